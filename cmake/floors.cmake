@@ -1,0 +1,55 @@
+# A floor is a static library: runtime < memory < engine < layers | graph < models. Linking only
+# downwards makes a call to an upper floor a link error; tests/tools checks the includes as well.
+
+find_package(Threads REQUIRED)
+
+function(tessera_options target)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>)
+endfunction()
+
+function(tessera_floor name)
+  cmake_parse_arguments(FLOOR "" "" "SOURCES;SIMD;LINK;PRIVATE" ${ARGN})
+  set(target tessera_${name})
+  add_library(${target} STATIC ${FLOOR_SOURCES})
+  add_library(tessera::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  tessera_options(${target})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(${target} PUBLIC ${FLOOR_LINK} PRIVATE ${FLOOR_PRIVATE})
+  foreach(source IN LISTS FLOOR_SIMD)
+    tessera_simd_source(${target} ${source})
+  endforeach()
+endfunction()
+
+# Compiles a file once per instruction set, each into a namespace of its own (TESSERA_ISA). Such a
+# file must not instantiate templates with external linkage: the linker would keep one copy for all.
+# Eigen is renamed with the namespace for the same reason.
+set(TESSERA_ISAS baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND TESSERA_ISAS avx2 avx512)
+endif()
+set(TESSERA_FLAGS_baseline "")
+set(TESSERA_FLAGS_avx2 -mavx2 -mfma -mtune=haswell)
+set(TESSERA_FLAGS_avx512 -mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl
+    -mtune=skylake-avx512 -mprefer-vector-width=512)
+
+function(tessera_simd_source target source)
+  get_filename_component(stem ${source} NAME_WE)
+  foreach(isa IN LISTS TESSERA_ISAS)
+    set(object ${target}_${stem}_${isa})
+    add_library(${object} OBJECT ${source})
+    tessera_options(${object})
+    target_compile_features(${object} PRIVATE cxx_std_20)
+    target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} -O3 -fno-math-errno
+      -fno-trapping-math)
+    target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa} Eigen=Eigen_${isa}
+      EIGEN_DONT_PARALLELIZE)
+    target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include
+      $<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,68 @@
+// The exceptions of the library.
+//
+// Error and its subclasses: the caller can fix it; the text says what must hold, what was given and
+// what is needed to see why ("conv2d: x has 3 channels but w expects 4 (x [4x12x12x3], ...)").
+// InternalError: a broken promise of our own; please report it.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace tessera {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  // What a program ends with when it does not handle the error.
+  virtual int exit_code() const { return 2; }
+};
+
+// Shapes, dtypes or settings of an op that do not fit together.
+class ShapeError : public Error {
+  using Error::Error;
+};
+
+// A configuration or a command line that cannot be meant.
+class ConfigError : public Error {
+  using Error::Error;
+};
+
+// A data file that is missing, damaged or not what its name says.
+class DataError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return 3; }
+};
+
+// A device that is not there, cannot be used, or has no kernel for an op.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return 4; }
+};
+
+class OutOfMemory : public DeviceError {
+  using DeviceError::DeviceError;
+};
+
+// A checkpoint or weight file that is missing, damaged or made for another model.
+class CheckpointError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return 5; }
+};
+
+// Training produced a loss that is not finite.
+class DivergedError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return 6; }
+};
+
+class InternalError : public std::logic_error {
+ public:
+  explicit InternalError(const std::string& what)
+      : std::logic_error("internal error, please report it: " + what) {}
+};
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+#include "tessera/runtime/simd/isa.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace tessera {
+namespace {
+
+Isa detect() {
+  Isa best = Isa::baseline;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = Isa::avx2;
+  if (best == Isa::avx2 && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    best = Isa::avx512;
+#endif
+  const char* limit = std::getenv("TESSERA_MAX_ISA");
+  if (limit == nullptr) return best;
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512})
+    if (std::string_view(limit) == isa_name(isa) && isa < best) return isa;
+  return best;
+}
+
+}  // namespace
+
+Isa current_isa() {
+  static const Isa isa = detect();
+  return isa;
+}
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::baseline: return "baseline";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+  }
+  return "?";
+}
+
+}  // namespace tessera

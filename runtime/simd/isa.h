@@ -1,0 +1,34 @@
+// Which instruction set the CPU kernels use. Leaf functions live in *_simd.cc files, compiled once
+// per instruction set into the namespace TESSERA_ISA; a table of plain function pointers is all
+// that crosses:
+//
+//   struct GemmLeaves { void (*f32)(...); };             // gemm_simd.h
+//   namespace avx2 { extern const GemmLeaves gemm_leaves; } ...   // TESSERA_DECLARE_LEAVES
+//   const GemmLeaves& leaves = TESSERA_SELECT_LEAVES(gemm_leaves);
+#pragma once
+
+namespace tessera {
+
+enum class Isa { baseline, avx2, avx512 };
+
+// The best one that this CPU has and this build carries; TESSERA_MAX_ISA=baseline|avx2|avx512 in
+// the environment lowers it (for tests and measurements). Read once.
+Isa current_isa();
+const char* isa_name(Isa isa);
+
+}  // namespace tessera
+
+#if defined(__x86_64__)
+#define TESSERA_DECLARE_LEAVES(Type, table) \
+  namespace baseline { extern const Type table; } \
+  namespace avx2 { extern const Type table; } \
+  namespace avx512 { extern const Type table; }
+#define TESSERA_SELECT_LEAVES(table)                                        \
+  (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
+   : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
+                                                      : ::tessera::baseline::table)
+#else
+#define TESSERA_DECLARE_LEAVES(Type, table) \
+  namespace baseline { extern const Type table; }
+#define TESSERA_SELECT_LEAVES(table) (::tessera::baseline::table)
+#endif

@@ -1,0 +1,64 @@
+// A fixed set of threads with a static partition: which tasks a thread runs depends on the counts
+// alone, so nothing that is computed depends on timing.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace tessera {
+
+class ThreadPool {
+ public:
+  // threads >= 1 counts the calling thread; 0 takes every core the process may use.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls fn(task) for every task in [0, tasks) and returns when all are done. Thread t runs a
+  // contiguous range. Allocates nothing. fn must not throw and must not call parallel_for of the
+  // same pool. One caller at a time.
+  template <class F>
+  void parallel_for(int64_t tasks, F&& fn) {
+    using Fn = std::remove_reference_t<F>;
+    run(tasks, [](void* f, int64_t task, int) { (*static_cast<Fn*>(f))(task); }, address(fn));
+  }
+
+  // The same, with fn(task, thread), thread in [0, size()): an index for scratch of its own.
+  template <class F>
+  void parallel_for_thread(int64_t tasks, F&& fn) {
+    using Fn = std::remove_reference_t<F>;
+    run(tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); }, address(fn));
+  }
+
+ private:
+  using Body = void (*)(void*, int64_t task, int thread);
+  template <class F>
+  static void* address(F& fn) {
+    return const_cast<void*>(static_cast<const void*>(&fn));
+  }
+  void run(int64_t tasks, Body body, void* fn);
+  void work(int thread);
+  void run_share(int thread) const;
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable start_, done_;
+  uint64_t round_ = 0;
+  int busy_ = 0;
+  bool stop_ = false;
+  int64_t tasks_ = 0;
+  Body body_ = nullptr;
+  void* fn_ = nullptr;
+};
+
+// Cores the process may run on (affinity counts), at least 1.
+int available_cores();
+
+}  // namespace tessera
