@@ -1,0 +1,91 @@
+// Planning memory ahead: when each block is needed is known, where it stands is wanted.
+//
+// Integers only: this file and everything that solves, checks or draws a Problem knows no tensors.
+// Time is the number of a step, a lifetime is half-open, [lower, upper); addresses are bytes from
+// the start of the arena. Two buffers may share bytes unless both are live at the same time.
+//
+//   address                    lifetimes  a = [0,2)  b = [0,5)  c = [2,5)
+//     12 +-------+----------+
+//        |   a   |    c     |             a and c share the bytes 4..12; b stands alone
+//      4 +-------+----------+
+//        |        b         |
+//      0 +-------+----------+--> time
+//        0       2          5
+//
+// Nothing here throws; a Planner is const and may be used by several threads at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+// A half-open piece of a lifetime in which the buffer need not keep its bytes.
+struct Gap {
+  int64_t lower = 0;
+  int64_t upper = 0;
+  bool operator==(const Gap&) const = default;
+};
+
+struct Buffer {
+  int64_t lower = 0;      // first time at which it is live
+  int64_t upper = 0;      // first time at which it is dead again; never live when upper <= lower
+  int64_t size = 0;       // bytes; 0 takes no room
+  int64_t alignment = 1;  // its offset must be a multiple of this
+  int64_t offset = -1;    // where it must stand; -1: the planner decides
+  std::vector<Gap> gaps;  // inside [lower, upper), ascending, not touching one another
+  int64_t hint = -1;      // where it stood in an earlier plan, not binding; -1: unknown
+  std::string id;         // for files, faults and drawings only
+  bool operator==(const Buffer&) const = default;
+};
+
+struct Problem {
+  std::vector<Buffer> buffers;
+  int64_t capacity = -1;  // bytes the plan may take; -1: no limit
+  bool operator==(const Problem&) const = default;
+};
+
+struct Plan {
+  std::vector<int64_t> offsets;  // one per buffer, in the problem's order
+  int64_t bytes = 0;             // what the arena needs: the largest offset + size, 0 when empty
+  bool operator==(const Plan&) const = default;
+};
+
+// What is wrong with a problem (a size below 0, an alignment below 1, gaps out of order, a total
+// that does not fit 62 bits ...), naming the buffer; nothing when planners may be given it.
+std::optional<std::string> malformed(const Problem& problem);
+
+// Bytes below which no plan can be: the largest sum of sizes that are live at one time. Sizes are
+// rounded up to the largest alignment that all buffers share, as far as that is sound.
+int64_t lower_bound(const Problem& problem);
+
+// The sum of all sizes, each at its alignment: what it takes to share nothing.
+int64_t unplanned_bytes(const Problem& problem);
+
+// One way to turn a problem into a plan. Derive from it in a file of your own to add one.
+class Planner {
+ public:
+  virtual ~Planner() = default;
+
+  // As chosen in a configuration: "first_fit".
+  virtual std::string_view name() const = 0;
+  // One sentence for lists and help texts.
+  virtual std::string_view explanation() const = 0;
+  // The same plan for the same problem, on every run: effort is counted in steps, not in seconds.
+  // Requires a problem that is not malformed(). Alignments, fixed offsets and gaps hold in the
+  // result, except where fixed buffers clash with one another, which check() reports. When
+  // the capacity cannot be met the smallest plan found is returned; compare bytes with it.
+  virtual Plan solve(const Problem& problem) const = 0;
+};
+
+// All built-in planners, from the simplest to the default.
+const std::vector<const Planner*>& planners();
+// The planner of that name, or nullptr; "best" is the default.
+const Planner* find_planner(std::string_view name);
+// "none, in_order, ...", for error messages.
+std::string planner_names();
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// Memory problems and plans as text, in the CSV dialect of MiniMalloc
+// (https://github.com/google/minimalloc), so that any case can be saved, replayed and compared.
+//
+//   id,lower,upper,size            required; the columns may come in any order
+//   alignment,hint,gaps,offset     optional; hint and offset -1 or empty: none
+//
+// "buffer" and "buffer_id" mean id, "start" and "begin" mean lower, "end" means the last time at
+// which the buffer is live (upper - 1; then gaps end inclusively too). Gaps read "4-7 9-12".
+// Windows in gaps ("4-7@0:16") are refused.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/memory/plan.h"
+
+namespace tessera {
+
+// Throws DataError naming file, line and column. `file` is only for messages.
+Problem read_plan_csv(std::string_view text, std::string_view file = "csv");
+Problem read_plan_csv_file(const std::string& path);
+
+// Optional columns appear when a buffer uses them. With a plan, its offsets are the offset column.
+std::string write_plan_csv(const Problem& problem, const Plan* plan = nullptr);
+
+}  // namespace tessera

@@ -1,0 +1,85 @@
+// Where tensor bytes come from: the only caller of the system allocator for them.
+//
+// RawMemory counts and reports; a subclass only says how bytes are taken and given back, so a test
+// or an embedding program can put its own in place. Blocks are few and large: allocators, regions
+// and programs cut them up. Never zero-filled on purpose. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace tessera {
+
+// Every block starts at a multiple of this many bytes.
+inline constexpr size_t kMemoryAlignment = 64;
+
+// Bytes rounded up to kMemoryAlignment.
+constexpr size_t round_to_alignment(size_t bytes) {
+  return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+}
+
+struct RawMemoryStatistics {
+  size_t live_bytes = 0;   // asked for and not yet released
+  size_t peak_bytes = 0;   // the largest live_bytes since the start or reset_peak()
+  size_t total_bytes = 0;  // sum over all calls
+  uint64_t allocations = 0;
+  uint64_t releases = 0;
+  uint64_t failures = 0;
+};
+
+class RawMemory {
+ public:
+  static constexpr size_t kNoLimit = SIZE_MAX;
+
+  RawMemory() = default;
+  virtual ~RawMemory() = default;
+  RawMemory(const RawMemory&) = delete;
+  RawMemory& operator=(const RawMemory&) = delete;
+
+  // A 64-byte aligned block; nullptr for 0 bytes. Throws OutOfMemory naming bytes asked and in use.
+  void* allocate(size_t bytes);
+  // Gives back what allocate(bytes) returned; nullptr is allowed.
+  void release(void* block, size_t bytes) noexcept;
+
+  // As errors and reports name it: "cpu:0".
+  virtual std::string name() const = 0;
+  // The most bytes that may be live at once; kNoLimit when only the machine decides.
+  virtual size_t limit() const { return kNoLimit; }
+
+  RawMemoryStatistics statistics() const;
+  void reset_peak();
+
+ protected:
+  // Called with the counters locked and bytes > 0. take() returns nullptr when there is no memory.
+  virtual void* take(size_t bytes) noexcept = 0;
+  virtual void give(void* block, size_t bytes) noexcept = 0;
+
+ private:
+  mutable std::mutex mutex_;
+  RawMemoryStatistics statistics_;
+};
+
+// The host's memory; lives as long as the process.
+RawMemory& cpu_memory();
+
+// Another memory under a hard limit in bytes; keeps a reference to it.
+class LimitedMemory : public RawMemory {
+ public:
+  LimitedMemory(RawMemory& inner, size_t limit) : inner_(inner), limit_(limit) {}
+
+  std::string name() const override { return inner_.name(); }
+  size_t limit() const override { return limit_; }
+
+ protected:
+  void* take(size_t bytes) noexcept override;
+  void give(void* block, size_t bytes) noexcept override;
+
+ private:
+  RawMemory& inner_;
+  const size_t limit_;
+  size_t used_ = 0;
+};
+
+}  // namespace tessera
