@@ -1,0 +1,129 @@
+// Op: the one interface that every operation implements, and Kernel, what runs it.
+//
+// An op is a small immutable object holding its settings. It is run eagerly, kept on the tape for
+// the gradient and stored in graphs; all three share the object. Most ops write name(), same(),
+// infer(), a run() per device and grad(), and inherit the rest. What a compiler pass must know of an
+// op, the op says itself through the facts below; no pass knows an op by name.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/engine/scalar_program.h"
+#include "tessera/engine/tensor.h"
+#include "tessera/runtime/context.h"
+
+namespace tessera {
+
+// A tensor's bytes as a kernel sees them.
+struct Buffer {
+  void* data = nullptr;
+  TensorSpec spec;
+  template <class T>
+  T* as() const { return static_cast<T*>(data); }
+  int64_t elements() const { return spec.shape.elements(); }
+};
+using Buffers = std::span<const Buffer>;
+
+// A prepared way to compute one op for fixed shapes on one device. It may hold packed layouts or a
+// library's plan. run() only issues work: no allocation, no synchronisation, no branch on values.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // scratch.data is 64-byte aligned and holds at least the chosen Choice's bytes.
+  virtual void run(Context& where, Buffers in, Buffers out, Buffer scratch) = 0;
+};
+
+// One of several ways to compute an op; the first of choices() is taken unless a limit forbids it.
+struct Choice {
+  int id = 0;
+  size_t scratch_bytes = 0;
+};
+
+// What grad() is given. inputs[i] and outputs[i] are defined only where saved() names them.
+// grad_outputs[i] is undefined when nothing that is differentiated depends on output i.
+struct GradArgs {
+  std::span<const Tensor> inputs, outputs, grad_outputs;
+  std::span<const TensorSpec> input_specs, output_specs;
+  uint32_t needed = 0;  // bit i: the gradient of input i is wanted
+  bool needs(int input) const { return needed >> input & 1; }
+};
+
+// Bit i of `inputs` / `outputs`: the gradient reads that tensor, so it is kept until then.
+struct Saved {
+  uint32_t inputs = 0, outputs = 0;
+};
+
+class Op;
+using OpPtr = std::shared_ptr<const Op>;
+
+// An op with another op folded in; `inputs` says where each input of the new op comes from:
+// k >= 0 is input k of the absorbing op, -1 - k is input k of the absorbed one.
+struct Absorbed {
+  OpPtr op;
+  std::vector<int> inputs;
+};
+
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual std::string_view name() const = 0;
+  // Equal settings: with equal inputs, equal results. Merging equal steps relies on it.
+  virtual bool same(const Op& other) const = 0;
+  // The specs of the outputs (their device is set by apply()), or throws ShapeError. Sees no data.
+  virtual Specs infer(std::span<const TensorSpec> in) const = 0;
+
+  // --- running ---
+  virtual bool runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu; }
+  virtual std::vector<Choice> choices(std::span<const TensorSpec> in, Context& where) const;
+  // Default: a kernel that calls run() below.
+  virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                          const Choice& chosen) const;
+  virtual void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const;
+  virtual void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const;
+
+  // --- gradient ---
+  virtual bool differentiable() const { return false; }
+  virtual Saved saved() const { return {}; }
+  // One tensor per input, undefined where not needed or where the input has no gradient (integers).
+  virtual Tensors grad(const GradArgs& args) const;
+
+  // --- facts ---
+  // The input that output `i` is a part of, or -1; its bytes start view_offset() into the input.
+  virtual int views(int /*output*/) const { return -1; }
+  virtual int64_t view_offset(std::span<const TensorSpec> /*in*/) const { return 0; }
+  // Bit k: output `i` may take the block of input k when that dies here.
+  virtual uint32_t may_reuse(int /*output*/) const { return 0; }
+  // The input that output `i` is the next version of, or -1.
+  virtual int updates(int /*output*/) const { return -1; }
+  // The op as a little scalar program over its inputs, if it is one (a single output).
+  virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
+  // A new op that applies `p` to its output while it is hot. Input `hot` of p is that output; the
+  // others follow the op's own inputs, in order. `others` are their specs. None: nullopt.
+  virtual std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int hot,
+                                                  std::span<const TensorSpec> in,
+                                                  std::span<const TensorSpec> p_in) const;
+  // A copy moves values between devices, so its inputs may stand elsewhere.
+  virtual bool crosses_devices() const { return false; }
+};
+
+// Gives an op its same(): Derived holds its settings in `params`, which has operator==.
+template <class Derived>
+class OpBase : public Op {
+ public:
+  bool same(const Op& other) const override {
+    auto* twin = dynamic_cast<const Derived*>(&other);
+    return twin != nullptr && twin->params == static_cast<const Derived*>(this)->params;
+  }
+};
+
+// The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),
+// and ties the outputs to the tape when an input is tracked. Throws ShapeError or DeviceError.
+Tensors apply(const OpPtr& op, Tensors inputs);
+// For ops with one output.
+Tensor apply1(const OpPtr& op, Tensors inputs);
+
+}  // namespace tessera

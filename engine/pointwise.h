@@ -1,0 +1,75 @@
+// pointwise: y[i] = p(x0[i], x1[i], ...), one scalar program on every element.
+//
+// All inputs have one floating-point dtype. The output has their broadcast shape; every input must
+// be, in row-major order, x[(i / repeat) % period] of the output's index i: full size, trailing axes
+// (a channel vector [c] against [n,h,w,c]), leading axes ([n,1] against [n,c]), one middle run of
+// axes, or one element. Tensor's operators bring any other broadcast into this form.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/engine/op.h"
+
+namespace tessera {
+
+// The gradient of one input: a scalar program over what `uses` names: 0.. the inputs, kOutput the
+// output, kGradient the upstream gradient. Summed over broadcast axes by the op.
+struct PointwiseGrad {
+  static constexpr int kOutput = -1, kGradient = -2;
+  std::vector<int> uses;
+  ScalarProgram program;
+};
+
+struct PointwiseParams {
+  std::string name;
+  ScalarProgram program;
+  bool operator==(const PointwiseParams& other) const { return program == other.program; }
+};
+
+class Pointwise final : public OpBase<Pointwise> {
+ public:
+  // Without gradients (one per input) the op is not differentiable.
+  explicit Pointwise(PointwiseParams params, std::vector<PointwiseGrad> grads = {});
+  std::string_view name() const override { return params.name; }
+  Specs infer(std::span<const TensorSpec> in) const override;
+  bool runs_on(DeviceKind) const override;
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Choice& chosen) const override;
+  bool differentiable() const override { return !grads_.empty(); }
+  Saved saved() const override;
+  Tensors grad(const GradArgs& args) const override;
+  uint32_t may_reuse(int output) const override;
+  std::optional<ScalarProgram> pointwise() const override { return params.program; }
+
+  const PointwiseParams params;
+
+ private:
+  std::vector<PointwiseGrad> grads_;
+};
+
+// Applies a scalar program.
+Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
+                 std::vector<PointwiseGrad> grads = {});
+
+// How input `in` is read for output `out`: x[(i / repeat) % period]. False where it cannot be.
+struct Broadcast {
+  int64_t repeat = 1, period = 1;
+};
+bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
+
+// Runs a program over a contiguous range of elements; for kernels that apply an epilogue.
+// inputs[k] is indexed as broadcast k says, `first` is the index of the range's first element in the
+// whole output. out may be inputs[k] itself when that is full size. Allocates nothing.
+void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
+                        const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
+                        void* out);
+
+// Element-wise functions of the eager API.
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor maximum(const Tensor& a, const Tensor& b);
+
+}  // namespace tessera

@@ -1,0 +1,69 @@
+// A function of scalars as a list of instructions: what the pointwise op runs on every element,
+// what fusion joins, and what a kernel applies to its output while it is hot.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+enum class ScalarOp : uint8_t {
+  constant,  // value
+  add, sub, mul, div, max, min,       // a, b
+  greater,                            // a > b ? 1 : 0
+  select,                             // a != 0 ? b : c
+  neg, abs, exp, log, sqrt, tanh, erf, sigmoid,  // a
+};
+
+struct Instruction {
+  ScalarOp op;
+  uint8_t a = 0, b = 0, c = 0;  // registers
+  double value = 0;             // of a constant
+  bool operator==(const Instruction&) const = default;
+};
+
+// Registers 0 .. inputs-1 are the inputs; instruction i writes register inputs + i. The result is
+// the last register (input 0 when there is no instruction). Every intermediate is rounded to the
+// element type, so a program gives the same bits whether its parts run fused or one by one.
+struct ScalarProgram {
+  int inputs = 0;
+  std::vector<Instruction> code;
+  bool operator==(const ScalarProgram&) const = default;
+  int result() const { return code.empty() ? 0 : inputs + static_cast<int>(code.size()) - 1; }
+  int registers() const { return inputs + static_cast<int>(code.size()); }
+  std::string text() const;
+};
+
+inline constexpr int kMaxScalarRegisters = 32;
+
+// Builds a program: `ScalarBuilder b(2); auto y = b.add(b.mul(b.in(0), b.in(1)), b.value(1));
+// b.build(y)`.
+class ScalarBuilder {
+ public:
+  using Register = uint8_t;
+  explicit ScalarBuilder(int inputs) { program_.inputs = inputs; }
+  Register in(int i) const { return static_cast<Register>(i); }
+  Register value(double v) { return push({ScalarOp::constant, 0, 0, 0, v}); }
+  Register push(ScalarOp op, int a, int b = 0, int c = 0) {
+    return push({op, static_cast<uint8_t>(a), static_cast<uint8_t>(b), static_cast<uint8_t>(c), 0});
+  }
+  Register add(int a, int b) { return push(ScalarOp::add, a, b); }
+  Register sub(int a, int b) { return push(ScalarOp::sub, a, b); }
+  Register mul(int a, int b) { return push(ScalarOp::mul, a, b); }
+  Register div(int a, int b) { return push(ScalarOp::div, a, b); }
+  // The program with register `result` as its result, dead instructions dropped.
+  ScalarProgram build(int result) const;
+
+ private:
+  Register push(const Instruction& instruction);
+  ScalarProgram program_;
+};
+
+// The program g(..., f(...), ...): input `hot` of `g` is the result of `f`. The inputs of the whole
+// are those of f, then those of g without `hot`.
+ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int hot);
+// The same program with its inputs renumbered: input i becomes input map[i] of `inputs`.
+ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// Scopes that ops and modules look at: training or evaluation, where in the model, random numbers.
+// One stack for each thread; the innermost counts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+// Batch norm and dropout behave differently in training and in evaluation. Default: evaluation.
+class TrainingScope {
+ public:
+  explicit TrainingScope(bool training = true);
+  ~TrainingScope();
+  TrainingScope(const TrainingScope&) = delete;
+  TrainingScope& operator=(const TrainingScope&) = delete;
+
+ private:
+  bool outer_;
+};
+bool is_training();
+
+// Adds ".name" to the place that ops, values and errors are reported under ("layer1.0.conv1").
+class PlaceScope {
+ public:
+  explicit PlaceScope(std::string_view name);
+  ~PlaceScope();
+  PlaceScope(const PlaceScope&) = delete;
+  PlaceScope& operator=(const PlaceScope&) = delete;
+
+ private:
+  size_t outer_;
+};
+std::string current_place();
+
+// Starts the place anew (gradients are made under the place of the forward op).
+class PlaceReset {
+ public:
+  explicit PlaceReset(std::string place);
+  ~PlaceReset();
+  PlaceReset(const PlaceReset&) = delete;
+  PlaceReset& operator=(const PlaceReset&) = delete;
+
+ private:
+  std::string outer_;
+};
+
+// What random ops (dropout) draw from: a key for the program and a tensor int64[2] = {step, index
+// of the batch's first sample}, which the host changes before every step, so that a captured step
+// need not be captured again. Calls within a scope are counted: each has numbers of its own.
+class RandomScope {
+ public:
+  RandomScope(uint64_t seed, const Tensor& position);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  friend struct RandomCall next_random_call(std::string_view who);
+  RandomScope* outer_;
+  uint64_t seed_;
+  Tensor position_;
+  uint64_t calls_ = 0;
+};
+
+// The key for one call of a random op: of (seed, place, call within the scope).
+struct RandomCall {
+  uint64_t key;
+  Tensor position;
+};
+RandomCall next_random_call(std::string_view who);  // throws Error when there is no RandomScope
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+// The bytes behind tensors, and what a tensor handle points to. For the engine and the compiler;
+// users need tensor.h only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+class Allocator;
+class Recorder;
+class Store;
+struct Node;
+
+// What a block of bytes is for; fixed when it is declared.
+enum class Role : uint8_t { plain, parameter, state, constant };
+
+// A block of bytes on a device. Every op that overwrites it makes a new version of it.
+struct Storage {
+  Storage(size_t bytes, Device device) : bytes(bytes), device(device) {}
+  ~Storage();  // gives the bytes back to `owner`, if one is set
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data();  // brings a persistent tensor's store to life on first use
+
+  void* pointer = nullptr;
+  size_t bytes;
+  Device device;
+  uint64_t version = 0;
+  Role role = Role::plain;
+  std::string name;            // of a parameter or state: "layer1.0.conv1.weight"
+  Allocator* owner = nullptr;  // eager memory; otherwise somebody else owns the bytes
+  Store* store = nullptr;      // persistent memory
+};
+
+struct TensorImpl {
+  TensorSpec spec;
+  // Concrete: bytes at storage + offset.
+  std::shared_ptr<Storage> storage;
+  int64_t offset = 0;
+  // Under capture: a value of the recorder's graph.
+  Recorder* recorder = nullptr;
+  int value = -1;
+  // Autograd: the tape node that made this tensor, or a leaf whose gradient may be asked for.
+  std::shared_ptr<Node> node;
+  int output = 0;
+  bool leaf = false;
+
+  bool tracked() const { return leaf || node != nullptr; }
+  char* data() const;  // throws under capture
+};
+
+Tensor make_tensor(const TensorSpec& spec, std::shared_ptr<Storage> storage, int64_t offset = 0);
+// A handle to the same values that no gradient flows through.
+Tensor detached(const Tensor& tensor);
+
+}  // namespace tessera

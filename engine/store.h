@@ -1,0 +1,75 @@
+// Store: the persistent tensors of a program: parameters, optimizer state, running statistics.
+//
+// They are declared first (name, shape, initialiser) and get their bytes all at once, in one block,
+// when the first of them is touched or materialize() is called. Values depend on (seed, name) alone.
+// Not thread-safe. The tensors must not outlive their store's values: the block goes with the store.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/storage.h"
+#include "tessera/memory/regions.h"
+
+namespace tessera {
+
+// Fills the values of a new tensor.
+struct Initializer {
+  enum class Kind : uint8_t { constant, uniform, normal } kind = Kind::constant;
+  double a = 0;  // the constant, the bound of U(-a, a), the deviation of N(0, a)
+  static Initializer zeros() { return {Kind::constant, 0}; }
+  static Initializer ones() { return {Kind::constant, 1}; }
+  static Initializer uniform(double bound) { return {Kind::uniform, bound}; }
+  static Initializer normal(double deviation) { return {Kind::normal, deviation}; }
+  // He et al. 2015: N(0, sqrt(2 / fan_in)).
+  static Initializer he_normal(int64_t fan_in);
+};
+
+class Store {
+ public:
+  explicit Store(uint64_t seed = 0) : seed_(seed) {}
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // A trained tensor; gradients may be asked for. Throws Error: name taken, bytes already given, or
+  // under capture.
+  Tensor parameter(const std::string& name, const Shape& shape, Initializer init,
+                   DType dtype = DType::f32);
+  // A tensor that steps update but gradients do not reach.
+  Tensor state(const std::string& name, const Shape& shape, Initializer init,
+               DType dtype = DType::f32);
+
+  // In the order of declaration.
+  const Tensors& parameters() const { return parameters_; }
+  const Tensors& states() const { return states_; }
+  Tensor find(const std::string& name) const;  // undefined when there is none
+
+  // The size of the block: each tensor rounded up to 64 bytes.
+  size_t bytes() const { return bytes_; }
+  bool materialized() const { return region_ != nullptr; }
+  // Gives all tensors their bytes and values: from the device's memory, or in the caller's region
+  // (at least bytes() bytes).
+  void materialize();
+  void materialize(std::unique_ptr<Region> region);
+  // Puts every tensor back to its initial value.
+  void reset();
+
+ private:
+  Tensor declare(const std::string& name, const Shape& shape, Initializer init, DType dtype,
+                 Role role);
+  struct Entry {
+    Tensor tensor;
+    Initializer init;
+    size_t offset;
+  };
+  uint64_t seed_;
+  std::vector<Entry> entries_;
+  Tensors parameters_, states_;
+  size_t bytes_ = 0;
+  std::unique_ptr<Region> region_;
+};
+
+}  // namespace tessera

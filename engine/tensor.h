@@ -1,0 +1,118 @@
+// Tensor: a handle to a dense, row-major block of elements, and the eager API over it.
+//
+// Handles are cheap to copy and share their bytes. A tensor is concrete (it has bytes on a device)
+// or, while a step is being captured, a name for a value of the graph. Not thread-safe: one thread
+// at a time works on a tensor.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/dtype.h"
+#include "tessera/engine/shape.h"
+#include "tessera/runtime/device.h"
+
+namespace tessera {
+
+// Everything about a tensor but its values.
+struct TensorSpec {
+  DType dtype = DType::f32;
+  Shape shape;
+  Device device;
+  bool operator==(const TensorSpec&) const = default;
+  size_t bytes() const { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
+  std::string text() const;  // "float32[4x12x12x3]", with "@gpu:0" when not on cpu:0
+};
+using Specs = std::vector<TensorSpec>;
+
+struct TensorImpl;
+class Tensor;
+using Tensors = std::vector<Tensor>;
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: no tensor at all
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return impl_ != nullptr; }
+  explicit operator bool() const { return defined(); }
+  const TensorSpec& spec() const;
+  const Shape& shape() const { return spec().shape; }
+  DType dtype() const { return spec().dtype; }
+  Device device() const { return spec().device; }
+  int64_t elements() const { return shape().elements(); }
+
+  // Reading waits for the device. Under capture there are no values yet: an Error.
+  // The only element of a one-element tensor, converted to T.
+  template <class T>
+  T item() const { return static_cast<T>(item_as_double()); }
+  // All elements in row-major order; T must be the C++ type of dtype().
+  template <class T>
+  std::vector<T> to_vector() const {
+    std::vector<T> values(static_cast<size_t>(elements()));
+    read(values.data(), dtype_of<T>);
+    return values;
+  }
+  // Overwrites all elements; T must be the C++ type of dtype().
+  template <class T>
+  void assign(std::span<const T> values) { write(values.data(), values.size(), dtype_of<T>); }
+  void assign_scalar(double value);  // a one-element tensor of any dtype
+  std::string text() const;          // as numpy prints, large tensors shortened
+
+  // Element-wise, with numpy's broadcasting; both of one dtype.
+  friend Tensor operator+(const Tensor& a, const Tensor& b);
+  friend Tensor operator-(const Tensor& a, const Tensor& b);
+  friend Tensor operator*(const Tensor& a, const Tensor& b);
+  friend Tensor operator/(const Tensor& a, const Tensor& b);
+  friend Tensor operator+(const Tensor& a, double b);
+  friend Tensor operator-(const Tensor& a, double b);
+  friend Tensor operator*(const Tensor& a, double b);
+  friend Tensor operator/(const Tensor& a, double b);
+  friend Tensor operator+(double a, const Tensor& b) { return b + a; }
+  friend Tensor operator-(double a, const Tensor& b);
+  friend Tensor operator*(double a, const Tensor& b) { return b * a; }
+  friend Tensor operator/(double a, const Tensor& b);
+  friend Tensor operator-(const Tensor& a) { return a * -1.0; }
+
+  TensorImpl* impl() const { return impl_.get(); }
+  const std::shared_ptr<TensorImpl>& shared() const { return impl_; }
+
+ private:
+  double item_as_double() const;
+  void read(void* host, DType type) const;
+  void write(const void* host, size_t elements, DType type);
+
+  std::shared_ptr<TensorImpl> impl_;
+};
+
+// Creation, on the device of the scope.
+Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
+inline Tensor zeros(const Shape& shape, DType dtype = DType::f32) { return full(shape, 0, dtype); }
+inline Tensor ones(const Shape& shape, DType dtype = DType::f32) { return full(shape, 1, dtype); }
+Tensor scalar(double value, DType dtype = DType::f32);           // shape []
+Tensor arange(int64_t count, DType dtype = DType::f32);          // 0, 1, ..., count - 1
+Tensor from_bytes(const Shape& shape, DType dtype, const void* host);
+template <class T>
+Tensor from_vector(const Shape& shape, const std::vector<T>& values);
+// Uniform in [low, high) and normal(mean, deviation); the same key gives the same values.
+Tensor random_uniform(const Shape& shape, uint64_t key, double low = 0, double high = 1,
+                      DType dtype = DType::f32);
+Tensor random_normal(const Shape& shape, uint64_t key, double mean = 0, double deviation = 1,
+                     DType dtype = DType::f32);
+// A value fixed when a step is captured (any other tensor from outside is read anew in every run).
+Tensor constant(const Tensor& value);
+// Uninitialised memory.
+Tensor empty(const TensorSpec& spec);
+
+void check_element_count(const Shape& shape, size_t given);  // throws ShapeError when they differ
+
+template <class T>
+Tensor from_vector(const Shape& shape, const std::vector<T>& values) {
+  check_element_count(shape, values.size());
+  return from_bytes(shape, dtype_of<T>, values.data());
+}
+
+}  // namespace tessera

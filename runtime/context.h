@@ -1,0 +1,53 @@
+// Where a kernel runs. A kernel is an overload on CpuContext& or CudaContext&; both are made once a
+// device and live as long as the process.
+#pragma once
+
+#include <memory>
+
+#include "tessera/runtime/device.h"
+#include "tessera/runtime/raw_memory.h"
+#include "tessera/runtime/thread_pool.h"
+
+namespace tessera {
+
+class Context {
+ public:
+  virtual ~Context() = default;
+  Device device() const { return device_; }
+  // The machine's memory for tensors on this device.
+  virtual RawMemory& memory() = 0;
+  // Returns when everything issued so far is done.
+  virtual void synchronize() = 0;
+  // Copies between this device and the host; the bytes are there when it returns.
+  virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;
+  virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
+
+ protected:
+  explicit Context(Device device) : device_(device) {}
+
+ private:
+  Device device_;
+};
+
+class CpuContext final : public Context {
+ public:
+  explicit CpuContext(int threads);
+  ThreadPool& pool() { return *pool_; }
+  // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it.
+  void set_threads(int threads);
+  RawMemory& memory() override;
+  void synchronize() override {}
+  void copy_to_host(void* host, const void* device, size_t bytes) override;
+  void copy_from_host(void* device, const void* host, size_t bytes) override;
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+class CudaContext;  // runtime/cuda/context.h
+
+// The context of a device; throws DeviceError when there is no such device.
+Context& context(Device device);
+CpuContext& cpu_context();
+
+}  // namespace tessera

@@ -1,0 +1,84 @@
+#include "tessera/runtime/device.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <fstream>
+
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+thread_local Device scope_device;
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+}  // namespace
+
+std::string Device::name() const { return fmt::format("{}:{}", is_cpu() ? "cpu" : "gpu", index); }
+
+Device parse_device(std::string_view text) {
+  std::string name(text.substr(text.starts_with('/') ? 1 : 0));
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  size_t colon = name.find(':');
+  std::string kind = name.substr(0, colon);
+  int index = 0;
+  bool good = kind == "cpu" || kind == "gpu" || kind == "cuda";
+  if (good && colon != std::string::npos) {
+    const char *begin = name.data() + colon + 1, *end = name.data() + name.size();
+    auto [stop, error] = std::from_chars(begin, end, index);
+    good = begin < end && stop == end && error == std::errc() && index >= 0;
+  }
+  if (!good)
+    throw DeviceError(fmt::format(
+        "device: '{}' is not a device name; write cpu, gpu, cpu:0 or gpu:1 (or /CPU:0, /GPU:1)", text));
+  return {kind == "cpu" ? DeviceKind::cpu : DeviceKind::gpu, index};
+}
+
+std::vector<DeviceInfo> physical_devices() {
+  long long memory = static_cast<long long>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  std::vector<DeviceInfo> devices{{Device{}, cpu_model(), memory}};
+  if constexpr (kCuda) {
+    for (DeviceInfo& gpu : cuda_devices()) devices.push_back(std::move(gpu));
+  }
+  return devices;
+}
+
+std::string why_no_gpu() {
+  if constexpr (kCuda) return cuda_unusable_reason();
+  return "this build has no GPU back end (configure with -DTESSERA_CUDA=ON where nvcc is installed)";
+}
+
+void require_device(Device device) {
+  if (device == Device{}) return;
+  std::vector<std::string> names;
+  for (const DeviceInfo& info : physical_devices()) {
+    if (info.device == device) return;
+    names.push_back(info.device.name());
+  }
+  std::string reason = device.is_cpu() ? "" : why_no_gpu();
+  throw DeviceError(fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),
+                                fmt::join(names, ", "), reason.empty() ? "" : "; ", reason));
+}
+
+DeviceScope::DeviceScope(Device device) : outer_(scope_device) {
+  require_device(device);
+  scope_device = device;
+}
+
+DeviceScope::~DeviceScope() { scope_device = outer_; }
+
+Device current_device() { return scope_device; }
+
+}  // namespace tessera
