@@ -35,7 +35,8 @@ class Allocator {
 
   // A 64-byte aligned block, not zeroed; nullptr for 0 bytes. Throws OutOfMemory.
   virtual void* allocate(size_t bytes) = 0;
-  // Gives back a block of this allocator at once; nullptr is allowed.
+  // Gives back a block of this allocator at once; nullptr is allowed. Ends the program when the
+  // block is not live: continuing would corrupt memory.
   virtual void release(void* block) noexcept = 0;
   // Hands memory that is cached but not live back to the machine.
   virtual void trim() = 0;
@@ -46,7 +47,7 @@ class Allocator {
 
 struct AllocatorSettings {
   size_t limit = RawMemory::kNoLimit;  // bytes it may reserve; combines with every other setting
-  size_t reserve = 0;                  // bytes taken up front; 0: grow as needed
+  size_t reserve = 0;                  // bytes taken up front (caching only); 0: grow as needed
 };
 
 // "caching" (the default) or "direct" (asks the machine each time); nullptr when unknown. Keeps a

@@ -36,7 +36,7 @@ struct Buffer {
   int64_t size = 0;       // bytes; 0 takes no room
   int64_t alignment = 1;  // its offset must be a multiple of this
   int64_t offset = -1;    // where it must stand; -1: the planner decides
-  std::vector<Gap> gaps;  // inside [lower, upper), ascending, not touching one another
+  std::vector<Gap> gaps;  // inside [lower, upper), ascending, none overlapping another
   int64_t hint = -1;      // where it stood in an earlier plan, not binding; -1: unknown
   std::string id;         // for files, faults and drawings only
   bool operator==(const Buffer&) const = default;

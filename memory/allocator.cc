@@ -1,0 +1,100 @@
+#include "tessera/memory/allocator.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "tessera/memory/caching_allocator.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+[[noreturn]] void not_ours(const void* block) {
+  throw InternalError(fmt::format("direct allocator: {} was released but is not live", block));
+}
+
+// Every block straight from the machine: the yardstick, and what memory checkers understand best.
+class DirectAllocator : public Allocator {
+ public:
+  DirectAllocator(RawMemory& memory, const AllocatorSettings& settings)
+      : memory_(memory), limit_(settings.limit) {}
+
+  ~DirectAllocator() override {
+    for (const auto& [block, bytes] : blocks_) memory_.release(block, bytes);
+  }
+
+  void* allocate(size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    std::lock_guard lock(mutex_);
+    if (bytes > limit_ || statistics_.live_bytes > limit_ - bytes) {
+      throw OutOfMemory(fmt::format(
+          "{}: out of memory: {} bytes asked, {} in use under a limit of {}; use a smaller batch "
+          "or raise the limit",
+          memory_.name(), bytes, statistics_.live_bytes, limit_));
+    }
+    void* block = memory_.allocate(bytes);
+    blocks_.emplace(block, bytes);
+    ++statistics_.allocations;
+    set_live(statistics_.live_bytes + bytes);
+    return block;
+  }
+
+  void release(void* block) noexcept override {
+    if (block == nullptr) return;
+    std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(block);
+    if (found == blocks_.end()) not_ours(block);
+    memory_.release(block, found->second);
+    ++statistics_.releases;
+    set_live(statistics_.live_bytes - found->second);
+    blocks_.erase(found);
+  }
+
+  void trim() override {}
+
+  AllocatorStatistics statistics() const override {
+    std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+
+  void reset_peak() override {
+    std::lock_guard lock(mutex_);
+    statistics_.peak_live_bytes = statistics_.peak_reserved_bytes = statistics_.live_bytes;
+  }
+
+ private:
+  void set_live(size_t bytes) {
+    AllocatorStatistics& s = statistics_;
+    s.live_bytes = s.held_bytes = s.reserved_bytes = bytes;
+    s.peak_live_bytes = std::max(s.peak_live_bytes, bytes);
+    s.peak_reserved_bytes = std::max(s.peak_reserved_bytes, bytes);
+  }
+
+  RawMemory& memory_;
+  const size_t limit_;
+  mutable std::mutex mutex_;
+  std::unordered_map<void*, size_t> blocks_;
+  AllocatorStatistics statistics_;
+};
+
+}  // namespace
+
+double AllocatorStatistics::fragmentation() const {
+  const size_t free_bytes = reserved_bytes - held_bytes;
+  if (free_bytes == 0) return 0.0;
+  return 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
+}
+
+std::unique_ptr<Allocator> make_allocator(std::string_view name, RawMemory& memory,
+                                          const AllocatorSettings& settings) {
+  if (name == "caching") return std::make_unique<CachingAllocator>(memory, settings);
+  if (name == "direct") return std::make_unique<DirectAllocator>(memory, settings);
+  return nullptr;
+}
+
+std::string allocator_names() { return "caching, direct"; }
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+#include "tessera/memory/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLargest = int64_t{1} << 62;
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+bool takes_room(const Buffer& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
+
+// What is wrong with the buffer alone, or an empty text.
+std::string fault_of(const Buffer& b) {
+  if (b.size < 0) return fmt::format("its size must not be below 0, but it is {}", b.size);
+  if (b.alignment < 1)
+    return fmt::format("its alignment must be at least 1, it is {}", b.alignment);
+  if (b.size >= kLargest || b.alignment >= kLargest || b.offset >= kLargest ||
+      b.lower <= -kLargest || b.lower >= kLargest || b.upper <= -kLargest || b.upper >= kLargest) {
+    return "its numbers must fit 62 bits";
+  }
+  if (b.lower > b.upper) {
+    return fmt::format("it must not end before it begins, but lives in [{}, {})", b.lower, b.upper);
+  }
+  if (b.offset >= 0 && b.offset % b.alignment != 0) {
+    return fmt::format("its fixed offset {} must be a multiple of its alignment {}", b.offset,
+                       b.alignment);
+  }
+  int64_t after = b.lower;
+  for (const Gap& gap : b.gaps) {
+    if (gap.lower < after || gap.lower >= gap.upper || gap.upper > b.upper) {
+      return fmt::format("its gaps must ascend inside [{}, {}), but one is [{}, {})", b.lower,
+                         b.upper, gap.lower, gap.upper);
+    }
+    after = gap.upper;
+  }
+  return {};
+}
+
+// Bytes that come to life or die at a time, and what rounding added to them.
+struct Event {
+  int64_t time;
+  bool begins;
+  int64_t bytes;
+  int64_t slack;
+};
+
+void add_events(const Buffer& buffer, int64_t unit, std::vector<Event>& events) {
+  const int64_t bytes = round_up(buffer.size, unit);
+  const auto add = [&](int64_t lower, int64_t upper) {
+    if (lower >= upper) return;
+    events.push_back({lower, true, bytes, bytes - buffer.size});
+    events.push_back({upper, false, bytes, bytes - buffer.size});
+  };
+  int64_t from = buffer.lower;
+  for (const Gap& gap : buffer.gaps) {
+    add(from, gap.lower);
+    from = gap.upper;
+  }
+  add(from, buffer.upper);
+}
+
+}  // namespace
+
+std::optional<std::string> malformed(const Problem& problem) {
+  int64_t total = 0;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    std::string fault = fault_of(buffer);
+    if (fault.empty()) {
+      // Each below 2^62, so neither sum can overflow before it is looked at.
+      total = std::max(total, std::max<int64_t>(buffer.offset, 0)) + buffer.size;
+      if (total < kLargest) total += buffer.alignment;
+      if (total >= kLargest) fault = "the sizes up to it must fit 62 bits together";
+    }
+    if (!fault.empty()) return fmt::format("buffer {} ({}): {}", i, buffer.id, fault);
+  }
+  return std::nullopt;
+}
+
+int64_t lower_bound(const Problem& problem) {
+  // Offsets are multiples of what all alignments share, so blocks below another one take their
+  // rounded size; only the topmost keeps its own: hence the largest slack is taken off again.
+  int64_t unit = 0;
+  int64_t bound = 0;
+  for (const Buffer& buffer : problem.buffers) {
+    if (!takes_room(buffer)) continue;
+    unit = std::gcd(unit, buffer.alignment);
+    if (buffer.offset >= 0) bound = std::max(bound, buffer.offset + buffer.size);
+  }
+  std::vector<Event> events;
+  for (const Buffer& buffer : problem.buffers) {
+    if (takes_room(buffer)) add_events(buffer, unit, events);
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.time != b.time ? a.time < b.time : a.begins < b.begins;
+  });
+  int64_t live = 0;
+  std::multiset<int64_t> slacks;
+  for (const Event& event : events) {
+    live += event.begins ? event.bytes : -event.bytes;
+    if (unit > 1) {
+      if (event.begins) slacks.insert(event.slack);
+      if (!event.begins) slacks.erase(slacks.find(event.slack));
+    }
+    bound = std::max(bound, live - (slacks.empty() ? 0 : *slacks.rbegin()));
+  }
+  return bound;
+}
+
+int64_t unplanned_bytes(const Problem& problem) {
+  int64_t total = 0;
+  for (const Buffer& buffer : problem.buffers) {
+    total = round_up(total, buffer.alignment) + buffer.size;
+  }
+  return total;
+}
+
+}  // namespace tessera

@@ -1,0 +1,49 @@
+#include "tessera/memory/regions.h"
+
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+Region::Region(std::string label, size_t bytes, RawMemory& memory)
+    : label_(std::move(label)), bytes_(bytes), memory_(&memory) {
+  try {
+    data_ = static_cast<std::byte*>(memory.allocate(bytes));
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(fmt::format("{} region: {}", label_, error.what()));
+  }
+}
+
+Region::Region(std::string label, size_t bytes, ExternalMemory brought)
+    : label_(std::move(label)), bytes_(bytes) {
+  if (bytes == 0) return;
+  if (brought.data == nullptr || brought.bytes < bytes) {
+    throw ConfigError(fmt::format(
+        "{} region: the memory brought must hold {} bytes, but it has {}; bring a larger block",
+        label_, bytes, brought.data == nullptr ? 0 : brought.bytes));
+  }
+  const auto address = reinterpret_cast<uintptr_t>(brought.data);
+  if (address % kMemoryAlignment != 0) {
+    throw ConfigError(fmt::format(
+        "{} region: the memory brought must start at a multiple of {} bytes, but {:#x} is {} past "
+        "one; align it",
+        label_, kMemoryAlignment, address, address % kMemoryAlignment));
+  }
+  data_ = static_cast<std::byte*>(brought.data);
+}
+
+Region::~Region() {
+  if (memory_ != nullptr) memory_->release(data_, bytes_);
+}
+
+void Region::swap(Region& other) noexcept {
+  std::swap(label_, other.label_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(memory_, other.memory_);
+}
+
+}  // namespace tessera
