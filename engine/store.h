@@ -5,8 +5,8 @@
 // Not thread-safe. The tensors must not outlive their store's values: the block goes with the store.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +29,8 @@ struct Initializer {
 
 class Store {
  public:
-  explicit Store(uint64_t seed = 0) : seed_(seed) {}
+  // `dtype` is what parameters have unless they say otherwise (float64 for gradient checks).
+  explicit Store(uint64_t seed = 0, DType dtype = DType::f32) : seed_(seed), dtype_(dtype) {}
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -37,10 +38,11 @@ class Store {
   // A trained tensor; gradients may be asked for. Throws Error: name taken, bytes already given, or
   // under capture.
   Tensor parameter(const std::string& name, const Shape& shape, Initializer init,
-                   DType dtype = DType::f32);
+                   std::optional<DType> dtype = {});
   // A tensor that steps update but gradients do not reach.
   Tensor state(const std::string& name, const Shape& shape, Initializer init,
-               DType dtype = DType::f32);
+               std::optional<DType> dtype = {});
+  DType dtype() const { return dtype_; }
 
   // In the order of declaration.
   const Tensors& parameters() const { return parameters_; }
@@ -66,6 +68,7 @@ class Store {
     size_t offset;
   };
   uint64_t seed_;
+  DType dtype_;
   std::vector<Entry> entries_;
   Tensors parameters_, states_;
   size_t bytes_ = 0;

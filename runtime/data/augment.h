@@ -33,7 +33,7 @@ class AugmentStep {
 using AugmentStepPtr = std::shared_ptr<const AugmentStep>;
 using Augment = std::vector<AugmentStepPtr>;
 
-enum class Padding {
+enum class CropBorder {
   kZero,     // black
   kReflect,  // mirrored, the border pixel not repeated: c b | a b c | b a
 };
@@ -41,7 +41,7 @@ enum class Padding {
 // Puts `padding` pixels on each side and cuts the image's size out at a random place, uniform over
 // the (2 padding + 1)^2 places. Throws ConfigError when padding is negative; for kReflect the image
 // must be larger than the padding.
-AugmentStepPtr crop(int padding, Padding mode = Padding::kZero);
+AugmentStepPtr crop(int padding, CropBorder border = CropBorder::kZero);
 
 // Mirrors left and right with the given probability in [0, 1].
 AugmentStepPtr flip_horizontal(double probability = 0.5);
@@ -49,16 +49,17 @@ AugmentStepPtr flip_horizontal(double probability = 0.5);
 // The shape after all steps.
 ImageShape output_shape(const Augment& augment, ImageShape in);
 
-// The largest image, in bytes, that any step reads or writes; apply() needs two of them as scratch.
+// Bytes of scratch that augment_image() needs: twice the largest image that a step reads or writes.
 int64_t scratch_bytes(const Augment& augment, ImageShape in);
 
-// Applies all steps. image: the sample as read, in the first half of the scratch; out: the result.
-// sample is the index in the data set. Allocates nothing.
+// Applies all steps to one sample. scratch: its first shape.bytes() bytes hold the image as it was
+// read; out: [output_shape], outside the scratch. sample: its index in the data set. Allocates
+// nothing.
 struct AugmentKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
 };
-void apply(const Augment& augment, const AugmentKey& key, int64_t sample, const ImageShape& shape,
-           uint8_t* scratch, uint8_t* out);
+void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
+                   uint8_t* scratch, uint8_t* out);
 
 }  // namespace tessera
