@@ -8,7 +8,7 @@
 namespace tessera {
 
 CpuContext::CpuContext(int threads)
-    : Context(Device{}), pool_(std::make_unique<ThreadPool>(threads)) {}
+    : Context(Device{}), pool_(std::make_unique<ThreadPool>(threads)), stream_(make_cpu_stream()) {}
 
 void CpuContext::set_threads(int threads) {
   if (threads <= 0) threads = available_cores();

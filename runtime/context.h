@@ -6,6 +6,7 @@
 
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/raw_memory.h"
+#include "tessera/runtime/stream.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
@@ -16,8 +17,12 @@ class Context {
   Device device() const { return device_; }
   // The machine's memory for tensors on this device.
   virtual RawMemory& memory() = 0;
-  // Returns when everything issued so far is done.
-  virtual void synchronize() = 0;
+  // The stream that kernels issue their work on.
+  virtual Stream& stream() = 0;
+  // Another stream, for work that may go on beside it.
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  // Returns when everything issued on stream() so far is done.
+  void synchronize() { stream().synchronize(); }
   // Copies between this device and the host; the bytes are there when it returns.
   virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
@@ -36,12 +41,14 @@ class CpuContext final : public Context {
   // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it.
   void set_threads(int threads);
   RawMemory& memory() override;
-  void synchronize() override {}
+  Stream& stream() override { return *stream_; }
+  std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
   void copy_to_host(void* host, const void* device, size_t bytes) override;
   void copy_from_host(void* device, const void* host, size_t bytes) override;
 
  private:
   std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Stream> stream_;
 };
 
 class CudaContext;  // runtime/cuda/context.h

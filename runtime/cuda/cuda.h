@@ -17,9 +17,11 @@ inline constexpr bool kCuda = false;
 #endif
 
 class Context;
+class CudaContext;
 
 std::vector<DeviceInfo> cuda_devices();
 std::string cuda_unusable_reason();
-Context& cuda_context(int index);  // throws DeviceError
+Context& cuda_context(int index);        // throws DeviceError
+CudaContext& as_cuda(Context& context);  // of a GPU's context
 
 }  // namespace tessera

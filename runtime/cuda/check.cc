@@ -1,0 +1,57 @@
+#include "tessera/runtime/cuda/check.h"
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+std::string_view remedy(cudaError_t code) {
+  switch (code) {
+    case cudaErrorInsufficientDriver:
+      return "install a newer NVIDIA driver, or build with an older CUDA toolkit";
+    case cudaErrorNoDevice:
+      return "no GPU is visible: look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
+    case cudaErrorMemoryAllocation:
+      return "use a smaller batch, or end other programs on this GPU (nvidia-smi lists them)";
+    case cudaErrorNoKernelImageForDevice:
+      return "this build has no code for this GPU: configure with "
+             "-DCMAKE_CUDA_ARCHITECTURES=native";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+      return "an earlier kernel failed and the process must be restarted; run it under "
+             "compute-sanitizer to find which";
+    default:
+      return "nvidia-smi shows the state of the driver and the GPU";
+  }
+}
+
+}  // namespace
+
+void cuda_check(cudaError_t code, std::string_view call) {
+  if (code == cudaSuccess) return;
+  cudaGetLastError();  // a code that was reported must not be reported again by the next check
+  throw DeviceError(fmt::format("{}: {} ({}); {}", call, cudaGetErrorString(code),
+                                cudaGetErrorName(code), remedy(code)));
+}
+
+void cuda_check(cublasStatus_t code, std::string_view call) {
+  if (code == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError(
+      fmt::format("{}: {} ({}); the cuBLASLt found when the program started is version {}, it was "
+                  "built with {}",
+                  call, cublasLtGetStatusString(code), cublasLtGetStatusName(code),
+                  cublasLtGetVersion(), CUBLAS_VERSION));
+}
+
+void cuda_check_launch(std::string_view kernel) { cuda_check(cudaGetLastError(), kernel); }
+
+CudaDeviceGuard::CudaDeviceGuard(int index) {
+  cuda_check(cudaGetDevice(&outer_), "cudaGetDevice");
+  if (index != outer_) cuda_check(cudaSetDevice(index), "cudaSetDevice");
+}
+
+CudaDeviceGuard::~CudaDeviceGuard() { cudaSetDevice(outer_); }
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// Turns the error codes of CUDA and cuBLASLt into DeviceErrors. For .cc and .cu files of the GPU
+// back end only: it includes the vendor's headers.
+#pragma once
+
+#include <string_view>
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+namespace tessera {
+
+// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success. `call` is the
+// name of the function called: cuda_check(cudaStreamCreate(&s), "cudaStreamCreate").
+void cuda_check(cudaError_t code, std::string_view call);
+void cuda_check(cublasStatus_t code, std::string_view call);
+
+// Checks the launch just written, for the errors that show at once (too many threads, no kernel for
+// this GPU); what happens while it runs shows at the next synchronisation.
+void cuda_check_launch(std::string_view kernel);
+
+// Makes a GPU current for the calling thread while the scope lives.
+class CudaDeviceGuard {
+ public:
+  explicit CudaDeviceGuard(int index);
+  ~CudaDeviceGuard();
+  CudaDeviceGuard(const CudaDeviceGuard&) = delete;
+  CudaDeviceGuard& operator=(const CudaDeviceGuard&) = delete;
+
+ private:
+  int outer_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+#include "tessera/runtime/cuda/context.h"
+
+#include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/stream.h"
+
+namespace tessera {
+namespace {
+
+class CudaMemory final : public RawMemory {
+ public:
+  explicit CudaMemory(int index) : index_(index) {}
+  std::string name() const override { return Device{DeviceKind::gpu, index_}.name(); }
+
+ protected:
+  void* take(size_t bytes) noexcept override {
+    void* block = nullptr;
+    on_device([&] {
+      if (cudaMalloc(&block, bytes) != cudaSuccess) block = nullptr;
+    });
+    return block;
+  }
+  // cudaFree waits for the device, so no kernel still works on the block.
+  void give(void* block, size_t) noexcept override {
+    on_device([&] { cudaFree(block); });
+  }
+
+ private:
+  // Without the throwing guard: allocate() reports a failed take() with the numbers that matter.
+  template <class F>
+  void on_device(F&& call) noexcept {
+    int outer = 0;
+    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess) call();
+    cudaSetDevice(outer);
+    cudaGetLastError();
+  }
+
+  const int index_;
+};
+
+}  // namespace
+
+CudaContext::CudaContext(int index)
+    : Context({DeviceKind::gpu, index}),
+      memory_(std::make_unique<CudaMemory>(index)),
+      stream_(std::make_unique<CudaStream>(index)) {
+  CudaDeviceGuard guard(index);
+  cuda_check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index),
+             "cudaDeviceGetAttribute");
+  cuda_check(cublasLtCreate(&blas_), "cublasLtCreate");
+}
+
+CudaContext::~CudaContext() { cublasLtDestroy(blas_); }
+
+CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }
+
+std::unique_ptr<Stream> CudaContext::make_stream() {
+  return std::make_unique<CudaStream>(device().index);
+}
+
+void CudaContext::copy_to_host(void* host, const void* device, size_t bytes) {
+  if (bytes == 0) return;
+  cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda_stream()),
+             "cudaMemcpyAsync to the host");
+  stream_->synchronize();
+}
+
+void CudaContext::copy_from_host(void* device, const void* host, size_t bytes) {
+  if (bytes == 0) return;
+  cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_stream()),
+             "cudaMemcpyAsync from the host");
+  stream_->synchronize();
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// The context of one GPU: what a CUDA kernel is given to run with.
+//
+// Made at the first use of the device and never destroyed. All work of the engine on a GPU is
+// issued on its one stream, in order. The vendor's types appear by their own names of pointers
+// only, so this header needs none of the vendor's. One thread at a time issues work.
+#pragma once
+
+#include <memory>
+
+#include "tessera/runtime/context.h"
+
+struct CUstream_st;      // cudaStream_t is a pointer to it
+struct cublasLtContext;  // cublasLtHandle_t is a pointer to it
+
+namespace tessera {
+
+class CudaContext final : public Context {
+ public:
+  explicit CudaContext(int index);  // throws DeviceError
+  ~CudaContext() override;
+
+  CUstream_st* cuda_stream();
+  cublasLtContext* blas() { return blas_; }
+  int multiprocessors() const { return multiprocessors_; }
+
+  RawMemory& memory() override { return *memory_; }
+  Stream& stream() override { return *stream_; }
+  std::unique_ptr<Stream> make_stream() override;
+  void copy_to_host(void* host, const void* device, size_t bytes) override;
+  void copy_from_host(void* device, const void* host, size_t bytes) override;
+
+ private:
+  std::unique_ptr<RawMemory> memory_;
+  std::unique_ptr<Stream> stream_;
+  cublasLtContext* blas_ = nullptr;
+  int multiprocessors_ = 0;
+};
+
+}  // namespace tessera
