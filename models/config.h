@@ -1,0 +1,145 @@
+// The configuration of a run: plain structs, and the YAML they are read from.
+//
+// Reading is strict: a key that does not exist, a key given twice, a value of the wrong type, unit
+// or range are errors with file:line:column, and all of them are reported at once in one
+// ConfigError. Every key has a default, so an empty file is a configuration too.
+//
+//   Config config = load_config("resnet.yaml", {"train.steps=50", "data.augment=[]"});
+//
+// The keys, their rules and their help are described once, in config_keys(); the names of models,
+// data sets, planners and devices are checked by those who make them. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/runtime/data/augment.h"
+#include "tessera/runtime/data/dataset.h"
+
+namespace tessera {
+
+// A length of training: "1ep", "0.5ep" or "500st". Zero may be written without a unit.
+struct Duration {
+  enum class Unit { kSteps, kEpochs };
+  double count = 0;  // whole when in steps
+  Unit unit = Unit::kSteps;
+
+  // In steps, rounded to the nearest.
+  int64_t steps(int64_t steps_per_epoch) const;
+  std::string text() const;  // "500st"
+  bool operator==(const Duration&) const = default;
+};
+
+// One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}.
+struct AugmentConfig {
+  enum class Kind { kCrop, kFlip };
+  Kind kind = Kind::kCrop;
+  int padding = 0;                        // crop: pixels on each side
+  CropBorder border = CropBorder::kZero;  // crop
+  bool operator==(const AugmentConfig&) const = default;
+};
+
+struct ModelConfig {
+  std::string name = "resnet20";
+  int64_t classes = 10;
+  double dropout = 0;           // probability, for the models that have one
+  std::vector<int64_t> hidden;  // mlp: the widths of the hidden layers; empty: the model's own
+};
+
+struct DataConfig {
+  std::string name = "synthetic";
+  std::string root;         // folder of the files
+  int64_t batch = 128;      // images of a step
+  int workers = 2;          // loader threads; 0: load in the training thread
+  int read_ahead = 4;       // batches held ready at most
+  int image_size = 0;       // synthetic: height and width in pixels; 0: 32
+  int64_t train_count = 0;  // use only so many training images; 0: all
+  int64_t test_count = 0;   // the same for the test images
+  std::vector<AugmentConfig> augment;
+  std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
+  std::vector<double> std;
+};
+
+struct LossConfig {
+  std::string name = "cross_entropy";
+  double label_smoothing = 0;
+};
+
+struct OptimizerConfig {
+  std::string name = "sgd";  // sgd | adamw
+  double lr = 0.1;           // the learning rate that the schedule scales
+  double momentum = 0.9;     // sgd
+  bool nesterov = false;     // sgd
+  double weight_decay = 0;
+  double beta1 = 0.9;    // adamw
+  double beta2 = 0.999;  // adamw
+  double eps = 1e-8;     // adamw
+};
+
+// The formulas stand in models/schedule.h.
+struct ScheduleConfig {
+  std::string name = "constant";  // constant | step | multistep | cosine | linear | one_cycle
+  Duration warmup;                // linear from 0 to lr; not for one_cycle, which rises itself
+  Duration every{30, Duration::Unit::kEpochs};  // step: how often lr is multiplied by gamma
+  std::vector<Duration> milestones;             // multistep: when lr is multiplied by gamma, rising
+  double gamma = 0.1;                           // step, multistep
+  double final_lr = 0;         // cosine, linear, one_cycle: the learning rate at the end
+  double start_factor = 0.04;  // one_cycle: the first learning rate, as a part of lr
+  double peak_at = 0.3;        // one_cycle: where lr is reached, as a part of the training
+};
+
+struct TrainConfig {
+  double epochs = 10;                                   // how long; a fraction is allowed
+  std::optional<int64_t> steps;                         // when given, how long instead of epochs
+  Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
+  Duration log_every{50, Duration::Unit::kSteps};       // 0: only at the end of an epoch
+
+  int64_t total_steps(int64_t steps_per_epoch) const;
+};
+
+struct MemoryConfig {
+  std::string planner = "best";
+};
+
+struct RunConfig {
+  std::string dir = "runs/run";
+};
+
+struct Config {
+  uint64_t seed = 1;
+  std::string device = "cpu";
+  std::string mode = "graph";  // graph | eager
+  bool deterministic = true;
+  int threads = 0;  // 0: all cores
+  ModelConfig model;
+  DataConfig data;
+  LossConfig loss;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  MemoryConfig memory;
+  RunConfig run;
+};
+
+// An override is "group.key=value", the value in YAML. Of train.epochs and train.steps one may be
+// given in the file; an override of one puts the other aside. Throws ConfigError, also when the
+// file cannot be read.
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
+// name: what errors call the text.
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<std::string>& overrides = {});
+
+// YAML of every key; parse_config() of it gives an equal configuration.
+std::string print_config(const Config& config);
+
+// What the configuration says, in the words of the data floor.
+DataSource data_source(const Config& config);
+Augment make_augment(const DataConfig& data);
+// The shape of an image before augmentation, without opening any data. Throws ConfigError for a
+// data set that is not known.
+ImageShape image_shape(const DataConfig& data);
+
+}  // namespace tessera

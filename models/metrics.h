@@ -1,0 +1,62 @@
+// The run folder: what a training writes about itself while it goes.
+//
+//   config.resolved.yaml   every key of the configuration
+//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second
+//   metrics.jsonl          the same, one JSON object a line
+//   weights.h5             written by others, at weights_path()
+//
+// A line is on its way to the disk when write() returns, so a killed run keeps what it logged.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/models/config.h"
+
+namespace tessera {
+
+struct Metrics {
+  double epoch = 0;             // epochs done, a fraction within one
+  int64_t step = 0;             // steps done
+  const char* phase = "train";  // train | test
+  double loss = 0;              // mean over the images since the last line of this phase
+  double accuracy = 0;          // part of them that is right, in [0, 1]
+  double lr = 0;                // of the last step done
+  double images_per_second = 0;
+};
+
+// One writer for a folder. Not thread-safe.
+class RunFolder {
+ public:
+  // Makes the folder and its parents, writes the configuration and starts the metrics anew. Throws
+  // Error naming the path when that cannot be done.
+  explicit RunFolder(const Config& config);
+
+  // Appends a line to both files, without allocating. A value that is not finite is an empty field
+  // in CSV and null in JSON. Throws Error when the disk refuses.
+  void write(const Metrics& metrics);
+
+  const std::string& dir() const { return dir_; }
+  std::string weights_path() const { return dir_ + "/weights.h5"; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  using File = std::unique_ptr<std::FILE, Close>;
+
+  File start(const char* name) const;
+  void append(std::FILE* file, const char* name, std::string_view line) const;
+
+  std::string dir_;
+  File csv_, jsonl_;
+};
+
+// Where trainer eval --run DIR finds things.
+std::string resolved_config_path(const std::string& run_dir);
+std::string weights_path(const std::string& run_dir);
+
+}  // namespace tessera
