@@ -4,6 +4,7 @@
 #include <span>
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/storage.h"
 
 namespace tessera {
 
@@ -30,6 +31,8 @@ class NoGradScope {
 };
 
 // --- for the engine ---
+
+struct Node;
 
 // Where an input of a recorded op came from.
 struct Edge {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/pointwise_simd.h"
 
 namespace tessera {
 
@@ -52,10 +53,7 @@ class Pointwise final : public OpBase<Pointwise> {
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
                  std::vector<PointwiseGrad> grads = {});
 
-// How input `in` is read for output `out`: x[(i / repeat) % period]. False where it cannot be.
-struct Broadcast {
-  int64_t repeat = 1, period = 1;
-};
+// How input `in` is read for output `out`. False where that form cannot express it.
 bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
 
 // Runs a program over a contiguous range of elements; for kernels that apply an epilogue.

@@ -50,6 +50,7 @@ struct TensorImpl {
   std::shared_ptr<Node> node;
   int output = 0;
   bool leaf = false;
+  std::shared_ptr<TensorImpl> pinned_from;  // the leaf this handle pins a version of
 
   bool tracked() const { return leaf || node != nullptr; }
   char* data() const;  // throws under capture

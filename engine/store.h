@@ -5,7 +5,6 @@
 // Not thread-safe. The tensors must not outlive their store's values: the block goes with the store.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,11 +50,11 @@ class Store {
 
   // The size of the block: each tensor rounded up to 64 bytes.
   size_t bytes() const { return bytes_; }
-  bool materialized() const { return region_ != nullptr; }
+  bool materialized() const { return materialized_; }
   // Gives all tensors their bytes and values: from the device's memory, or in the caller's region
   // (at least bytes() bytes).
   void materialize();
-  void materialize(std::unique_ptr<Region> region);
+  void materialize(Region region);
   // Puts every tensor back to its initial value.
   void reset();
 
@@ -72,7 +71,8 @@ class Store {
   std::vector<Entry> entries_;
   Tensors parameters_, states_;
   size_t bytes_ = 0;
-  std::unique_ptr<Region> region_;
+  Region region_;
+  bool materialized_ = false;
 };
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// The same elements under another shape; -1 stands for the one size that is left. No bytes move.
+// The same elements under another shape. No bytes move.
 Tensor reshape(const Tensor& x, const Shape& shape);
 // The flattened sample: [n, ...] -> [n, product of the rest].
 Tensor flatten(const Tensor& x);

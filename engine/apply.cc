@@ -1,0 +1,160 @@
+// The one door, and the eager interpreter behind it.
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/eager.h"
+#include "tessera/engine/op.h"
+#include "tessera/engine/recorder.h"
+#include "tessera/engine/scope.h"
+#include "tessera/memory/caching_allocator.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// The default kernel: calls the op's run() for the device.
+class RunKernel final : public Kernel {
+ public:
+  explicit RunKernel(const Op& op) : op_(op) {}
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    if (where.device().is_cpu()) {
+      op_.run(static_cast<CpuContext&>(where), in, out, scratch);
+    } else if constexpr (kCuda) {
+      op_.run(as_cuda(where), in, out, scratch);
+    }
+  }
+
+ private:
+  const Op& op_;
+};
+
+void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) {
+  if (!op.runs_on(device.kind))
+    throw DeviceError(fmt::format("{}: there is no kernel for {}; open a DeviceScope(\"cpu:0\") "
+                                  "around it and copy its inputs there",
+                                  op.name(), device.name()));
+  if (op.crosses_devices()) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].device() != device)
+      throw DeviceError(
+          fmt::format("{}: input {} stands on {}, but the op runs on {}; use copy(x, device)",
+                      op.name(), i, inputs[i].device().name(), device.name()));
+  }
+}
+
+Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, const Specs& specs,
+                Device device) {
+  Tensors outputs;
+  bool only_views = true;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    int view = op.views(static_cast<int>(i)), update = op.updates(static_cast<int>(i));
+    if (view >= 0) {
+      const TensorImpl& whole = *inputs[view].impl();
+      whole.data();
+      outputs.push_back(
+          make_tensor(specs[i], whole.storage, whole.offset + op.view_offset(in)));
+      continue;
+    }
+    only_views = false;
+    if (update >= 0) {
+      const TensorImpl& old = *inputs[update].impl();
+      outputs.push_back(make_tensor(specs[i], old.storage, old.offset));
+    } else {
+      outputs.push_back(make_tensor(specs[i], allocate_storage(specs[i].bytes(), device)));
+    }
+  }
+  if (only_views) return outputs;
+
+  Context& where = context(device);
+  Choice choice = op.choices(in, where).at(0);
+  std::unique_ptr<Kernel> kernel = op.prepare(in, where, choice);
+  std::vector<Buffer> in_buffers, out_buffers;
+  for (const Tensor& x : inputs) in_buffers.push_back({x.impl()->data(), x.spec()});
+  for (const Tensor& y : outputs) out_buffers.push_back({y.impl()->data(), y.spec()});
+  std::shared_ptr<Storage> scratch;
+  Buffer scratch_buffer;
+  if (choice.scratch_bytes > 0) {
+    scratch = allocate_storage(choice.scratch_bytes, device);
+    scratch_buffer = {scratch->pointer,
+                      {DType::u8, {static_cast<int64_t>(choice.scratch_bytes)}, device}};
+  }
+  kernel->run(where, in_buffers, out_buffers, scratch_buffer);
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (op.updates(static_cast<int>(i)) >= 0) ++outputs[i].impl()->storage->version;
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Choice> Op::choices(std::span<const TensorSpec>, Context&) const { return {Choice{}}; }
+
+std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const Choice&) const {
+  return std::make_unique<RunKernel>(*this);
+}
+
+void Op::run(CpuContext&, Buffers, Buffers, Buffer) const {
+  throw InternalError(fmt::format("{}: no CPU kernel", name()));
+}
+
+void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
+  throw InternalError(fmt::format("{}: no CUDA kernel", name()));
+}
+
+Tensors Op::grad(const GradArgs&) const {
+  throw Error(fmt::format("{}: has no gradient; use detached() on its result", name()));
+}
+
+std::optional<Absorbed> Op::absorb_epilogue(const ScalarProgram&, int, std::span<const TensorSpec>,
+                                            std::span<const TensorSpec>) const {
+  return std::nullopt;
+}
+
+Allocator& eager_allocator(Device device) {
+  static std::mutex mutex;
+  static auto* allocators = new std::map<int, std::unique_ptr<Allocator>>;  // outlives all tensors
+  std::lock_guard lock(mutex);
+  std::unique_ptr<Allocator>& found = (*allocators)[device.is_cpu() ? -1 : device.index];
+  if (!found) found = std::make_unique<CachingAllocator>(context(device).memory());
+  return *found;
+}
+
+std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device) {
+  auto storage = std::make_shared<Storage>(bytes, device);
+  if (bytes == 0) return storage;
+  Allocator& allocator = eager_allocator(device);
+  storage->pointer = allocator.allocate(bytes);
+  storage->owner = &allocator;
+  return storage;
+}
+
+Tensors apply(const OpPtr& op, Tensors inputs) {
+  Device device = current_device();
+  Specs in;
+  in.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined())
+      throw Error(fmt::format("{}: input {} is an undefined tensor", op->name(), i));
+    in.push_back(inputs[i].spec());
+  }
+  check_devices(*op, inputs, device);
+  Specs specs = op->infer(in);
+  for (TensorSpec& spec : specs) spec.device = device;
+
+  bool tape = tape_wanted(inputs);
+  Tensors pinned = inputs;
+  Recorder* recorder = current_recorder();
+  if (tape && recorder != nullptr)
+    for (Tensor& input : pinned) input = recorder->pin(input);
+  Tensors outputs = recorder != nullptr ? recorder->record(op, inputs, specs)
+                                        : run_now(*op, inputs, in, specs, device);
+  if (tape && op->differentiable()) put_on_tape(op, pinned, outputs);
+  return outputs;
+}
+
+Tensor apply1(const OpPtr& op, Tensors inputs) { return std::move(apply(op, std::move(inputs))[0]); }
+
+}  // namespace tessera

@@ -1,0 +1,164 @@
+#include "tessera/engine/pointwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// Elements one task works on; a multiple of most channel counts, half of a second-level cache.
+constexpr int64_t kChunk = 1 << 14;
+
+Broadcast broadcast_or_throw(const std::string& who, const Shape& in, const Shape& out) {
+  Broadcast broadcast;
+  if (!broadcast_of(in, out, &broadcast))
+    throw ShapeError(fmt::format(
+        "{}: an input of shape {} cannot be read along {}: its axes that are not 1 must stand side "
+        "by side; use expand() first",
+        who, in.text(), out.text()));
+  return broadcast;
+}
+
+class PointwiseKernel final : public Kernel {
+ public:
+  PointwiseKernel(ScalarProgram program, DType dtype, std::vector<Broadcast> broadcasts,
+                  int64_t total)
+      : program_(std::move(program)), dtype_(dtype), broadcasts_(std::move(broadcasts)),
+        total_(total) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    const void* inputs[kMaxScalarRegisters];
+    for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].data;
+    auto* y = out[0].as<char>();
+    int64_t chunks = (total_ + kChunk - 1) / kChunk;
+    static_cast<CpuContext&>(where).pool().parallel_for(chunks, [&](int64_t chunk) {
+      int64_t first = chunk * kChunk, count = std::min(kChunk, total_ - first);
+      run_scalar_program(program_, dtype_, inputs, broadcasts_.data(), total_, first, count,
+                         y + first * static_cast<int64_t>(size_of(dtype_)));
+    });
+  }
+
+ private:
+  ScalarProgram program_;
+  DType dtype_;
+  std::vector<Broadcast> broadcasts_;
+  int64_t total_;
+};
+
+}  // namespace
+
+bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result) {
+  if (in.rank() > out.rank()) return false;
+  *result = {};
+  bool started = false, ended = false;
+  for (int i = 1; i <= out.rank(); ++i) {
+    int64_t size = i <= in.rank() ? in[-i] : 1, whole = out[-i];
+    if (size != whole && size != 1) return false;
+    if (whole == 1) continue;
+    if (size == whole) {
+      if (ended) return false;
+      started = true;
+      result->period *= size;
+    } else if (started) {
+      ended = true;
+    } else {
+      result->repeat *= whole;
+    }
+  }
+  if (result->period == 1) result->repeat = 1;
+  return true;
+}
+
+void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
+                        const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
+                        void* out) {
+  const PointwiseLeaves& leaves = TESSERA_SELECT_LEAVES(pointwise_leaves);
+  PointwiseRange range{program.code.data(), static_cast<int>(program.code.size()), program.inputs,
+                       inputs, broadcasts, total, first, count, out};
+  (dtype == DType::f32 ? leaves.f32 : leaves.f64)(range);
+}
+
+Pointwise::Pointwise(PointwiseParams p, std::vector<PointwiseGrad> grads)
+    : params(std::move(p)), grads_(std::move(grads)) {
+  if (!grads_.empty() && grads_.size() != static_cast<size_t>(params.program.inputs))
+    throw InternalError(fmt::format("{}: {} inputs but {} gradients", params.name,
+                                    params.program.inputs, grads_.size()));
+}
+
+bool Pointwise::runs_on(DeviceKind kind) const { return kCuda || kind == DeviceKind::cpu; }
+
+Specs Pointwise::infer(std::span<const TensorSpec> in) const {
+  if (in.size() != static_cast<size_t>(params.program.inputs))
+    throw ShapeError(fmt::format("{}: expects {} inputs, given {}", params.name,
+                                 params.program.inputs, in.size()));
+  Shape out = in[0].shape;
+  for (const TensorSpec& x : in) {
+    if (!is_float(x.dtype) || x.dtype != in[0].dtype)
+      throw ShapeError(fmt::format("{}: inputs must be of one floating-point dtype, given {} and "
+                                   "{}; use cast()",
+                                   params.name, in[0].text(), x.text()));
+    out = broadcast(out, x.shape, params.name);
+  }
+  for (const TensorSpec& x : in) broadcast_or_throw(params.name, x.shape, out);
+  return {{in[0].dtype, out, {}}};
+}
+
+std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Context& where,
+                                           const Choice&) const {
+  if constexpr (kCuda)
+    if (!where.device().is_cpu()) return pointwise_cuda(params.program, in);
+  Shape out = infer(in)[0].shape;
+  std::vector<Broadcast> broadcasts;
+  for (const TensorSpec& x : in)
+    broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
+  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, std::move(broadcasts),
+                                           out.elements());
+}
+
+Saved Pointwise::saved() const {
+  Saved saved;
+  for (const PointwiseGrad& grad : grads_)
+    for (int use : grad.uses) {
+      if (use >= 0) saved.inputs |= 1u << use;
+      if (use == PointwiseGrad::kOutput) saved.outputs = 1;
+    }
+  return saved;
+}
+
+Tensors Pointwise::grad(const GradArgs& args) const {
+  Tensors result(grads_.size());
+  for (size_t k = 0; k < grads_.size(); ++k) {
+    if (!args.needs(static_cast<int>(k))) continue;
+    const PointwiseGrad& rule = grads_[k];
+    Tensors uses;
+    for (int use : rule.uses)
+      uses.push_back(use == PointwiseGrad::kGradient ? args.grad_outputs[0]
+                     : use == PointwiseGrad::kOutput ? args.outputs[0]
+                                                     : args.inputs[use]);
+    Tensor grad = rule.program.code.empty()
+                      ? uses[0]
+                      : tessera::pointwise(params.name + "_grad", rule.program, std::move(uses));
+    result[k] = sum_to(grad, args.input_specs[k].shape);
+  }
+  return result;
+}
+
+uint32_t Pointwise::may_reuse(int) const {
+  // The compiler checks sizes: an input that is broadcast is smaller than the output.
+  return params.program.inputs >= 32 ? 0 : (1u << params.program.inputs) - 1;
+}
+
+Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
+                 std::vector<PointwiseGrad> grads) {
+  auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(program)},
+                                        std::move(grads));
+  return apply1(op, std::move(inputs));
+}
+
+}  // namespace tessera

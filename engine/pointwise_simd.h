@@ -1,0 +1,32 @@
+// The leaf of pointwise: one scalar program over a contiguous range of elements.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/engine/scalar_program.h"
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+
+// An input is read at x[(i / repeat) % period] for the element i of the output.
+struct Broadcast {
+  int64_t repeat = 1, period = 1;
+};
+
+struct PointwiseRange {
+  const Instruction* code;
+  int instructions, inputs;
+  const void* const* in;        // [inputs]
+  const Broadcast* broadcasts;  // [inputs]
+  int64_t total;                // elements of the whole output
+  int64_t first, count;         // the range
+  void* out;                    // where element `first` goes
+};
+
+struct PointwiseLeaves {
+  void (*f32)(const PointwiseRange&);
+  void (*f64)(const PointwiseRange&);
+};
+TESSERA_DECLARE_LEAVES(PointwiseLeaves, pointwise_leaves)
+
+}  // namespace tessera

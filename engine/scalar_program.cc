@@ -1,0 +1,128 @@
+#include "tessera/engine/scalar_program.h"
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+struct Form {
+  const char* name;
+  int operands;
+};
+
+Form form(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::constant: return {"constant", 0};
+    case ScalarOp::add: return {"add", 2};
+    case ScalarOp::sub: return {"sub", 2};
+    case ScalarOp::mul: return {"mul", 2};
+    case ScalarOp::div: return {"div", 2};
+    case ScalarOp::max: return {"max", 2};
+    case ScalarOp::min: return {"min", 2};
+    case ScalarOp::greater: return {"greater", 2};
+    case ScalarOp::select: return {"select", 3};
+    case ScalarOp::neg: return {"neg", 1};
+    case ScalarOp::abs: return {"abs", 1};
+    case ScalarOp::exp: return {"exp", 1};
+    case ScalarOp::log: return {"log", 1};
+    case ScalarOp::sqrt: return {"sqrt", 1};
+    case ScalarOp::tanh: return {"tanh", 1};
+    case ScalarOp::erf: return {"erf", 1};
+    case ScalarOp::sigmoid: return {"sigmoid", 1};
+  }
+  return {"?", 0};
+}
+
+// Copies `from` to the end of `to`; register r of `from` becomes map[r], which grows on the way.
+void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map) {
+  for (Instruction instruction : from.code) {
+    instruction.a = static_cast<uint8_t>(map[instruction.a]);
+    instruction.b = static_cast<uint8_t>(map[instruction.b]);
+    instruction.c = static_cast<uint8_t>(map[instruction.c]);
+    map.push_back(to.registers());
+    to.code.push_back(instruction);
+  }
+}
+
+}  // namespace
+
+std::string ScalarProgram::text() const {
+  std::string text;
+  for (size_t i = 0; i < code.size(); ++i) {
+    const Instruction& in = code[i];
+    auto [name, operands] = form(in.op);
+    text += fmt::format("{}r{} = {}", i == 0 ? "" : "; ", inputs + i, name);
+    if (in.op == ScalarOp::constant) text += fmt::format(" {}", in.value);
+    if (operands > 0) text += fmt::format(" r{}", in.a);
+    if (operands > 1) text += fmt::format(" r{}", in.b);
+    if (operands > 2) text += fmt::format(" r{}", in.c);
+  }
+  return text;
+}
+
+ScalarBuilder::Register ScalarBuilder::push(const Instruction& instruction) {
+  if (program_.registers() >= kMaxScalarRegisters)
+    throw ShapeError(fmt::format("scalar program: at most {} registers", kMaxScalarRegisters));
+  program_.code.push_back(instruction);
+  return static_cast<Register>(program_.registers() - 1);
+}
+
+ScalarProgram ScalarBuilder::build(int result) const {
+  int inputs = program_.inputs;
+  if (result < inputs && (result != 0 || !program_.code.empty())) {
+    // The result must be the last register: copy the input there.
+    ScalarProgram identity{inputs, {{ScalarOp::max, static_cast<uint8_t>(result),
+                                     static_cast<uint8_t>(result), 0, 0}}};
+    return result == 0 ? ScalarProgram{inputs, {}} : identity;
+  }
+  std::vector<bool> live(program_.registers(), false);
+  live[result] = true;
+  for (int r = program_.registers() - 1; r >= inputs; --r) {
+    if (!live[r]) continue;
+    const Instruction& in = program_.code[r - inputs];
+    int operands = form(in.op).operands;
+    if (operands > 0) live[in.a] = true;
+    if (operands > 1) live[in.b] = true;
+    if (operands > 2) live[in.c] = true;
+  }
+  ScalarProgram packed{inputs, {}};
+  std::vector<int> map(program_.registers(), 0);
+  for (int i = 0; i < inputs; ++i) map[i] = i;
+  for (int r = inputs; r <= result; ++r) {
+    if (!live[r]) continue;
+    Instruction in = program_.code[r - inputs];
+    in.a = static_cast<uint8_t>(map[in.a]);
+    in.b = static_cast<uint8_t>(map[in.b]);
+    in.c = static_cast<uint8_t>(map[in.c]);
+    map[r] = packed.registers();
+    packed.code.push_back(in);
+  }
+  return packed;
+}
+
+ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int hot) {
+  ScalarProgram whole{f.inputs + g.inputs - 1, {}};
+  std::vector<int> map;
+  for (int i = 0; i < f.inputs; ++i) map.push_back(i);
+  append(whole, f, map);
+  int f_result = map[f.result()];
+  map.clear();
+  for (int i = 0, next = f.inputs; i < g.inputs; ++i) map.push_back(i == hot ? f_result : next++);
+  append(whole, g, map);
+  return whole;
+}
+
+ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs) {
+  ScalarProgram renamed{inputs, {}};
+  std::vector<int> registers = map;
+  append(renamed, p, registers);
+  if (p.code.empty() && map[0] != 0) {
+    auto r = static_cast<uint8_t>(map[0]);
+    renamed.code.push_back({ScalarOp::max, r, r, 0, 0});
+  }
+  return renamed;
+}
+
+}  // namespace tessera

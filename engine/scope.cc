@@ -1,0 +1,51 @@
+#include "tessera/engine/scope.h"
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/random.h"
+
+namespace tessera {
+namespace {
+
+thread_local bool training = false;
+thread_local std::string place;
+thread_local RandomScope* random_scope = nullptr;
+
+}  // namespace
+
+TrainingScope::TrainingScope(bool on) : outer_(training) { training = on; }
+TrainingScope::~TrainingScope() { training = outer_; }
+bool is_training() { return training; }
+
+PlaceScope::PlaceScope(std::string_view name) : outer_(place.size()) {
+  if (!place.empty()) place += '.';
+  place += name;
+}
+PlaceScope::~PlaceScope() { place.resize(outer_); }
+std::string current_place() { return place; }
+
+PlaceReset::PlaceReset(std::string fresh) : outer_(std::move(place)) { place = std::move(fresh); }
+PlaceReset::~PlaceReset() { place = std::move(outer_); }
+
+RandomScope::RandomScope(uint64_t seed, const Tensor& position)
+    : outer_(random_scope), seed_(seed), position_(position) {
+  if (position.dtype() != DType::i64 || position.elements() != 2)
+    throw ShapeError(fmt::format("RandomScope: position must be int64[2], given {}",
+                                 position.spec().text()));
+  random_scope = this;
+}
+RandomScope::~RandomScope() { random_scope = outer_; }
+
+RandomCall next_random_call(std::string_view who) {
+  RandomScope* scope = random_scope;
+  if (scope == nullptr)
+    throw Error(fmt::format(
+        "{}: there is no RandomScope to draw from; open one around the step, with a seed and an "
+        "int64[2] tensor of step and first sample",
+        who));
+  std::string name = fmt::format("{}#{}", place, scope->calls_++);
+  return {random_key(scope->seed_, name), scope->position_};
+}
+
+}  // namespace tessera

@@ -1,0 +1,294 @@
+#include "tessera/engine/structural.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/engine/sum_run.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kChunk = 1 << 14;
+
+// Calls fn(first, count) for pieces of [0, total) on the pool.
+template <class F>
+void in_chunks(CpuContext& where, int64_t total, F&& fn) {
+  where.pool().parallel_for((total + kChunk - 1) / kChunk, [&](int64_t chunk) {
+    fn(chunk * kChunk, std::min(kChunk, total - chunk * kChunk));
+  });
+}
+
+// Calls fn with a value of the C++ type of any dtype.
+template <class F>
+void visit(DType type, F&& fn) {
+  switch (type) {
+    case DType::f32: return fn(float{});
+    case DType::f64: return fn(double{});
+    case DType::u8: return fn(uint8_t{});
+    case DType::i32: return fn(int32_t{});
+    case DType::i64: return fn(int64_t{});
+  }
+}
+
+struct FillParams {
+  DType dtype;
+  Shape shape;
+  double value;
+  bool operator==(const FillParams&) const = default;
+};
+
+class Fill final : public OpBase<Fill> {
+ public:
+  explicit Fill(FillParams p) : params(p) {}
+  std::string_view name() const override { return "fill"; }
+  Specs infer(std::span<const TensorSpec>) const override {
+    return {{params.dtype, params.shape, {}}};
+  }
+  void run(CpuContext& where, Buffers, Buffers out, Buffer) const override {
+    visit(params.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* y = out[0].as<T>();
+      in_chunks(where, out[0].elements(), [&](int64_t first, int64_t count) {
+        std::fill_n(y + first, count, static_cast<T>(params.value));
+      });
+    });
+  }
+  const FillParams params;
+};
+
+struct ViewParams {
+  Shape shape;
+  int64_t first = 0;  // element of the input where the view starts
+  bool operator==(const ViewParams&) const = default;
+};
+
+Tensor scatter_rows(const Tensor& rows, const Shape& whole, int64_t first);
+
+// reshape and rows: a contiguous part of the input under another shape.
+class View final : public OpBase<View> {
+ public:
+  explicit View(ViewParams p) : params(p) {}
+  std::string_view name() const override { return "view"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    return {{in[0].dtype, params.shape, {}}};
+  }
+  bool runs_on(DeviceKind) const override { return true; }
+  int views(int) const override { return 0; }
+  int64_t view_offset(std::span<const TensorSpec> in) const override {
+    return params.first * static_cast<int64_t>(size_of(in[0].dtype));
+  }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& whole = args.input_specs[0].shape;
+    const Tensor& dy = args.grad_outputs[0];
+    if (whole.elements() == params.shape.elements()) return {reshape(dy, whole)};
+    return {scatter_rows(dy, whole, params.first)};
+  }
+  const ViewParams params;
+};
+
+// Zeros, but for a contiguous part: the gradient of rows.
+class ScatterRows final : public OpBase<ScatterRows> {
+ public:
+  explicit ScatterRows(ViewParams p) : params(p) {}
+  std::string_view name() const override { return "scatter_rows"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    return {{in[0].dtype, params.shape, {}}};
+  }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    ViewParams part{args.input_specs[0].shape, params.first};
+    return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
+  }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    size_t first = static_cast<size_t>(params.first) * size_of(in[0].spec.dtype);
+    size_t bytes = in[0].spec.bytes(), total = out[0].spec.bytes();
+    char* y = out[0].as<char>();
+    std::memset(y, 0, first);
+    std::memcpy(y + first, in[0].data, bytes);
+    std::memset(y + first + bytes, 0, total - first - bytes);
+  }
+  const ViewParams params;
+};
+
+Tensor scatter_rows(const Tensor& rows, const Shape& whole, int64_t first) {
+  return apply1(std::make_shared<ScatterRows>(ViewParams{whole, first}), {rows});
+}
+
+struct ShapeParams {
+  Shape shape;
+  bool operator==(const ShapeParams&) const = default;
+};
+
+class Expand final : public OpBase<Expand> {
+ public:
+  explicit Expand(ShapeParams p) : params(p) {}
+  std::string_view name() const override { return "expand"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    if (in[0].shape.rank() > params.shape.rank() ||
+        broadcast(in[0].shape, params.shape, "expand") != params.shape)
+      throw ShapeError(fmt::format("expand: {} cannot be repeated up to {}", in[0].shape.text(),
+                                   params.shape.text()));
+    return {{in[0].dtype, params.shape, {}}};
+  }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {sum_to(args.grad_outputs[0], args.input_specs[0].shape)};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape &small = in[0].spec.shape, &big = params.shape;
+    int64_t strides[kMaxRank] = {}, stride = 1;
+    for (int i = 1; i <= small.rank(); ++i) {
+      strides[big.rank() - i] = small[-i] == 1 ? 0 : stride;
+      stride *= small[-i];
+    }
+    visit(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T* x = in[0].as<T>();
+      T* y = out[0].as<T>();
+      int64_t inner = big.back(), step = big.rank() == 0 ? 0 : strides[big.rank() - 1];
+      int64_t lines = inner == 0 ? 0 : big.elements() / inner;
+      where.pool().parallel_for(lines, [&](int64_t line) {
+        int64_t from = 0, rest = line;
+        for (int axis = big.rank() - 2; axis >= 0; --axis) {
+          from += rest % big[axis] * strides[axis];
+          rest /= big[axis];
+        }
+        for (int64_t i = 0; i < inner; ++i) y[line * inner + i] = x[from + i * step];
+      });
+    });
+  }
+  const ShapeParams params;
+};
+
+struct CastParams {
+  DType dtype;
+  bool operator==(const CastParams&) const = default;
+};
+
+class Cast final : public OpBase<Cast> {
+ public:
+  explicit Cast(CastParams p) : params(p) {}
+  std::string_view name() const override { return "cast"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    return {{params.dtype, in[0].shape, {}}};
+  }
+  bool differentiable() const override { return is_float(params.dtype); }
+  Tensors grad(const GradArgs& args) const override {
+    return {cast(args.grad_outputs[0], args.input_specs[0].dtype)};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit(in[0].spec.dtype, [&](auto from) {
+      visit(params.dtype, [&](auto to) {
+        const auto* x = in[0].as<decltype(from)>();
+        auto* y = out[0].as<decltype(to)>();
+        in_chunks(where, out[0].elements(), [&](int64_t first, int64_t count) {
+          for (int64_t i = first; i < first + count; ++i) y[i] = static_cast<decltype(to)>(x[i]);
+        });
+      });
+    });
+  }
+  const CastParams params;
+};
+
+struct CopyParams {
+  Device to;
+  bool operator==(const CopyParams&) const = default;
+};
+
+class Copy final : public OpBase<Copy> {
+ public:
+  explicit Copy(CopyParams p) : params(p) {}
+  std::string_view name() const override { return "copy"; }
+  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  bool crosses_devices() const override { return true; }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {copy(args.grad_outputs[0], args.input_specs[0].device)};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const char* x = in[0].as<char>();
+    char* y = out[0].as<char>();
+    in_chunks(where, static_cast<int64_t>(in[0].spec.bytes()), [&](int64_t first, int64_t count) {
+      std::memcpy(y + first, x + first, static_cast<size_t>(count));
+    });
+  }
+  const CopyParams params;
+};
+
+}  // namespace
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  return apply1(std::make_shared<Fill>(FillParams{dtype, shape, value}), {});
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  if (shape.elements() != x.elements())
+    throw ShapeError(fmt::format("reshape: {} has {} elements, {} has {}", x.shape().text(),
+                                 x.elements(), shape.text(), shape.elements()));
+  return apply1(std::make_shared<View>(ViewParams{shape, 0}), {x});
+}
+
+Tensor flatten(const Tensor& x) {
+  if (x.shape().rank() < 1)
+    throw ShapeError("flatten: x needs a first axis for the samples, it is a scalar");
+  return reshape(x, {x.shape()[0], x.shape().elements(1, x.shape().rank())});
+}
+
+Tensor rows(const Tensor& x, int64_t begin, int64_t end) {
+  const Shape& whole = x.shape();
+  if (whole.rank() < 1 || begin < 0 || end < begin || end > whole[0])
+    throw ShapeError(fmt::format("rows: [{}, {}) is not a range of the first axis of {}", begin, end,
+                                 whole.text()));
+  Shape part = whole;
+  part[0] = end - begin;
+  int64_t row = whole.elements(1, whole.rank());
+  return apply1(std::make_shared<View>(ViewParams{part, begin * row}), {x});
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  return apply1(std::make_shared<Expand>(ShapeParams{shape}), {x});
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  if (shape.rank() > x.shape().rank() || broadcast(shape, x.shape(), "sum_to") != x.shape())
+    throw ShapeError(fmt::format("sum_to: {} cannot be summed down to {}", x.shape().text(),
+                                 shape.text()));
+  // One run of axes at a time, from the last.
+  Tensor y = x;
+  int rank = x.shape().rank();
+  auto summed = [&](int axis) {
+    int from_end = rank - axis;
+    int64_t size = from_end <= shape.rank() ? shape[-from_end] : 1;
+    return size == 1 && y.shape()[axis] != 1;
+  };
+  for (int last = rank; last > 0; --last) {
+    if (!summed(last - 1)) continue;
+    int first = last - 1;
+    while (first > 0 && (summed(first - 1) || y.shape()[first - 1] == 1)) --first;
+    y = sum_run(y, first, last);
+  }
+  return reshape(y, shape);
+}
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return apply1(std::make_shared<Cast>(CastParams{dtype}), {x});
+}
+
+Tensor copy(const Tensor& x, Device device) {
+  DeviceScope scope(device);
+  return apply1(std::make_shared<Copy>(CopyParams{device}), {x});
+}
+
+Tensor sum(const Tensor& x) { return reshape(sum_run(x, 0, x.shape().rank()), {}); }
+
+Tensor mean(const Tensor& x) { return sum(x) / static_cast<double>(x.elements()); }
+
+}  // namespace tessera

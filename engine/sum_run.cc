@@ -1,0 +1,102 @@
+#include "tessera/engine/sum_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+struct SumRunParams {
+  int first, last;
+  bool operator==(const SumRunParams&) const = default;
+};
+
+// x as [outer, run, inner]; the run is cut into blocks.
+struct Geometry {
+  int64_t outer, run, inner, block_rows, blocks;
+  Geometry(const Shape& x, const SumRunParams& p)
+      : outer(x.elements(0, p.first)), run(x.elements(p.first, p.last)),
+        inner(x.elements(p.last, x.rank())) {
+    int64_t least = std::max<int64_t>(1, 4096 / std::max<int64_t>(1, inner));
+    block_rows = std::max(least, (run + 63) / 64);
+    blocks = std::max<int64_t>(1, (run + block_rows - 1) / block_rows);
+  }
+};
+
+// Sums rows of x into acc, both `inner` wide. A single column is summed in eight lanes.
+template <class T>
+void sum_rows(const T* x, int64_t rows, int64_t inner, T* acc) {
+  if (inner == 1) {
+    double lanes[8] = {};
+    for (int64_t r = 0; r < rows; ++r) lanes[r % 8] += static_cast<double>(x[r]);
+    double sum = 0;
+    for (double lane : lanes) sum += lane;
+    acc[0] = static_cast<T>(sum);
+    return;
+  }
+  std::fill_n(acc, inner, T(0));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < inner; ++i) acc[i] += x[r * inner + i];
+}
+
+class SumRun final : public OpBase<SumRun> {
+ public:
+  explicit SumRun(SumRunParams p) : params(p) {}
+  std::string_view name() const override { return "sum_run"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const TensorSpec& x = in[0];
+    if (!is_float(x.dtype))
+      throw ShapeError(fmt::format("sum: x must be floating point, given {}; use cast()", x.text()));
+    Shape shape = x.shape;
+    for (int axis = params.first; axis < params.last; ++axis) shape[axis] = 1;
+    return {{x.dtype, shape, {}}};
+  }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
+  }
+
+  std::vector<Choice> choices(std::span<const TensorSpec> in, Context&) const override {
+    Geometry g(in[0].shape, params);
+    if (g.blocks == 1) return {Choice{}};
+    return {Choice{0, static_cast<size_t>(g.outer * g.blocks * g.inner) * size_of(in[0].dtype)}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    Geometry g(in[0].spec.shape, params);
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T* x = in[0].as<T>();
+      T* y = out[0].as<T>();
+      T* partial = g.blocks == 1 ? y : scratch.as<T>();
+      where.pool().parallel_for(g.outer * g.blocks, [&](int64_t task) {
+        int64_t o = task / g.blocks, first = task % g.blocks * g.block_rows;
+        int64_t rows = std::min(g.block_rows, g.run - first);
+        sum_rows(x + (o * g.run + first) * g.inner, rows, g.inner, partial + task * g.inner);
+      });
+      if (g.blocks == 1) return;
+      where.pool().parallel_for(g.outer, [&](int64_t o) {
+        sum_rows(partial + o * g.blocks * g.inner, g.blocks, g.inner, y + o * g.inner);
+      });
+    });
+  }
+
+  const SumRunParams params;
+};
+
+}  // namespace
+
+Tensor sum_run(const Tensor& x, int first, int last) {
+  if (first < 0 || last < first || last > x.shape().rank())
+    throw ShapeError(fmt::format("sum_run: axes [{}, {}) are not axes of {}", first, last,
+                                 x.shape().text()));
+  return apply1(std::make_shared<SumRun>(SumRunParams{first, last}), {x});
+}
+
+}  // namespace tessera

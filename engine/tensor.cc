@@ -1,0 +1,120 @@
+#include "tessera/engine/tensor.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "tessera/engine/eager.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/recorder.h"
+#include "tessera/engine/storage.h"
+#include "tessera/engine/structural.h"
+#include "tessera/memory/allocator.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/random.h"
+
+namespace tessera {
+
+const TensorSpec& Tensor::spec() const {
+  if (!defined()) throw Error("tensor: this tensor is undefined; it was never given a value");
+  return impl_->spec;
+}
+
+void check_element_count(const Shape& shape, size_t given) {
+  if (static_cast<size_t>(shape.elements()) != given)
+    throw ShapeError(fmt::format("tensor: shape {} has {} elements, given {} values", shape.text(),
+                                 shape.elements(), given));
+}
+
+void Tensor::read(void* host, DType type) const {
+  if (type != dtype())
+    throw ShapeError(fmt::format("tensor: the values are {}, asked for as {}", name_of(dtype()),
+                                 name_of(type)));
+  if (elements() == 0) return;
+  const char* bytes = impl_->data();
+  context(device()).copy_to_host(host, bytes, spec().bytes());
+}
+
+void Tensor::write(const void* host, size_t count, DType type) {
+  check_element_count(shape(), count);
+  if (type != dtype())
+    throw ShapeError(fmt::format("tensor: the values are {}, given {}", name_of(dtype()),
+                                 name_of(type)));
+  char* bytes = impl_->data();
+  if (count > 0) context(device()).copy_from_host(bytes, host, spec().bytes());
+  ++impl_->storage->version;
+}
+
+double Tensor::item_as_double() const {
+  if (elements() != 1)
+    throw ShapeError(fmt::format("item: the tensor must have one element, it is {}", spec().text()));
+  switch (dtype()) {
+    case DType::f32: { float v; read(&v, DType::f32); return v; }
+    case DType::f64: { double v; read(&v, DType::f64); return v; }
+    case DType::u8: { uint8_t v; read(&v, DType::u8); return v; }
+    case DType::i32: { int32_t v; read(&v, DType::i32); return v; }
+    case DType::i64: { int64_t v; read(&v, DType::i64); return static_cast<double>(v); }
+  }
+  throw InternalError("item: unknown dtype");
+}
+
+void Tensor::assign_scalar(double value) {
+  switch (dtype()) {
+    case DType::f32: { auto v = static_cast<float>(value); return write(&v, 1, DType::f32); }
+    case DType::f64: return write(&value, 1, DType::f64);
+    case DType::u8: { auto v = static_cast<uint8_t>(value); return write(&v, 1, DType::u8); }
+    case DType::i32: { auto v = static_cast<int32_t>(value); return write(&v, 1, DType::i32); }
+    case DType::i64: { auto v = static_cast<int64_t>(value); return write(&v, 1, DType::i64); }
+  }
+}
+
+Tensor empty(const TensorSpec& spec) {
+  if (current_recorder() != nullptr)
+    throw Error("empty: memory cannot be taken while a step is being captured; use full()");
+  return make_tensor(spec, allocate_storage(spec.bytes(), spec.device));
+}
+
+Tensor from_bytes(const Shape& shape, DType dtype, const void* host) {
+  RecorderScope now(nullptr);  // values given by the host exist now, also under capture
+  Tensor tensor = empty({dtype, shape, current_device()});
+  if (tensor.elements() > 0)
+    context(tensor.device()).copy_from_host(tensor.impl()->data(), host, tensor.spec().bytes());
+  return tensor;
+}
+
+Tensor scalar(double value, DType dtype) { return full({}, value, dtype); }
+
+Tensor arange(int64_t count, DType dtype) {
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), 0);
+  return cast(from_vector({count}, values), dtype);
+}
+
+namespace {
+
+template <class F>
+Tensor random(const Shape& shape, DType dtype, F&& next) {
+  std::vector<double> values(static_cast<size_t>(shape.elements()));
+  for (double& value : values) value = next();
+  return cast(from_vector(shape, values), dtype);
+}
+
+}  // namespace
+
+Tensor random_uniform(const Shape& shape, uint64_t key, double low, double high, DType dtype) {
+  RandomSequence sequence(key, 0);
+  return random(shape, dtype, [&] { return low + (high - low) * sequence.uniform(); });
+}
+
+Tensor random_normal(const Shape& shape, uint64_t key, double mean, double deviation, DType dtype) {
+  RandomSequence sequence(key, 0);
+  return random(shape, dtype, [&] { return mean + deviation * sequence.normal(); });
+}
+
+Tensor constant(const Tensor& value) {
+  Recorder* recorder = current_recorder();
+  return recorder == nullptr ? value : recorder->record_constant(value);
+}
+
+}  // namespace tessera
