@@ -16,6 +16,7 @@
 
 #include "tessera/runtime/data/augment.h"
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
 
@@ -46,7 +47,7 @@ struct Batch {
 
 // Seconds since the loader was made.
 struct LoaderTimes {
-  double wait = 0;     // next() stood still for a batch
+  double wait = 0;     // next() waited for a batch, or made it when there are no workers
   double read = 0;     // reading samples, summed over the workers
   double augment = 0;  // changing them, summed over the workers
 };
@@ -54,8 +55,10 @@ struct LoaderTimes {
 // To be used by one thread at a time.
 class Loader {
  public:
-  // Starts to read ahead at once, at epoch 0. Throws ConfigError for options that cannot be meant.
-  Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options);
+  // Starts to read ahead at once, at epoch 0. The batches lie in one block of the given memory,
+  // which must outlive the loader. Throws ConfigError for options that cannot be meant.
+  Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options,
+         RawMemory& memory = cpu_memory());
   ~Loader();  // at any time; waits for the workers to finish the batch in hand
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

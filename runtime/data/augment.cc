@@ -1,0 +1,152 @@
+#include "tessera/runtime/data/augment.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+class Crop : public AugmentStep {
+ public:
+  Crop(int padding, CropBorder border) : padding_(padding), border_(border) {
+    if (padding < 0) throw ConfigError(fmt::format("crop: padding {} is negative", padding));
+  }
+
+  std::string describe() const override {
+    return fmt::format("crop padding {}{}", padding_,
+                       border_ == CropBorder::kReflect ? " reflect" : "");
+  }
+
+  ImageShape output(const ImageShape& in) const override {
+    if (border_ == CropBorder::kReflect && padding_ >= std::min(in.height, in.width)) {
+      throw ConfigError(
+          fmt::format("crop: a reflected padding of {} needs images larger than that, "
+                      "these are [{}x{}x{}]; use a smaller one or fill with zeros",
+                      padding_, in.height, in.width, in.channels));
+    }
+    return in;
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    auto places = static_cast<uint64_t>(2 * int64_t{padding_} + 1);
+    int64_t top = static_cast<int64_t>(random.below(places)) - padding_;
+    int64_t left = static_cast<int64_t>(random.below(places)) - padding_;
+    int64_t row = int64_t{shape.width} * shape.channels;
+    for (int64_t y = 0; y < shape.height; ++y, out += row) {
+      int64_t from = source(y + top, shape.height);
+      if (from < 0) {
+        std::memset(out, 0, static_cast<size_t>(row));
+      } else {
+        cut_row(in + from * row, left, shape, out);
+      }
+    }
+  }
+
+ private:
+  // The row or column of the image that stands at place i, -1 for black.
+  int64_t source(int64_t i, int64_t size) const {
+    if (i >= 0 && i < size) return i;
+    if (border_ == CropBorder::kZero) return -1;
+    return i < 0 ? -i : 2 * (size - 1) - i;
+  }
+
+  void cut_row(const uint8_t* in, int64_t left, const ImageShape& shape, uint8_t* out) const {
+    auto pixel = static_cast<size_t>(shape.channels);
+    for (int64_t x = 0; x < shape.width; ++x, out += pixel) {
+      int64_t from = source(x + left, shape.width);
+      if (from < 0) {
+        std::memset(out, 0, pixel);
+      } else {
+        std::memcpy(out, in + from * shape.channels, pixel);
+      }
+    }
+  }
+
+  int padding_;
+  CropBorder border_;
+};
+
+class FlipHorizontal : public AugmentStep {
+ public:
+  explicit FlipHorizontal(double probability) : probability_(probability) {
+    if (!(probability >= 0 && probability <= 1)) {
+      throw ConfigError(fmt::format("flip: probability {} is not in [0, 1]", probability));
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("flip horizontal, probability {}", probability_);
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    if (random.uniform() >= probability_) {
+      std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+      return;
+    }
+    auto pixel = static_cast<size_t>(shape.channels);
+    for (int y = 0; y < shape.height; ++y) {
+      const uint8_t* from = in + (int64_t{y} + 1) * shape.width * shape.channels;
+      for (int x = 0; x < shape.width; ++x, out += pixel) std::memcpy(out, from -= pixel, pixel);
+    }
+  }
+
+ private:
+  double probability_;
+};
+
+// Each step of each epoch draws under a key of its own, with the sample as the stream.
+uint64_t step_key(const AugmentKey& key, size_t step) {
+  auto bits = philox(random_key(key.seed, "augment"), static_cast<uint64_t>(key.epoch), step);
+  return uint64_t{bits[0]} << 32 | bits[1];
+}
+
+}  // namespace
+
+AugmentStepPtr crop(int padding, CropBorder border) {
+  return std::make_shared<Crop>(padding, border);
+}
+
+AugmentStepPtr flip_horizontal(double probability) {
+  return std::make_shared<FlipHorizontal>(probability);
+}
+
+ImageShape output_shape(const Augment& augment, ImageShape in) {
+  for (const auto& step : augment) in = step->output(in);
+  return in;
+}
+
+int64_t scratch_bytes(const Augment& augment, ImageShape in) {
+  int64_t largest = in.bytes();
+  for (const auto& step : augment) {
+    in = step->output(in);
+    largest = std::max(largest, in.bytes());
+  }
+  return 2 * largest;
+}
+
+void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
+                   uint8_t* scratch, uint8_t* out) {
+  if (augment.empty()) {
+    std::memcpy(out, scratch, static_cast<size_t>(shape.bytes()));
+    return;
+  }
+  const uint8_t* from = scratch;
+  uint8_t* spare = scratch + scratch_bytes(augment, shape) / 2;
+  for (size_t i = 0; i < augment.size(); ++i) {
+    uint8_t* to = i + 1 == augment.size() ? out : spare;
+    RandomSequence random(step_key(key, i), static_cast<uint64_t>(sample));
+    augment[i]->apply(shape, from, to, random);
+    shape = augment[i]->output(shape);
+    spare = const_cast<uint8_t*>(from);  // both halves of the scratch are ours
+    from = to;
+  }
+}
+
+}  // namespace tessera

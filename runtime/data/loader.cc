@@ -1,0 +1,340 @@
+#include "tessera/runtime/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What each process takes of an epoch of `count` samples.
+struct Shares {
+  int64_t count, batch, rank, world;
+  bool drop_last;
+
+  int64_t global() const { return batch * world; }
+  int64_t batches() const {
+    int64_t rest = count % global();
+    return count / global() + (!drop_last && rest >= world ? 1 : 0);
+  }
+  // Places [begin, end) in the epoch's order.
+  struct Range {
+    int64_t begin, end;
+  };
+  Range range(int64_t index) const {
+    int64_t start = index * global(), size = std::min(global(), count - start);
+    return {start + size * rank / world, start + size * (rank + 1) / world};
+  }
+  int64_t largest() const { return range(0).end - range(0).begin; }
+};
+
+void check(const Dataset& dataset, const LoaderOptions& options) {
+  auto need = [](bool holds, const std::string& text) {
+    if (!holds) throw ConfigError("loader: " + text);
+  };
+  constexpr int64_t kMostBatch = int64_t{1} << 24;
+  constexpr int kMostWorkers = 256, kMostAhead = 4096, kMostWorld = 1 << 20;
+  auto within = [&](const char* name, int64_t value, int64_t low, int64_t high) {
+    need(value >= low && value <= high,
+         fmt::format("{} is {}, it must be in [{}, {}]", name, value, low, high));
+  };
+  within("batch", options.batch, 1, kMostBatch);
+  within("workers", options.workers, 0, kMostWorkers);
+  within("read_ahead", options.read_ahead, 1, kMostAhead);
+  within("world", options.world, 1, kMostWorld);
+  within("rank", options.rank, 0, options.world - 1);
+  Shares shares{dataset.count(), options.batch, options.rank, options.world, options.drop_last};
+  need(
+      shares.batches() > 0,
+      fmt::format("{} has {} images, too few for {} process(es){}", dataset.name(), dataset.count(),
+                  options.world,
+                  options.drop_last ? fmt::format(" with batches of {} when an incomplete batch is "
+                                                  "dropped",
+                                                  options.batch)
+                                    : ""));
+}
+
+}  // namespace
+
+// Batches are numbered from the last start_epoch(): number n lies in slot n % slots. Always
+// released_ <= taken_ <= claimed_ <= released_ + slots.
+struct Loader::Impl {
+  struct Slot {
+    uint8_t* images;
+    int32_t* labels;
+    int64_t* samples;
+    Batch batch;
+    bool ready = false;
+    std::exception_ptr error;
+  };
+
+  Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem);
+  ~Impl();
+  void start_workers();
+  void cut_block(size_t slot_count);
+
+  bool may_claim() const { return !paused_ && claimed_ < released_ + slots_.size(); }
+  Slot& claim();
+  void order_epoch();
+  void fill(Slot& slot, uint8_t* scratch);
+  void work(uint8_t* scratch);
+  const Batch& next();
+  void restart(int64_t epoch, int64_t index);
+  uint8_t* scratch(size_t worker) { return scratch_ + worker * scratch_stride_; }
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const LoaderOptions options_;
+  const Shares shares_;
+  const ImageShape read_shape_, shape_;
+  RawMemory& memory_;
+
+  void* block_ = nullptr;  // all slots, then a scratch for each worker
+  size_t block_bytes_ = 0, scratch_stride_ = 0;
+  uint8_t* scratch_ = nullptr;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> order_;  // of the epoch that is being claimed; empty without shuffle
+  int64_t ordered_epoch_ = -1;
+
+  mutable std::mutex mutex_;  // guards all below, and the slots between claim and ready
+  std::condition_variable claimable_, progress_;
+  uint64_t released_ = 0, taken_ = 0, claimed_ = 0;
+  int64_t claim_epoch_ = 0, claim_index_ = 0;  // of batch number claimed_
+  int64_t next_epoch_ = 0, next_index_ = 0;    // of batch number taken_
+  int in_hand_ = 0;                            // batches that workers are filling
+  bool paused_ = false, stop_ = false;
+  LoaderTimes times_;
+  std::vector<std::thread> threads_;
+};
+
+Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem)
+    : dataset_(std::move(data)),
+      options_(std::move(opts)),
+      shares_{dataset_->count(), options_.batch, options_.rank, options_.world, options_.drop_last},
+      read_shape_(dataset_->shape()),
+      shape_(output_shape(options_.augment, read_shape_)),
+      memory_(mem) {
+  if (options_.shuffle) order_.resize(static_cast<size_t>(dataset_->count()));
+  cut_block(options_.workers == 0 ? 1 : static_cast<size_t>(options_.read_ahead) + 1);
+}
+
+void Loader::Impl::cut_block(size_t slot_count) {
+  auto most = static_cast<size_t>(shares_.largest());
+  size_t images = round_to_alignment(most * static_cast<size_t>(shape_.bytes()));
+  size_t labels = round_to_alignment(most * sizeof(int32_t));
+  size_t samples = round_to_alignment(most * sizeof(int64_t));
+  if (!options_.augment.empty()) {
+    int64_t bytes = scratch_bytes(options_.augment, read_shape_);
+    scratch_stride_ = round_to_alignment(static_cast<size_t>(bytes));
+  }
+  size_t scratches = static_cast<size_t>(std::max(1, options_.workers));
+  slots_.resize(slot_count);
+  threads_.reserve(static_cast<size_t>(options_.workers));
+  block_bytes_ = slot_count * (images + labels + samples) + scratches * scratch_stride_;
+  block_ = memory_.allocate(block_bytes_);  // the last thing that can throw
+  auto* at = static_cast<uint8_t*>(block_);
+  for (Slot& slot : slots_) {
+    slot.images = at;
+    slot.labels = reinterpret_cast<int32_t*>(at + images);
+    slot.samples = reinterpret_cast<int64_t*>(at + images + labels);
+    at += images + labels + samples;
+  }
+  scratch_ = at;
+}
+
+Loader::Impl::~Impl() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  claimable_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  memory_.release(block_, block_bytes_);
+}
+
+void Loader::Impl::start_workers() {
+  for (int i = 0; i < options_.workers; ++i) {
+    threads_.emplace_back([this, i] { work(scratch(static_cast<size_t>(i))); });
+  }
+}
+
+// Fisher-Yates from the identity, so that an epoch's order depends on (seed, epoch) alone.
+void Loader::Impl::order_epoch() {
+  if (ordered_epoch_ == claim_epoch_) return;
+  ordered_epoch_ = claim_epoch_;
+  std::iota(order_.begin(), order_.end(), 0);
+  RandomSequence random(random_key(options_.seed, "shuffle"), static_cast<uint64_t>(claim_epoch_));
+  for (size_t left = order_.size(); left > 1; --left) {
+    std::swap(order_[left - 1], order_[random.below(left)]);
+  }
+}
+
+// Takes the next batch and says which samples it has. The lock is held.
+Loader::Impl::Slot& Loader::Impl::claim() {
+  Slot& slot = slots_[claimed_++ % slots_.size()];
+  auto [begin, end] = shares_.range(claim_index_);
+  if (options_.shuffle) {
+    order_epoch();
+    std::copy(order_.begin() + begin, order_.begin() + end, slot.samples);
+  } else {
+    std::iota(slot.samples, slot.samples + (end - begin), begin);
+  }
+  bool last = claim_index_ + 1 == shares_.batches();
+  slot.batch = {slot.images,  slot.labels,  slot.samples, end - begin,
+                claim_epoch_, claim_index_, begin,        last};
+  slot.ready = false;
+  slot.error = nullptr;
+  claim_index_ = last ? 0 : claim_index_ + 1;
+  if (last) ++claim_epoch_;
+  return slot;
+}
+
+// Makes the batch. Called without the lock, which is taken at the end.
+void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
+  const Batch& batch = slot.batch;
+  std::exception_ptr error;
+  double read = 0, augment = 0;
+  try {
+    AugmentKey key{options_.seed, batch.epoch};
+    for (int64_t i = 0; i < batch.count; ++i) {
+      int64_t sample = batch.samples[i];
+      uint8_t* image = slot.images + i * shape_.bytes();
+      auto start = Clock::now();
+      dataset_->read(sample, options_.augment.empty() ? image : scratch);
+      slot.labels[i] = static_cast<int32_t>(dataset_->label(sample));
+      read += seconds_since(start);
+      if (options_.augment.empty()) continue;
+      start = Clock::now();
+      augment_image(options_.augment, key, sample, read_shape_, scratch, image);
+      augment += seconds_since(start);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(mutex_);
+  slot.error = error;
+  slot.ready = true;
+  times_.read += read;
+  times_.augment += augment;
+}
+
+void Loader::Impl::work(uint8_t* scratch) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    claimable_.wait(lock, [&] { return stop_ || may_claim(); });
+    if (stop_) return;
+    Slot& slot = claim();
+    ++in_hand_;
+    lock.unlock();
+    fill(slot, scratch);
+    lock.lock();
+    --in_hand_;
+    progress_.notify_all();
+  }
+}
+
+const Batch& Loader::Impl::next() {
+  std::unique_lock lock(mutex_);
+  if (released_ < taken_) {  // the caller is done with the batch before
+    released_ = taken_;
+    claimable_.notify_one();
+  }
+  Slot& slot = slots_[taken_ % slots_.size()];
+  auto start = Clock::now();
+  if (options_.workers == 0) {
+    if (claimed_ == taken_) {  // else it failed before
+      claim();
+      lock.unlock();
+      fill(slot, scratch(0));
+      lock.lock();
+    }
+  } else {
+    progress_.wait(lock, [&] { return claimed_ > taken_ && slot.ready; });
+  }
+  times_.wait += seconds_since(start);
+  if (slot.error) std::rethrow_exception(slot.error);
+  ++taken_;
+  next_index_ = slot.batch.last ? 0 : next_index_ + 1;
+  if (slot.batch.last) ++next_epoch_;
+  return slot.batch;
+}
+
+void Loader::Impl::restart(int64_t epoch, int64_t index) {
+  std::unique_lock lock(mutex_);
+  bool failed = claimed_ > taken_ && slots_[taken_ % slots_.size()].error;
+  if (epoch == next_epoch_ && index == next_index_ && !failed) return;
+  paused_ = true;
+  progress_.wait(lock, [&] { return in_hand_ == 0; });
+  released_ = taken_ = claimed_ = 0;
+  claim_epoch_ = next_epoch_ = epoch;
+  claim_index_ = next_index_ = index;
+  paused_ = false;
+  claimable_.notify_all();
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, RawMemory& memory) {
+  if (!dataset) throw ConfigError("loader: a data set is needed, null is given");
+  check(*dataset, options);
+  impl_ = std::make_unique<Impl>(std::move(dataset), std::move(options), memory);
+  impl_->start_workers();
+}
+
+Loader::~Loader() = default;
+
+const Batch& Loader::next() { return impl_->next(); }
+
+void Loader::start_epoch(int64_t epoch, int64_t index) {
+  if (epoch < 0 || index < 0 || index >= batches()) {
+    throw Error(
+        fmt::format("loader: epoch {}, batch {} does not exist; epochs begin at 0 and have "
+                    "{} batches",
+                    epoch, index, batches()));
+  }
+  impl_->restart(epoch, index);
+}
+
+int64_t Loader::batches() const { return impl_->shares_.batches(); }
+
+int64_t Loader::samples() const {
+  auto [begin, end] = impl_->shares_.range(batches() - 1);
+  return (batches() - 1) * impl_->options_.batch + (end - begin);
+}
+
+const ImageShape& Loader::shape() const { return impl_->shape_; }
+const Dataset& Loader::dataset() const { return *impl_->dataset_; }
+const LoaderOptions& Loader::options() const { return impl_->options_; }
+
+LoaderTimes Loader::times() const {
+  std::lock_guard lock(impl_->mutex_);
+  return impl_->times_;
+}
+
+int64_t Loader::bytes() const {
+  size_t sum = 0;
+  for (const HostBuffer& buffer : host_buffers()) sum += buffer.bytes;
+  return static_cast<int64_t>(sum);
+}
+
+std::vector<HostBuffer> Loader::host_buffers() const {
+  const std::string name = "loader of " + impl_->dataset_->name();
+  std::vector<HostBuffer> buffers = {{name + ": batches", impl_->block_bytes_}};
+  size_t order = impl_->order_.capacity() * sizeof(int64_t);
+  if (order > 0) buffers.push_back({name + ": order", order});
+  return buffers;
+}
+
+}  // namespace tessera

@@ -1,0 +1,209 @@
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/runtime/data/cifar.h"
+#include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/idx.h"
+#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Finds files in the data folder or in one of the folders that the published archives unpack to.
+class Folder {
+ public:
+  Folder(const DataSource& source, std::vector<std::string> subfolders)
+      : source_(source), subfolders_(std::move(subfolders)) {
+    subfolders_.insert(subfolders_.begin(), "");
+  }
+
+  // The file of that name, or with one of the endings.
+  std::string find(const std::string& name, const std::vector<std::string>& endings = {""}) const {
+    std::vector<std::string> tried;
+    std::error_code ignored;
+    for (const std::string& subfolder : subfolders_) {
+      for (const std::string& ending : endings) {
+        fs::path file = fs::path(subfolder) / (name + ending);
+        fs::path path = fs::path(source_.root) / file;
+        if (fs::exists(path, ignored)) return path.string();
+        tried.push_back(file.string());
+      }
+    }
+    std::string folder = source_.root.empty() ? "." : source_.root;
+    throw DataError(fmt::format(
+        "data {}: {} in folder '{}'; looked for {}; unpack the data set's "
+        "files there or set data.root to the folder that has them",
+        source_.name,
+        fs::is_directory(folder, ignored) ? "a file is missing" : "there is no such folder:",
+        fs::absolute(folder, ignored).lexically_normal().string(), fmt::join(tried, ", ")));
+  }
+
+ private:
+  const DataSource& source_;
+  std::vector<std::string> subfolders_;
+};
+
+// The first images of another data set.
+class FirstImages : public Dataset {
+ public:
+  FirstImages(std::shared_ptr<const Dataset> all, int64_t count)
+      : Dataset(shortened(all->info(), count)), all_(std::move(all)) {}
+  std::vector<HostBuffer> host_buffers() const override { return all_->host_buffers(); }
+
+ private:
+  static DatasetInfo shortened(DatasetInfo info, int64_t count) {
+    info.count = count;
+    return info;
+  }
+  void do_read(int64_t index, uint8_t* image) const override { all_->read(index, image); }
+  int64_t do_label(int64_t index) const override { return all_->label(index); }
+
+  std::shared_ptr<const Dataset> all_;
+};
+
+std::shared_ptr<const Dataset> first(std::shared_ptr<const Dataset> all, int64_t count,
+                                     const char* key) {
+  if (count == 0 || count == all->count()) return all;
+  if (count < 0 || count > all->count()) {
+    throw ConfigError(fmt::format("data.{}: {} is asked for, but {} has {} images; 0 takes all",
+                                  key, count, all->name(), all->count()));
+  }
+  return std::make_shared<FirstImages>(std::move(all), count);
+}
+
+DataSplit open_idx(const DataSource& source, DatasetInfo info, const char* subfolder) {
+  Folder folder(source, {subfolder});
+  auto read = [&](const std::string& split, const std::string& prefix) {
+    std::string images = folder.find(prefix + "-images-idx3-ubyte", {"", ".gz"});
+    std::string labels = folder.find(prefix + "-labels-idx1-ubyte", {"", ".gz"});
+    info.name = source.name + " " + split;
+    return read_idx(images, labels, info);
+  };
+  return {read("train", "train"), read("test", "t10k")};
+}
+
+DataSplit open_mnist(const DataSource& source) {
+  return open_idx(source,
+                  {.name = "",
+                   .shape = {},
+                   .count = 0,
+                   .classes = 10,
+                   .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+                   .normalization = {{0.1307f}, {0.3081f}}},
+                  "MNIST/raw");
+}
+
+DataSplit open_fashion_mnist(const DataSource& source) {
+  return open_idx(source,
+                  {.name = "",
+                   .shape = {},
+                   .count = 0,
+                   .classes = 10,
+                   .class_names = {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal",
+                                   "shirt", "sneaker", "bag", "ankle boot"},
+                   .normalization = {{0.2860f}, {0.3530f}}},
+                  "FashionMNIST/raw");
+}
+
+DataSplit open_cifar10(const DataSource& source) {
+  Folder folder(source, {"cifar-10-batches-bin"});
+  DatasetInfo info{.name = "cifar10 train",
+                   .shape = {},
+                   .count = 0,
+                   .classes = 10,
+                   .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
+                                   "horse", "ship", "truck"},
+                   .normalization = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}}};
+  std::vector<std::string> files;
+  for (int i = 1; i <= 5; ++i) files.push_back(folder.find(fmt::format("data_batch_{}.bin", i)));
+  std::string test_file = folder.find("test_batch.bin");
+  auto train = read_cifar(files, {}, info);
+  info.name = "cifar10 test";
+  return {train, read_cifar({test_file}, {}, info)};
+}
+
+DataSplit open_cifar100(const DataSource& source) {
+  Folder folder(source, {"cifar-100-binary"});
+  DatasetInfo info{.name = "cifar100 train",
+                   .shape = {},
+                   .count = 0,
+                   .classes = 100,
+                   .class_names = {},
+                   .normalization = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
+  CifarFormat format{.label_bytes = 2, .label_at = 1, .records_per_file = 50000};
+  std::string train_file = folder.find("train.bin"), test_file = folder.find("test.bin");
+  auto train = read_cifar({train_file}, format, info);
+  format.records_per_file = 10000;
+  info.name = "cifar100 test";
+  return {train, read_cifar({test_file}, format, info)};
+}
+
+// Into memory when that is small: made once then, not again each epoch.
+std::shared_ptr<const Dataset> keep_if_small(std::shared_ptr<const Dataset> made) {
+  constexpr int64_t kMostBytes = int64_t{256} << 20;
+  int64_t bytes = made->shape().bytes();
+  if (made->count() * bytes > kMostBytes) return made;
+  std::vector<uint8_t> images(static_cast<size_t>(made->count() * bytes));
+  std::vector<int32_t> labels(static_cast<size_t>(made->count()));
+  for (int64_t i = 0; i < made->count(); ++i) {
+    made->read(i, images.data() + i * bytes);
+    labels[static_cast<size_t>(i)] = static_cast<int32_t>(made->label(i));
+  }
+  return std::make_shared<MemoryDataset>(made->info(), std::move(images), std::move(labels));
+}
+
+DataSplit open_synthetic(const DataSource& source) {
+  int size = source.image_size == 0 ? 32 : source.image_size;
+  int64_t train = source.train_count == 0 ? 10000 : source.train_count;
+  int64_t test = source.test_count == 0 ? 2000 : source.test_count;
+  return {keep_if_small(synthetic(source.seed, SyntheticSplit::kTrain, train, size)),
+          keep_if_small(synthetic(source.seed, SyntheticSplit::kTest, test, size))};
+}
+
+struct Known {
+  const char* name;
+  DataSplit (*open)(const DataSource& source);
+};
+
+constexpr Known kKnown[] = {{"cifar10", open_cifar10},
+                            {"cifar100", open_cifar100},
+                            {"fashion_mnist", open_fashion_mnist},
+                            {"mnist", open_mnist},
+                            {"synthetic", open_synthetic}};
+
+}  // namespace
+
+const std::vector<std::string>& data_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Known& known : kKnown) all.push_back(known.name);
+    return all;
+  }();
+  return names;
+}
+
+DataSplit open_data(const DataSource& source) {
+  for (const Known& known : kKnown) {
+    if (source.name != known.name) continue;
+    if (source.image_size != 0 && known.open != open_synthetic) {
+      throw ConfigError(
+          fmt::format("data.image_size: only synthetic images have a size to choose, "
+                      "those of {} have their own",
+                      source.name));
+    }
+    DataSplit split = known.open(source);
+    return {first(split.train, source.train_count, "train_count"),
+            first(split.test, source.test_count, "test_count")};
+  }
+  throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
+                                fmt::join(data_names(), ", ")));
+}
+
+}  // namespace tessera
