@@ -50,7 +50,7 @@ struct Problem {
 
 struct Plan {
   std::vector<int64_t> offsets;  // one per buffer, in the problem's order
-  int64_t bytes = 0;             // what the arena needs: the largest offset + size, 0 when empty
+  int64_t bytes = 0;             // what the arena needs: the largest offset + size of those live
   bool operator==(const Plan&) const = default;
 };
 

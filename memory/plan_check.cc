@@ -1,0 +1,116 @@
+#include "tessera/memory/plan_check.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+// A buffer takes hold of its bytes at one time and lets go at another; gaps make several such
+// pairs.
+struct Event {
+  int64_t time;
+  bool takes;
+  int64_t buffer;
+};
+
+std::string describe(const Problem& problem, const Plan& plan, int64_t i) {
+  const Buffer& buffer = problem.buffers[i];
+  return fmt::format("buffer {} ({}) at bytes [{}, {}), live in [{}, {})", i, buffer.id,
+                     plan.offsets[i], plan.offsets[i] + buffer.size, buffer.lower, buffer.upper);
+}
+
+// What is wrong with the place of one buffer, whatever the others do.
+std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
+  const Buffer& buffer = problem.buffers[i];
+  const int64_t offset = plan.offsets[i];
+  if (offset < 0) return "must stand at or above 0";
+  if (buffer.alignment > 1 && offset % buffer.alignment != 0) {
+    return fmt::format("must stand at a multiple of {}", buffer.alignment);
+  }
+  if (buffer.offset >= 0 && offset != buffer.offset) {
+    return fmt::format("is fixed at offset {}", buffer.offset);
+  }
+  const bool takes_room = buffer.size > 0 && buffer.lower < buffer.upper;
+  if (takes_room && (buffer.size > plan.bytes || offset > plan.bytes - buffer.size)) {
+    return fmt::format("must end within the plan's {} bytes", plan.bytes);
+  }
+  return {};
+}
+
+std::vector<Event> events_of(const Problem& problem) {
+  std::vector<Event> events;
+  for (int64_t i = 0; i < static_cast<int64_t>(problem.buffers.size()); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    if (buffer.size == 0 || buffer.lower >= buffer.upper) continue;
+    events.push_back({buffer.lower, true, i});
+    for (const Gap& gap : buffer.gaps) {
+      events.push_back({gap.lower, false, i});
+      events.push_back({gap.upper, true, i});
+    }
+    events.push_back({buffer.upper, false, i});
+  }
+  // What ends at a time has let go before anything takes hold at it.
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    if (a.time != b.time) return a.time < b.time;
+    if (a.takes != b.takes) return !a.takes;
+    return a.buffer < b.buffer;
+  });
+  return events;
+}
+
+PlanFault overlap(const Problem& problem, const Plan& plan, int64_t first, int64_t second,
+                  int64_t time) {
+  const int64_t from = std::max(plan.offsets[first], plan.offsets[second]);
+  const int64_t to = std::min(plan.offsets[first] + problem.buffers[first].size,
+                              plan.offsets[second] + problem.buffers[second].size);
+  return {
+      first, second,
+      fmt::format("{} and {} share the bytes [{}, {}) at time {}", describe(problem, plan, first),
+                  describe(problem, plan, second), from, to, time)};
+}
+
+}  // namespace
+
+std::optional<PlanFault> check(const Problem& problem, const Plan& plan) {
+  if (plan.offsets.size() != problem.buffers.size()) {
+    return PlanFault{-1, -1,
+                     fmt::format("the plan must have an offset for each of {} buffers, it has {}",
+                                 problem.buffers.size(), plan.offsets.size())};
+  }
+  if (problem.capacity >= 0 && plan.bytes > problem.capacity) {
+    return PlanFault{-1, -1,
+                     fmt::format("the plan takes {} bytes, {} more than the capacity of {}",
+                                 plan.bytes, plan.bytes - problem.capacity, problem.capacity)};
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(problem.buffers.size()); ++i) {
+    const std::string fault = misplaced(problem, plan, i);
+    if (!fault.empty()) return PlanFault{i, -1, describe(problem, plan, i) + " " + fault};
+  }
+  // Sweep: no two held ranges overlap before an event, so only the neighbours of a new one can.
+  std::map<int64_t, int64_t> held;  // offset -> buffer
+  for (const Event& event : events_of(problem)) {
+    const int64_t offset = plan.offsets[event.buffer];
+    if (!event.takes) {
+      held.erase(offset);
+      continue;
+    }
+    const auto above = held.lower_bound(offset);
+    if (above != held.end() && above->first < offset + problem.buffers[event.buffer].size) {
+      return overlap(problem, plan, above->second, event.buffer, event.time);
+    }
+    if (above != held.begin()) {
+      const auto [start, below] = *std::prev(above);
+      if (start + problem.buffers[below].size > offset) {
+        return overlap(problem, plan, below, event.buffer, event.time);
+      }
+    }
+    held.emplace_hint(above, offset, event.buffer);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera

@@ -1,0 +1,225 @@
+#include "tessera/memory/plan_csv.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+enum Column { kId, kLower, kUpper, kSize, kAlignment, kHint, kGaps, kOffset, kColumns };
+constexpr std::array<std::string_view, kColumns> kNames = {"id",        "lower", "upper", "size",
+                                                           "alignment", "hint",  "gaps",  "offset"};
+
+// A piece of a line and where it begins, for messages; columns count characters from 1.
+struct Field {
+  std::string_view text;
+  size_t column;
+};
+
+class Reader {
+ public:
+  Reader(std::string_view text, std::string_view file) : rest_(text), file_(file) {
+    if (rest_.starts_with("\xef\xbb\xbf")) rest_.remove_prefix(3);
+  }
+
+  Problem read() {
+    if (!next_line())
+      fail({"", 1}, "a header line is needed (id,lower,upper,size), the file is empty");
+    read_header();
+    Problem problem;
+    while (next_line()) problem.buffers.push_back(read_buffer());
+    if (const auto fault = malformed(problem))
+      throw DataError(fmt::format("{}: {}", file_, *fault));
+    return problem;
+  }
+
+ private:
+  [[noreturn]] void fail(const Field& at, const std::string& what) const {
+    throw DataError(fmt::format("{}:{}:{}: {}", file_, line_number_, at.column, what));
+  }
+
+  // Moves on to the next line that is not blank and cuts it into fields.
+  bool next_line() {
+    while (!rest_.empty()) {
+      ++line_number_;
+      const size_t end = std::min(rest_.find('\n'), rest_.size());
+      std::string_view line = rest_.substr(0, end);
+      rest_.remove_prefix(std::min(end + 1, rest_.size()));
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.find_first_not_of(" \t") == line.npos) continue;
+      fields_ = split(line, ',', 1);
+      return true;
+    }
+    return false;
+  }
+
+  static std::vector<Field> split(std::string_view text, char separator, size_t column) {
+    std::vector<Field> fields;
+    for (size_t from = 0;;) {
+      const size_t to = std::min(text.find(separator, from), text.size());
+      size_t first = from, last = to;
+      while (first < last && (text[first] == ' ' || text[first] == '\t')) ++first;
+      while (last > first && (text[last - 1] == ' ' || text[last - 1] == '\t')) --last;
+      fields.push_back({text.substr(first, last - first), column + first});
+      if (to == text.size()) return fields;
+      from = to + 1;
+    }
+  }
+
+  void read_header() {
+    where_.fill(-1);
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      std::string_view name = fields_[i].text;
+      if (name == "buffer" || name == "buffer_id") name = "id";
+      if (name == "start" || name == "begin") name = "lower";
+      if (name == "end") {
+        name = "upper";
+        inclusive_ = 1;
+      }
+      const auto found = std::find(kNames.begin(), kNames.end(), name);
+      if (found == kNames.end()) {
+        fail(fields_[i],
+             fmt::format("unknown column '{}'; known are {}", name, fmt::join(kNames, ", ")));
+      }
+      int& where = where_[found - kNames.begin()];
+      if (where >= 0) fail(fields_[i], fmt::format("the column '{}' appears twice", name));
+      where = static_cast<int>(i);
+    }
+    for (Column needed : {kId, kLower, kUpper, kSize}) {
+      if (where_[needed] < 0) {
+        fail(fields_[0], fmt::format("the column '{}' is missing", kNames[needed]));
+      }
+    }
+    columns_ = fields_.size();
+  }
+
+  Buffer read_buffer() {
+    if (fields_.size() != columns_) {
+      fail(fields_.back(), fmt::format("{} fields are needed as in the header, the line has {}",
+                                       columns_, fields_.size()));
+    }
+    Buffer buffer;
+    buffer.id = fields_[where_[kId]].text;
+    buffer.lower = number(kLower, 0);
+    buffer.upper = add_inclusive(fields_[where_[kUpper]], number(kUpper, 0));
+    buffer.size = number(kSize, 0);
+    buffer.alignment = number(kAlignment, 1);
+    buffer.hint = std::max<int64_t>(number(kHint, -1), -1);
+    buffer.offset = number(kOffset, -1);
+    if (buffer.size < 0) fail(fields_[where_[kSize]], "a size must not be below 0");
+    if (buffer.alignment < 1) fail(fields_[where_[kAlignment]], "an alignment must be at least 1");
+    if (buffer.lower > buffer.upper) {
+      fail(fields_[where_[kUpper]], "a buffer must not end before it begins");
+    }
+    if (where_[kGaps] >= 0) read_gaps(fields_[where_[kGaps]], buffer);
+    return buffer;
+  }
+
+  void read_gaps(const Field& field, Buffer& buffer) const {
+    for (const Field& piece : split(field.text, ' ', field.column)) {
+      if (piece.text.empty()) continue;
+      if (piece.text.find('@') != piece.text.npos) {
+        fail(piece, fmt::format("windows in gaps are not supported: '{}'", piece.text));
+      }
+      const size_t dash = piece.text.find('-', 1);  // not the sign of the first number
+      if (dash == piece.text.npos) {
+        fail(piece, fmt::format("a gap reads 'from-to', this is '{}'", piece.text));
+      }
+      const Field upper{piece.text.substr(dash + 1), piece.column + dash + 1};
+      buffer.gaps.push_back(
+          {parse({piece.text.substr(0, dash), piece.column}), add_inclusive(upper, parse(upper))});
+    }
+  }
+
+  int64_t number(Column column, int64_t if_absent) const {
+    if (where_[column] < 0) return if_absent;
+    const Field& field = fields_[where_[column]];
+    const bool optional = column >= kAlignment;
+    return optional && field.text.empty() ? if_absent : parse(field);
+  }
+
+  int64_t parse(const Field& field) const {
+    int64_t value = 0;
+    const char* end = field.text.data() + field.text.size();
+    const auto [stopped, error] = std::from_chars(field.text.data(), end, value);
+    if (error != std::errc() || stopped != end) {
+      fail(field, fmt::format("a whole number of 64 bits is needed, this is '{}'", field.text));
+    }
+    return value;
+  }
+
+  int64_t add_inclusive(const Field& field, int64_t last) const {
+    if (last > INT64_MAX - inclusive_) fail(field, "the number is too large");
+    return last + inclusive_;
+  }
+
+  std::string_view rest_;
+  std::string_view file_;
+  size_t line_number_ = 0;
+  std::vector<Field> fields_;
+  std::array<int, kColumns> where_{};
+  size_t columns_ = 0;
+  int64_t inclusive_ = 0;  // 1 when ends are given as the last live time
+};
+
+std::string gaps_text(const Buffer& buffer) {
+  std::string text;
+  for (const Gap& gap : buffer.gaps) {
+    text += fmt::format("{}{}-{}", text.empty() ? "" : " ", gap.lower, gap.upper);
+  }
+  return text;
+}
+
+// Commas and line ends cannot stand in a field.
+std::string id_text(const Buffer& buffer, size_t index) {
+  std::string id = buffer.id.empty() ? std::to_string(index) : buffer.id;
+  for (char& c : id) {
+    if (c == ',' || c == '\n' || c == '\r') c = '_';
+  }
+  return id;
+}
+
+}  // namespace
+
+Problem read_plan_csv(std::string_view text, std::string_view file) {
+  return Reader(text, file).read();
+}
+
+Problem read_plan_csv_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || in.bad()) throw DataError(fmt::format("{}: cannot be read", path));
+  return read_plan_csv(text.str(), path);
+}
+
+std::string write_plan_csv(const Problem& problem, const Plan* plan) {
+  const auto any = [&](auto uses) {
+    return std::any_of(problem.buffers.begin(), problem.buffers.end(), uses);
+  };
+  const bool alignment = any([](const Buffer& b) { return b.alignment != 1; });
+  const bool hint = any([](const Buffer& b) { return b.hint >= 0; });
+  const bool gaps = any([](const Buffer& b) { return !b.gaps.empty(); });
+  const bool offset = plan != nullptr || any([](const Buffer& b) { return b.offset >= 0; });
+  std::string text = fmt::format("id,lower,upper,size{}{}{}{}\n", alignment ? ",alignment" : "",
+                                 hint ? ",hint" : "", gaps ? ",gaps" : "", offset ? ",offset" : "");
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& b = problem.buffers[i];
+    text += fmt::format("{},{},{},{}", id_text(b, i), b.lower, b.upper, b.size);
+    if (alignment) text += fmt::format(",{}", b.alignment);
+    if (hint) text += fmt::format(",{}", b.hint);
+    if (gaps) text += fmt::format(",{}", gaps_text(b));
+    if (offset) text += fmt::format(",{}", plan != nullptr ? plan->offsets[i] : b.offset);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// By size, the largest first, each in the tightest hole.
+#include <utility>
+
+#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
+
+namespace tessera {
+namespace {
+
+class BestFit : public Planner {
+ public:
+  std::string_view name() const override { return "best_fit"; }
+  std::string_view explanation() const override {
+    return "the largest first, each in the hole that it fills best";
+  }
+
+  Plan solve(const Problem& problem) const override {
+    using namespace planning;
+    const Ready ready(problem);
+    const auto by_size = [](const Item& item) {
+      return std::pair(item.size, item.upper - item.lower);
+    };
+    return place(ready, order_by(ready, by_size), Fit::kTightest);
+  }
+};
+
+}  // namespace
+
+const Planner& best_fit_planner() {
+  static const BestFit planner;
+  return planner;
+}
+
+}  // namespace tessera

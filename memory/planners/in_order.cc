@@ -1,0 +1,31 @@
+// What an eager allocator that always takes the lowest free address ends up with.
+#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
+
+namespace tessera {
+namespace {
+
+class InOrder : public Planner {
+ public:
+  std::string_view name() const override { return "in_order"; }
+  std::string_view explanation() const override {
+    return "in the order of allocation, each at the lowest free address, as an eager allocator "
+           "would";
+  }
+
+  Plan solve(const Problem& problem) const override {
+    using namespace planning;
+    const Ready ready(problem);
+    return place(ready, order_by(ready, [](const Item& item) { return -item.lower; }),
+                 Fit::kLowest);
+  }
+};
+
+}  // namespace
+
+const Planner& in_order_planner() {
+  static const InOrder planner;
+  return planner;
+}
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+// The built-in planners, one function each, defined in the file of that name.
+#pragma once
+
+#include "tessera/memory/plan.h"
+
+namespace tessera {
+
+const Planner& none_planner();
+const Planner& in_order_planner();
+const Planner& first_fit_planner();
+const Planner& best_fit_planner();
+const Planner& skyline_planner();
+const Planner& best_planner();
+
+}  // namespace tessera

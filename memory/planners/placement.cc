@@ -1,0 +1,194 @@
+#include "tessera/memory/planners/placement.h"
+
+#include <algorithm>
+
+namespace tessera::planning {
+namespace {
+
+struct Placed {
+  int64_t offset;
+  int64_t end;
+  int32_t lower;
+  int32_t upper;
+  int32_t item;
+};
+
+int64_t round_up(int64_t value, int64_t unit) {
+  return unit == 1 ? value : (value + unit - 1) / unit * unit;
+}
+
+constexpr Effort kEffortToPlace = 64;
+
+// The buffers placed so far, in the order of their offsets.
+class Shelf {
+ public:
+  explicit Shelf(const Ready& ready) : ready_(ready) { placed_.reserve(ready.items.size()); }
+
+  void put(int index, int64_t offset) {
+    const Item& item = ready_.items[index];
+    const Placed entry{offset, offset + item.size, item.lower, item.upper, index};
+    const auto after =
+        std::upper_bound(placed_.begin(), placed_.end(), entry,
+                         [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+    placed_.insert(after, entry);
+    top_ = std::max(top_, entry.end);
+  }
+
+  // Walks upwards past what is live at the same time, looking at each hole in between.
+  int64_t find(int index, Fit fit) {
+    const Item& item = ready_.items[index];
+    int64_t candidate = 0;
+    int64_t tightest = INT64_MAX;
+    int64_t chosen = -1;
+    const Placed* at = placed_.data();
+    const Placed* const end = at + placed_.size();
+    for (; at != end; ++at) {
+      if (at->lower >= item.upper || item.lower >= at->upper) continue;
+      if ((item.gap_count | ready_.items[at->item].gap_count) != 0 &&
+          !ready_.meet(item, ready_.items[at->item])) {
+        continue;
+      }
+      const int64_t left = at->offset - candidate - item.size;
+      if (left >= 0) {
+        if (fit == Fit::kLowest) break;
+        if (left < tightest) {
+          tightest = left;
+          chosen = candidate;
+        }
+      }
+      if (at->end > candidate) candidate = round_up(at->end, item.alignment);
+    }
+    effort_ += at - placed_.data() + kEffortToPlace;
+    return chosen >= 0 ? chosen : candidate;
+  }
+
+  int64_t top() const { return top_; }
+  Effort effort() const { return effort_; }
+
+ private:
+  const Ready& ready_;
+  std::vector<Placed> placed_;
+  int64_t top_ = 0;
+  Effort effort_ = 0;
+};
+
+// Answers "the largest load in [lower, upper)" in two look-ups.
+class RangeMaximum {
+ public:
+  explicit RangeMaximum(const std::vector<int64_t>& values) : levels_{values} {
+    for (size_t width = 1; 2 * width <= values.size(); width *= 2) {
+      const std::vector<int64_t>& below = levels_.back();
+      std::vector<int64_t> level(values.size() - 2 * width + 1);
+      for (size_t i = 0; i < level.size(); ++i) level[i] = std::max(below[i], below[i + width]);
+      levels_.push_back(std::move(level));
+    }
+  }
+
+  int64_t operator()(int32_t lower, int32_t upper) const {
+    size_t level = 0;
+    while ((int32_t{2} << level) <= upper - lower) ++level;
+    return std::max(levels_[level][lower], levels_[level][upper - (int32_t{1} << level)]);
+  }
+
+ private:
+  std::vector<std::vector<int64_t>> levels_;
+};
+
+}  // namespace
+
+Ready::Ready(const Problem& problem) : bound(lower_bound(problem)) {
+  rank_times(problem);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].size == 0 || items[i].lower >= items[i].upper) continue;
+    (items[i].fixed >= 0 ? fixed : movable).push_back(static_cast<int>(i));
+  }
+  measure_load();
+}
+
+void Ready::rank_times(const Problem& problem) {
+  std::vector<int64_t> times;
+  for (const Buffer& buffer : problem.buffers) {
+    times.push_back(buffer.lower);
+    times.push_back(buffer.upper);
+    for (const Gap& gap : buffer.gaps) {
+      times.push_back(gap.lower);
+      times.push_back(gap.upper);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  const auto rank = [&](int64_t time) {
+    return static_cast<int32_t>(std::lower_bound(times.begin(), times.end(), time) - times.begin());
+  };
+  items.reserve(problem.buffers.size());
+  for (const Buffer& buffer : problem.buffers) {
+    items.push_back({buffer.size, buffer.alignment, buffer.offset, rank(buffer.lower),
+                     rank(buffer.upper), static_cast<int32_t>(gaps.size()),
+                     static_cast<int32_t>(buffer.gaps.size())});
+    for (const Gap& gap : buffer.gaps) gaps.push_back({rank(gap.lower), rank(gap.upper)});
+  }
+  load.assign(times.size(), 0);
+}
+
+void Ready::measure_load() {
+  const auto add = [&](int32_t lower, int32_t upper, int64_t bytes) {
+    load[lower] += bytes;
+    load[upper] -= bytes;
+  };
+  for (const Item& item : items) {
+    if (item.lower >= item.upper) continue;
+    add(item.lower, item.upper, item.size);
+    for (int32_t g = 0; g < item.gap_count; ++g) {
+      add(gaps[item.first_gap + g].lower, gaps[item.first_gap + g].upper, -item.size);
+    }
+  }
+  for (size_t i = 1; i < load.size(); ++i) load[i] += load[i - 1];
+  const RangeMaximum maximum(load);
+  crowd.assign(items.size(), 0);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].lower < items[i].upper) crowd[i] = maximum(items[i].lower, items[i].upper);
+  }
+}
+
+bool Ready::meet(const Item& a, const Item& b) const {
+  if (a.lower >= b.upper || b.lower >= a.upper) return false;
+  return (a.gap_count | b.gap_count) == 0 || meet_outside_gaps(a, b);
+}
+
+bool Ready::meet_outside_gaps(const Item& a, const Item& b) const {
+  // Looks for a time in both lifetimes and in no gap: whichever gap covers it moves it on.
+  int32_t time = std::max(a.lower, b.lower);
+  const int32_t end = std::min(a.upper, b.upper);
+  const auto past_gap = [&](const Item& item) {
+    for (int32_t g = item.first_gap; g < item.first_gap + item.gap_count; ++g) {
+      if (gaps[g].lower <= time && time < gaps[g].upper) time = gaps[g].upper;
+    }
+  };
+  for (int32_t before = -1; time < end && before != time;) {
+    before = time;
+    past_gap(a);
+    past_gap(b);
+  }
+  return time < end;
+}
+
+Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
+           Effort* effort) {
+  Plan plan;
+  plan.offsets.resize(ready.items.size());
+  for (size_t i = 0; i < ready.items.size(); ++i) {
+    plan.offsets[i] = std::max<int64_t>(ready.items[i].fixed, 0);
+  }
+  Shelf shelf(ready);
+  for (int index : ready.fixed) shelf.put(index, ready.items[index].fixed);
+  for (int index : order) {
+    if (shelf.top() >= stop_at) break;
+    plan.offsets[index] = shelf.find(index, fit);
+    shelf.put(index, plan.offsets[index]);
+  }
+  plan.bytes = shelf.top();
+  if (effort != nullptr) *effort += shelf.effort();
+  return plan;
+}
+
+}  // namespace tessera::planning

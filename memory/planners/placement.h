@@ -1,0 +1,75 @@
+// What the placing planners share: a problem made ready once, and the placing of its buffers one
+// after another in a given order. Private to memory/planners.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tessera/memory/plan.h"
+
+namespace tessera::planning {
+
+// A buffer with its times as ranks among all times, which makes them small and dense.
+struct Item {
+  int64_t size;
+  int64_t alignment;
+  int64_t fixed;  // its offset, or -1
+  int32_t lower;
+  int32_t upper;
+  int32_t first_gap;  // into Ready::gaps
+  int32_t gap_count;
+};
+
+struct RankedGap {
+  int32_t lower;
+  int32_t upper;
+};
+
+struct Ready {
+  explicit Ready(const Problem& problem);
+
+  std::vector<Item> items;      // one per buffer
+  std::vector<RankedGap> gaps;  // of all items
+  std::vector<int> movable;     // takes room and is not fixed, in the problem's order
+  std::vector<int> fixed;       // takes room at an offset that is given
+  std::vector<int64_t> load;    // live bytes at each rank, lifetimes without their gaps
+  std::vector<int64_t> crowd;   // per item: the largest load within its lifetime
+  int64_t bound = 0;            // lower_bound()
+
+  // Whether both are live at some time.
+  bool meet(const Item& a, const Item& b) const;
+
+ private:
+  void rank_times(const Problem& problem);
+  void measure_load();
+  bool meet_outside_gaps(const Item& a, const Item& b) const;
+};
+
+enum class Fit {
+  kLowest,   // the lowest address at which it fits
+  kTightest  // the hole that it leaves the least of, or else the top
+};
+
+// How many comparisons a planner has made: its effort, the same on every machine.
+using Effort = int64_t;
+
+// Places the fixed buffers and then the movable ones in that order. Stops early when the plan grows
+// to `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at.
+Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at = INT64_MAX,
+           Effort* effort = nullptr);
+
+// The movable buffers, sorted by descending key; equals keep the problem's order.
+template <class Key>
+std::vector<int> order_by(const Ready& ready, Key key) {
+  std::vector<int> order = ready.movable;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return key(ready.items[a]) > key(ready.items[b]); });
+  return order;
+}
+
+// The order in which a rising skyline takes the buffers; see skyline.cc.
+enum class SkylineRule { kLongest, kLargest, kMostArea };
+std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort = nullptr);
+
+}  // namespace tessera::planning

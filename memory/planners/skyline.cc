@@ -1,0 +1,232 @@
+// Fills memory from the bottom, like snow that settles: over the time axis lies a skyline of
+// heights. Each turn takes its lowest flat stretch and puts on it, of the buffers that live within
+// the stretch, the first one by a rule; when none does, the stretch is lost and rises to its lower
+// neighbour.
+//
+//   height            the lowest stretch is [2,6): a buffer that lives
+//     |####           within it comes next, or it rises to the level on its right
+//     |####    ###
+//     +----------> time
+//      0 2  4  6  8
+//
+// The idea is that of bottom-left strip packing (Burke, Kendall and Whitwell 2004) with the times
+// given, as Sekiyama et al. use it for training graphs (2018). Fixed offsets, alignments and gaps
+// are left to the placing that follows: only the order is taken from here, and placing it at the
+// lowest addresses never ends above the skyline.
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
+
+namespace tessera {
+namespace planning {
+namespace {
+
+// Finds the first buffer in the order of a rule that lives within a stretch: a binary tree over
+// that order, whose nodes know the latest beginning and the earliest end below them.
+class Candidates {
+ public:
+  Candidates(const Ready& ready, std::vector<int> ranked) : ranked_(std::move(ranked)) {
+    while (leaves_ < ranked_.size()) leaves_ *= 2;
+    nodes_.assign(2 * leaves_, kNothing);
+    for (size_t i = 0; i < ranked_.size(); ++i) {
+      const Item& item = ready.items[ranked_[i]];
+      nodes_[leaves_ + i] = {item.lower, item.upper};
+    }
+    for (size_t i = leaves_; i-- > 1;) merge(i);
+    starts_.assign(ready.load.size() + 1, 0);
+    for (int index : ranked_) ++starts_[ready.items[index].lower + 1];
+    for (size_t time = 1; time < starts_.size(); ++time) starts_[time] += starts_[time - 1];
+    by_lower_.resize(ranked_.size());
+    std::vector<int32_t> next = starts_;
+    for (size_t i = 0; i < ranked_.size(); ++i) {
+      by_lower_[next[ready.items[ranked_[i]].lower]++] = static_cast<int32_t>(leaves_ + i);
+    }
+  }
+
+  // Takes it out and returns its index, or -1.
+  int take(int32_t lower, int32_t upper) {
+    const bool few = starts_[upper] - starts_[lower] <= kFew;
+    const size_t leaf = few ? scan(lower, upper) : search(1, lower, upper);
+    if (leaf == 0) return -1;
+    nodes_[leaf] = kNothing;
+    for (size_t i = leaf / 2; i > 0; i /= 2) merge(i);
+    return ranked_[leaf - leaves_];
+  }
+
+  Effort effort() const { return effort_; }
+
+ private:
+  struct Node {
+    int32_t latest_lower;
+    int32_t earliest_upper;
+  };
+  static constexpr Node kNothing{std::numeric_limits<int32_t>::min(),
+                                 std::numeric_limits<int32_t>::max()};
+
+  void merge(size_t i) {
+    nodes_[i] = {std::max(nodes_[2 * i].latest_lower, nodes_[2 * i + 1].latest_lower),
+                 std::min(nodes_[2 * i].earliest_upper, nodes_[2 * i + 1].earliest_upper)};
+  }
+
+  size_t search(size_t node, int32_t lower, int32_t upper) {
+    ++effort_;
+    if (nodes_[node].latest_lower < lower || nodes_[node].earliest_upper > upper) return 0;
+    if (node >= leaves_) return node;
+    const size_t leaf = search(2 * node, lower, upper);
+    return leaf != 0 ? leaf : search(2 * node + 1, lower, upper);
+  }
+
+  // For a short stretch: looks at all that begin in it.
+  size_t scan(int32_t lower, int32_t upper) {
+    size_t first = 0;
+    for (int32_t i = starts_[lower]; i < starts_[upper]; ++i) {
+      ++effort_;
+      const size_t leaf = by_lower_[i];
+      if (nodes_[leaf].earliest_upper <= upper && (first == 0 || leaf < first)) first = leaf;
+    }
+    return first;
+  }
+
+  static constexpr int32_t kFew = 64;
+  std::vector<int> ranked_;
+  size_t leaves_ = 1;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> starts_;    // how many begin before a time
+  std::vector<int32_t> by_lower_;  // leaves in the order of their beginnings
+  Effort effort_ = 0;
+};
+
+// A partition of the time axis into stretches of one height.
+class Skyline {
+ public:
+  explicit Skyline(int32_t end) { add(0, end, 0); }
+
+  struct Stretch {
+    int32_t lower;
+    int32_t upper;
+    int64_t height;
+  };
+
+  Stretch lowest() const {
+    const auto& [height, lower] = *by_height_.begin();
+    return {lower, stretches_.at(lower).upper, height};
+  }
+
+  // Raises [lower, upper), a part of the stretch, by bytes.
+  void stack(const Stretch& on, int32_t lower, int32_t upper, int64_t bytes) {
+    remove(on.lower);
+    if (on.lower < lower) add(on.lower, lower, on.height);
+    if (upper < on.upper) add(upper, on.upper, on.height);
+    add_merged(lower, upper, on.height + bytes);
+  }
+
+  // Raises the whole stretch to its lower neighbour.
+  void level(const Stretch& stretch) {
+    int64_t height = std::numeric_limits<int64_t>::max();
+    const auto at = stretches_.find(stretch.lower);
+    if (at != stretches_.begin()) height = std::prev(at)->second.height;
+    if (std::next(at) != stretches_.end()) height = std::min(height, std::next(at)->second.height);
+    remove(stretch.lower);
+    add_merged(stretch.lower, stretch.upper, height);
+  }
+
+ private:
+  struct Value {
+    int32_t upper;
+    int64_t height;
+  };
+
+  void add(int32_t lower, int32_t upper, int64_t height) {
+    stretches_[lower] = {upper, height};
+    by_height_.emplace(height, lower);
+  }
+
+  void remove(int32_t lower) {
+    const auto at = stretches_.find(lower);
+    by_height_.erase({at->second.height, lower});
+    stretches_.erase(at);
+  }
+
+  void add_merged(int32_t lower, int32_t upper, int64_t height) {
+    auto after = stretches_.lower_bound(lower);
+    if (after != stretches_.end() && after->second.height == height) {
+      upper = after->second.upper;
+      remove(after->first);
+      after = stretches_.lower_bound(lower);
+    }
+    if (after != stretches_.begin() && std::prev(after)->second.height == height) {
+      lower = std::prev(after)->first;
+      remove(lower);
+    }
+    add(lower, upper, height);
+  }
+
+  std::map<int32_t, Value> stretches_;
+  std::set<std::pair<int64_t, int32_t>> by_height_;
+};
+
+std::vector<int> ranked_by(const Ready& ready, SkylineRule rule) {
+  return order_by(ready, [rule](const Item& item) {
+    const int64_t time = item.upper - item.lower;
+    // As a float, because a size times a time need not fit an integer.
+    const double area = static_cast<double>(time) * static_cast<double>(item.size);
+    if (rule == SkylineRule::kLongest) return std::tuple<double, int64_t>(time, item.size);
+    if (rule == SkylineRule::kLargest) return std::tuple<double, int64_t>(item.size, time);
+    return std::tuple<double, int64_t>(area, time);
+  });
+}
+
+}  // namespace
+
+std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort) {
+  std::vector<int> order;
+  order.reserve(ready.movable.size());
+  Candidates candidates(ready, ranked_by(ready, rule));
+  Skyline skyline(static_cast<int32_t>(ready.load.size()));
+  while (order.size() < ready.movable.size()) {
+    const Skyline::Stretch lowest = skyline.lowest();
+    const int index = candidates.take(lowest.lower, lowest.upper);
+    if (index < 0) {
+      skyline.level(lowest);
+    } else {
+      order.push_back(index);
+      const Item& item = ready.items[index];
+      skyline.stack(lowest, item.lower, item.upper, item.size);
+    }
+  }
+  // A turn of the skyline costs as much as some hundred comparisons.
+  if (effort != nullptr) *effort += 4 * candidates.effort() + 800 * std::ssize(order);
+  return order;
+}
+
+}  // namespace planning
+
+namespace {
+
+class SkylinePlanner : public Planner {
+ public:
+  std::string_view name() const override { return "skyline"; }
+  std::string_view explanation() const override {
+    return "fills memory from the bottom, by area (size x lifetime)";
+  }
+
+  Plan solve(const Problem& problem) const override {
+    using namespace planning;
+    const Ready ready(problem);
+    return place(ready, skyline_order(ready, SkylineRule::kMostArea), Fit::kLowest);
+  }
+};
+
+}  // namespace
+
+const Planner& skyline_planner() {
+  static const SkylinePlanner planner;
+  return planner;
+}
+
+}  // namespace tessera
