@@ -1,0 +1,49 @@
+// The gradient of a convolution with respect to its filters: dw[q, u, v, k] sums, over all output
+// pixels, dy's channel q times x's channel k at tap (u, v). dw is cut into column tiles (some
+// channels of some taps, all filters of a group), the pixels into blocks; a task is some tiles over
+// a run of blocks. Several runs make partial sums, folded in their order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/layers/conv2d_kernels.h"
+
+namespace tessera {
+
+struct WeightGradPlan {
+  ConvShape shape;
+  int64_t out_h, out_w;
+  bool depthwise;   // groups == c == o
+  bool direct;      // read x where it lies (or in its padded block), instead of packing tiles of it
+  bool padded;      // direct: copy rows of x into a block with zeros around them
+  bool pack_dy;     // copy dy into quads of filters; else read it where it lies
+  int64_t vectors;  // whole vectors of a filter row's columns [kw * c / groups]
+  int64_t row_tiles;            // tiles that these are dealt out to, up to three vectors each
+  int64_t slices, slice_tiles;  // per group; tiles of a task
+  int64_t block_rows, blocks_per_image;  // direct: a block of pixels is some rows of an image
+  int64_t block_pixels;                  // all: the most pixels of a block
+  int64_t blocks, runs;                  // all blocks, and the runs that they are cut into
+  int64_t lanes, row_tile;
+
+  int64_t weights() const { return shape.o * shape.kh * shape.kw * (shape.c / shape.groups); }
+  int64_t tiles() const { return row_tiles * shape.kh; }
+  int64_t padded_rows() const {
+    return (block_rows - 1) * shape.stride_h + (shape.kh - 1) * shape.dilation_h + 1;
+  }
+  int64_t padded_columns() const {
+    return (out_w - 1) * shape.stride_w + (shape.kw - 1) * shape.dilation_w + 1;
+  }
+};
+
+template <class T>
+WeightGradPlan plan_weight_grad(const ConvShape& shape);
+
+template <class T>
+size_t weight_grad_scratch(const WeightGradPlan& plan, int threads);
+
+template <class T>
+void run_weight_grad(ThreadPool& pool, const WeightGradPlan& plan, const T* x, const T* dy, T* dw,
+                     void* scratch);
+
+}  // namespace tessera

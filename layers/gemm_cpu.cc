@@ -1,0 +1,191 @@
+#include "tessera/layers/gemm_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "tessera/layers/gemm_simd.h"
+#include "tessera/layers/scratch_layout.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kRows = 96;              // of A and C in a task at most
+constexpr int64_t kChunkBytes = 1280;      // summed index at once: a panel of 16 floats fills 20 KB
+constexpr int64_t kPackedBytes = 4 << 20;  // packed part of B
+constexpr int64_t kFewRows = 8;            // so few that packing B would cost as much as using it
+constexpr int64_t kTaskWork = 1 << 17;     // products worth waking a thread for
+constexpr int64_t kMinTasks = 16;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+template <class T>
+const GemmLeavesOf<T>& leaves() {
+  const GemmLeaves& all = TESSERA_SELECT_LEAVES(gemm_leaves);
+  if constexpr (std::is_same_v<T, float>)
+    return all.f32;
+  else
+    return all.f64;
+}
+
+// From the shape alone. C is cut into tasks of `rows` by `columns`; the summed index into chunks.
+struct Plan {
+  bool dots;              // few rows, B transposed: plain dot products
+  bool packed;            // B is packed into panels; else read where it lies
+  int64_t chunk;          // of k
+  int64_t together;       // columns packed at once
+  int64_t rows, columns;  // of a task
+  int64_t panel;          // two vectors
+};
+
+template <class T>
+Plan make_plan(const GemmShape& s) {
+  Plan plan{};
+  plan.panel = 2 * leaves<T>().lanes;
+  const int64_t size = sizeof(T), width = std::max<int64_t>(1, s.n);
+  plan.dots = s.m <= kFewRows && s.transpose_b && !s.transpose_a;
+  plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b);
+  const int64_t chunks = std::max<int64_t>(1, ceil_div(s.k * size, kChunkBytes));
+  plan.chunk = std::max<int64_t>(1, ceil_div(s.k, chunks));
+  plan.together =
+      plan.packed ? kPackedBytes / (plan.chunk * size) / plan.panel * plan.panel : width;
+  plan.together = std::min(std::max(plan.together, plan.panel), round_up(width, plan.panel));
+
+  // Tasks: all columns and some rows while the rows suffice, then the columns are cut as well.
+  const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / kTaskWork, 1, kMinTasks);
+  plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kRows);
+  const int64_t down = std::max<int64_t>(1, ceil_div(s.m, plan.rows));
+  plan.columns = round_up(ceil_div(plan.together, ceil_div(wanted, down)), plan.panel);
+  return plan;
+}
+
+template <class T>
+struct Buffers {
+  T* b;  // packed panels [k][panel] of a chunk of B
+  T* a;  // per thread: rows of a chunk of a transposed A
+  size_t size;
+};
+
+template <class T>
+Buffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, void* scratch) {
+  ScratchLayout layout(scratch);
+  Buffers<T> buffers{};
+  const int64_t columns = plan.dots ? 0 : plan.packed ? plan.together : plan.panel;
+  buffers.b = layout.take<T>(columns * plan.chunk);
+  buffers.a = layout.take<T>(s.transpose_a ? plan.rows * plan.chunk * threads : 0);
+  buffers.size = layout.size();
+  return buffers;
+}
+
+// Packs columns [j, j + panel) of op(B) for k in [k, k + depth).
+template <class T>
+void pack_b(const GemmShape& s, int64_t panel, const T* b, int64_t j, int64_t k, int64_t depth,
+            T* to) {
+  const int64_t columns = std::min(panel, s.n - j);
+  if (s.transpose_b) {
+    leaves<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
+    return;
+  }
+  if (columns < panel) std::memset(to, 0, depth * panel * sizeof(T));
+  leaves<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel);
+}
+
+struct Part {
+  int64_t row, rows, column, columns, k, depth;
+};
+
+// One task: a block of C over one chunk.
+template <class T>
+void multiply(const GemmShape& s, const Plan& plan, const Part& part, int64_t first_packed,
+              const T* a, const T* b, const Buffers<T>& buffers, T* a_buffer, T* c) {
+  const GemmLeavesOf<T>& leaf = leaves<T>();
+  int64_t a_rows[kRows], c_rows[kRows];
+  const Segment segment{0, part.depth};
+  GatherProduct<T> product{};
+  product.a = a + part.row * s.k + part.k;
+  int64_t stride = s.k;
+  if (s.transpose_a) {
+    leaf.pack_transposed(a + part.k * s.m + part.row, s.m, part.rows, part.depth, part.depth,
+                         a_buffer);
+    product.a = a_buffer, stride = part.depth;
+  }
+  for (int64_t i = 0; i < part.rows; ++i) a_rows[i] = i * stride, c_rows[i] = (part.row + i) * s.n;
+  product.a_rows = a_rows, product.c_rows = c_rows, product.rows = part.rows;
+  product.segments = &segment, product.segment_count = 1;
+  product.accumulate = s.accumulate || part.k > 0;
+  for (int64_t j = part.column; j < part.column + part.columns; j += plan.panel) {
+    product.columns = std::min(plan.panel, s.n - j);
+    product.vectors = product.columns > leaf.lanes ? 2 : 1;
+    if (plan.packed) {
+      product.b = buffers.b + (j - first_packed) * part.depth, product.b_stride = plan.panel;
+    } else if (product.columns == product.vectors * leaf.lanes) {
+      product.b = b + part.k * s.n + j, product.b_stride = s.n;
+    } else {  // whole vectors would reach beyond B: this last panel was packed
+      product.b = buffers.b, product.b_stride = plan.panel;
+    }
+    product.c = c + j;
+    leaf.gather(product);
+  }
+}
+
+template <class T>
+void run_dots(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a, const T* b,
+              T* c) {
+  pool.parallel_for(ceil_div(s.n, plan.columns), [&](int64_t task) {
+    const int64_t j = task * plan.columns, columns = std::min(plan.columns, s.n - j);
+    leaves<T>().dots({a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
+  });
+}
+
+}  // namespace
+
+size_t gemm_scratch(const GemmShape& shape, size_t element, int threads) {
+  if (element == sizeof(float))
+    return lay_out<float>(shape, make_plan<float>(shape), threads, nullptr).size;
+  return lay_out<double>(shape, make_plan<double>(shape), threads, nullptr).size;
+}
+
+template <class T>
+void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, void* scratch) {
+  if (s.m == 0 || s.n == 0) return;
+  const Plan plan = make_plan<T>(s);
+  if (plan.dots) return run_dots(pool, s, plan, a, b, c);
+  if (s.k == 0) {
+    if (!s.accumulate) std::memset(c, 0, s.m * s.n * sizeof(T));
+    return;
+  }
+  const Buffers<T> buffers = lay_out<T>(s, plan, pool.size(), scratch);
+  for (int64_t first = 0; first < s.n; first += plan.together) {
+    const int64_t last = std::min(s.n, first + plan.together);
+    for (int64_t k = 0; k < s.k; k += plan.chunk) {
+      const int64_t depth = std::min(plan.chunk, s.k - k);
+      const int64_t panels = ceil_div(last - first, plan.panel);
+      const int64_t per_task = std::max<int64_t>(1, (1 << 14) / (depth * plan.panel));
+      if (plan.packed) {
+        pool.parallel_for(ceil_div(panels, per_task), [&](int64_t task) {
+          for (int64_t p = task * per_task; p < std::min(panels, (task + 1) * per_task); ++p)
+            pack_b(s, plan.panel, b, first + p * plan.panel, k, depth,
+                   buffers.b + p * plan.panel * depth);
+        });
+      } else if (s.n % leaves<T>().lanes) {
+        pack_b(s, plan.panel, b, s.n / plan.panel * plan.panel, k, depth, buffers.b);
+      }
+      const int64_t across = ceil_div(last - first, plan.columns);
+      pool.parallel_for_thread(ceil_div(s.m, plan.rows) * across, [&](int64_t task, int thread) {
+        Part part{};
+        part.row = task / across * plan.rows, part.rows = std::min(plan.rows, s.m - part.row);
+        part.column = first + task % across * plan.columns;
+        part.columns = std::min(plan.columns, last - part.column);
+        part.k = k, part.depth = depth;
+        multiply(s, plan, part, first, a, b, buffers, buffers.a + thread * plan.rows * plan.chunk,
+                 c);
+      });
+    }
+  }
+}
+
+template void gemm(ThreadPool&, const GemmShape&, const float*, const float*, float*, void*);
+template void gemm(ThreadPool&, const GemmShape&, const double*, const double*, double*, void*);
+
+}  // namespace tessera

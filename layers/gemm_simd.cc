@@ -1,0 +1,211 @@
+#include "tessera/layers/gemm_simd.h"
+
+#include "tessera/layers/vector_simd.h"
+
+namespace tessera {
+namespace {
+
+// Rows of a gather tile. Two vectors by six rows fill 16 registers; with 32 registers eight rows
+// hide the latency without running out of general registers for the row pointers.
+#if defined(__AVX512F__)
+constexpr int kGatherRows = 8, kOuterRows = 8;
+#else
+constexpr int kGatherRows = 6, kOuterRows = 4;
+#endif
+
+// Adds a tile to C or writes it; the last vectors may reach beyond the columns.
+template <class T, int R, int N>
+inline void finish(typename Vector<T>::Register (&sum)[R][N], T* const (&c)[R], int rows,
+                   int64_t columns, bool accumulate) {
+  using V = Vector<T>;
+  if (columns == N * V::kLanes) {
+    for (int r = 0; r < R; ++r) {
+      if (r >= rows) break;
+      for (int v = 0; v < N; ++v) {
+        T* to = c[r] + v * V::kLanes;
+        auto one = V::fill(T(1));
+        V::store(to, accumulate ? V::fma(V::load(to), one, sum[r][v]) : sum[r][v]);
+      }
+    }
+    return;
+  }
+  for (int r = 0; r < R; ++r) {
+    if (r >= rows) break;
+    T line[N * V::kLanes];
+    for (int v = 0; v < N; ++v) V::store(line + v * V::kLanes, sum[r][v]);
+    for (int64_t j = 0; j < columns; ++j) c[r][j] = accumulate ? c[r][j] + line[j] : line[j];
+  }
+}
+
+template <class T, int R, int N>
+inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
+  using V = Vector<T>;
+  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
+  const T* a[R];
+  T* c[R];
+  for (int r = 0; r < R; ++r) {  // rows beyond the last repeat it and are not stored
+    int64_t row = first + (r < rows ? r : rows - 1);
+    a[r] = p.a + p.a_rows[row];
+    c[r] = p.c + p.c_rows[row];
+    __builtin_prefetch(c[r], 1);
+  }
+  typename V::Register sum[R][N];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
+  const T* b = p.b;
+  const int64_t b_stride = p.b_stride;
+  for (int64_t s = 0; s < p.segment_count; ++s) {
+    const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
+    for (int64_t l = begin; l < end; ++l) {
+      typename V::Register bv[N];
+      for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * V::kLanes);
+      b += b_stride;
+      for (int r = 0; r < R; ++r) {
+        auto av = V::fill(a[r][l]);
+        for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+      }
+    }
+  }
+  finish<T, R, N>(sum, c, rows, p.columns, p.accumulate);
+}
+
+template <class T, int N>
+void gather_vectors(const GatherProduct<T>& p) {
+  int64_t row = 0;
+  for (; p.rows - row > kGatherRows / 2; row += kGatherRows) gather_tile<T, kGatherRows, N>(p, row);
+  if (p.rows - row > 1) gather_tile<T, kGatherRows / 2, N>(p, row);
+  if (p.rows - row == 1) gather_tile<T, 1, N>(p, row);
+}
+
+template <class T>
+void gather(const GatherProduct<T>& p) {
+  if (p.vectors == 1) return gather_vectors<T, 1>(p);
+  gather_vectors<T, 2>(p);
+}
+
+template <class T, int N>
+inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
+  using V = Vector<T>;
+  constexpr int R = kOuterRows;
+  typename V::Register sum[R][N];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
+  const T* a = p.a + first / R * p.a_quad;
+  const int64_t a_point = p.a_point, b_point = p.b_point;
+  for (int64_t line = 0; line < p.lines; ++line) {
+    const T* b = p.b + line * p.b_line;
+    for (int64_t l = p.points; l > 0; --l) {
+      typename V::Register bv[N];
+      for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * V::kLanes);
+      for (int r = 0; r < R; ++r) {
+        auto av = V::fill(a[r]);
+        for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+      }
+      a += a_point;
+      b += b_point;
+    }
+  }
+  T* c[R];
+  for (int r = 0; r < R; ++r) c[r] = p.c + (first + r) * p.c_stride;
+  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
+  finish<T, R, N>(sum, c, rows, p.columns, p.accumulate);
+}
+
+template <class T>
+void outer(const OuterProduct<T>& p) {
+  for (int64_t row = 0; row < p.rows; row += kOuterRows) {
+    if (p.vectors == 1) outer_tile<T, 1>(p, row);
+    if (p.vectors == 2) outer_tile<T, 2>(p, row);
+    if (p.vectors == 3) outer_tile<T, 3>(p, row);
+  }
+}
+
+// R by 4 dot products; rows and columns that are not there repeat the last and are not stored.
+template <class T, int R>
+inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
+  using V = Vector<T>;
+  constexpr int N = 4;
+  const int columns = p.columns - j < N ? static_cast<int>(p.columns - j) : N;
+  const T *a[R], *b[N];
+  for (int r = 0; r < R; ++r) a[r] = p.a + (i + r) * p.a_stride;
+  for (int v = 0; v < N; ++v) b[v] = p.b + (j + (v < columns ? v : columns - 1)) * p.b_stride;
+  typename V::Register sum[R][N];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
+  int64_t l = 0;
+  for (; l + V::kLanes <= p.k; l += V::kLanes) {
+    typename V::Register bv[N];
+    for (int v = 0; v < N; ++v) bv[v] = V::load(b[v] + l);
+    for (int r = 0; r < R; ++r) {
+      auto av = V::load(a[r] + l);
+      for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < columns; ++v) {
+      T lanes[V::kLanes], rest = 0;
+      V::store(lanes, sum[r][v]);
+      for (int64_t t = l; t < p.k; ++t) rest += a[r][t] * b[v][t];
+      for (int w = V::kLanes / 2; w > 0; w /= 2)
+        for (int e = 0; e < w; ++e) lanes[e] += lanes[e + w];
+      T* c = p.c + (i + r) * p.c_stride + j + v;
+      *c = p.accumulate ? *c + (lanes[0] + rest) : lanes[0] + rest;
+    }
+  }
+}
+
+template <class T>
+void dots(const DotProduct<T>& p) {
+  for (int64_t j = 0; j < p.columns; j += 4) {
+    int64_t i = 0;
+    for (; i + 2 <= p.m; i += 2) dot_tile<T, 2>(p, i, j);
+    if (i < p.m) dot_tile<T, 1>(p, i, j);
+  }
+}
+
+template <class T>
+void pack_quads(const T* from, int64_t stride, int64_t points, int64_t count, T* to) {
+  constexpr int R = kOuterRows;
+  int64_t i = 0;
+  for (; i + R <= count; i += R)
+    for (int64_t p = 0; p < points; ++p, to += R)
+      for (int r = 0; r < R; ++r) to[r] = from[p * stride + i + r];
+  if (i == count) return;
+  for (int64_t p = 0; p < points; ++p, to += R)
+    for (int r = 0; r < R; ++r) to[r] = i + r < count ? from[p * stride + i + r] : T(0);
+}
+
+template <class T>
+void pack_transposed(const T* from, int64_t stride, int64_t points, int64_t count, int64_t width,
+                     T* to) {
+  constexpr int64_t kBlock = 16;  // a few lines of `from` at once, each read in whole cache lines
+  for (int64_t p0 = 0; p0 < points; p0 += kBlock) {
+    int64_t p1 = p0 + kBlock < points ? p0 + kBlock : points;
+    for (int64_t j = 0; j < width; ++j)
+      for (int64_t p = p0; p < p1; ++p) to[p * width + j] = j < count ? from[j * stride + p] : T(0);
+  }
+}
+
+template <class T>
+void copy_points(const T* from, int64_t from_stride, int64_t points, int64_t length, T* to,
+                 int64_t to_stride) {
+  using V = Vector<T>;
+  for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride) {
+    int64_t j = 0;
+    for (; j + V::kLanes <= length; j += V::kLanes) V::store(to + j, V::load(from + j));
+    for (; j < length; ++j) to[j] = from[j];
+  }
+}
+
+template <class T>
+constexpr GemmLeavesOf<T> leaves_of = {Vector<T>::kLanes,  kOuterRows,    gather<T>,
+                                       outer<T>,           dots<T>,       pack_quads<T>,
+                                       pack_transposed<T>, copy_points<T>};
+
+}  // namespace
+
+namespace TESSERA_ISA {
+extern const GemmLeaves gemm_leaves = {leaves_of<float>, leaves_of<double>};
+}
+
+}  // namespace tessera

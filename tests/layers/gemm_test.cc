@@ -1,0 +1,88 @@
+// The matrix product against sums in float64, for every transposition, over sizes around the tiles.
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tessera/layers/gemm_cpu.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+std::vector<T> values(int64_t count, uint32_t state) {
+  std::vector<T> v(count);
+  for (T& e : v) {
+    state = state * 1664525u + 1013904223u;
+    e = static_cast<T>(static_cast<int32_t>(state) >> 8) / static_cast<T>(1 << 23);
+  }
+  return v;
+}
+
+template <class T>
+std::vector<T> run(const GemmShape& s, int threads) {
+  const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2);
+  auto c = s.accumulate ? values<T>(s.m * s.n, 3) : std::vector<T>(s.m * s.n, T(NAN));
+  ThreadPool pool(threads);
+  const size_t bytes = gemm_scratch(s, sizeof(T), threads);
+  std::unique_ptr<unsigned char, decltype(&std::free)> scratch(
+      static_cast<unsigned char*>(std::aligned_alloc(64, bytes / 64 * 64 + 128)), &std::free);
+  std::memset(scratch.get(), 0xff, bytes + 64);
+  gemm(pool, s, a.data(), b.data(), c.data(), scratch.get());
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(scratch.get()[bytes + i], 0xff);
+  return c;
+}
+
+template <class T>
+void compare(const GemmShape& s, double tolerance) {
+  const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2), c = values<T>(s.m * s.n, 3);
+  const auto got = run<T>(s, 2);
+  double difference = 0, largest = 1e-30;
+  for (int64_t i = 0; i < s.m; ++i)
+    for (int64_t j = 0; j < s.n; ++j) {
+      double want = s.accumulate ? c[i * s.n + j] : 0;
+      for (int64_t l = 0; l < s.k; ++l)
+        want += double(s.transpose_a ? a[l * s.m + i] : a[i * s.k + l]) *
+                (s.transpose_b ? b[j * s.k + l] : b[l * s.n + j]);
+      ASSERT_FALSE(std::isnan(got[i * s.n + j]));
+      difference = std::max(difference, std::abs(want - got[i * s.n + j]));
+      largest = std::max(largest, std::abs(want));
+    }
+  EXPECT_LE(difference / largest, tolerance)
+      << s.m << "x" << s.n << "x" << s.k << " " << s.transpose_a << s.transpose_b << s.accumulate;
+}
+
+const int64_t kSizes[][3] = {{1, 1, 1},    {1, 10, 84},   {1, 120, 400},   {3, 17, 5},
+                             {6, 16, 320}, {7, 33, 321},  {8, 64, 31},     {9, 15, 700},
+                             {24, 8, 16},  {64, 10, 84},  {50, 131, 67},   {100, 300, 9},
+                             {97, 16, 1},  {200, 5, 650}, {130, 260, 330}, {12, 3000, 40},
+                             {1, 1000, 3}, {5, 2, 0},     {20, 20, 0}};
+
+TEST(Gemm, AgreesWithTheDefinition) {
+  for (const auto& [m, n, k] : kSizes)
+    for (int flags = 0; flags < 8; ++flags) {
+      const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
+      compare<float>(s, 3e-6);
+      compare<double>(s, 1e-14);
+    }
+}
+
+TEST(Gemm, SpansSeveralPackedParts) {
+  compare<float>({40, 7000, 350, false, true, false}, 3e-6);
+  compare<double>({30, 7000, 170, true, false, true}, 1e-14);
+}
+
+TEST(Gemm, SameBitsForAnyNumberOfThreads) {
+  for (const auto& [m, n, k] : kSizes)
+    for (int flags = 0; flags < 8; ++flags) {
+      const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
+      const auto one = run<float>(s, 1);
+      for (int threads : {2, 3}) EXPECT_EQ(run<float>(s, threads), one);
+    }
+}
+
+}  // namespace
+}  // namespace tessera
