@@ -28,7 +28,7 @@ set(TESSERA_WITH_CUDA 0)
 if(NOT TESSERA_CUDA STREQUAL OFF)
   include(CheckLanguage)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 86 89 90 100-real 120)  # the newest entry keeps PTX
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90)  # newer GPUs translate the last one's PTX
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)

@@ -6,13 +6,18 @@ find_package(Threads REQUIRED)
 function(tessera_options target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>
-    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>)
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -fmad=false>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_STRICT}>>:-Xcompiler=-Werror -Werror=all-warnings>)
 endfunction()
 
 function(tessera_floor name)
-  cmake_parse_arguments(FLOOR "" "" "SOURCES;SIMD;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(FLOOR "" "" "SOURCES;SIMD;CUDA;LINK;PRIVATE" ${ARGN})
   set(target tessera_${name})
   add_library(${target} STATIC ${FLOOR_SOURCES})
+  if(TESSERA_WITH_CUDA)
+    target_sources(${target} PRIVATE ${FLOOR_CUDA})
+  endif()
   add_library(tessera::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   tessera_options(${target})

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Checks what may include what, the first law of docs/design.md. Prints every violation; ends with
+1 when there is one.
+
+    check_includes.py [ROOT]
+"""
+
+import re
+import sys
+from pathlib import Path
+
+BELOW = {
+    "runtime": set(),
+    "memory": {"runtime"},
+    "engine": {"runtime", "memory"},
+    "layers": {"runtime", "memory", "engine"},
+    "graph": {"runtime", "memory", "engine"},
+    "models": {"runtime", "memory", "engine", "layers", "graph"},
+    "tools": {"runtime", "memory", "engine", "layers", "graph", "models"},
+}
+MAX_DEPTH = 6
+SWITCH_HEADER = "runtime/cuda/cuda.h"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+SWITCH = re.compile(r"^\s*#\s*(?:el)?if.*\bTESSERA_CUDA\b", re.M)
+# Standard C++ (<vector>), and what the system and the compiler bring.
+OF_THE_SYSTEM = re.compile(r"^([a-z0-9_]+|(sys/\w+|unistd|fcntl|immintrin|arm_neon)\.h)$")
+OF_CUDA = re.compile(r"^(cuda|cublas|cudnn|curand|nccl)\w*\.(h|hpp)$")
+
+
+def sources(root):
+    """{path from the root: text} of every C++ and CUDA file on a floor, and of the headers above."""
+    found = {p.name: p for p in root.glob("*.h")}
+    for floor in BELOW:
+        for path in sorted((root / floor).rglob("*")):
+            if path.suffix in (".h", ".cc", ".cu"):
+                found[path.relative_to(root).as_posix()] = path
+    return {name: path.read_text(encoding="utf-8") for name, path in found.items()}
+
+
+def floor_of(name):
+    return name.split("/")[0] if "/" in name else None
+
+
+def check_file(name, text, files):
+    """Returns (violations, project files that this one includes)."""
+    problems, targets = [], []
+    floor = floor_of(name)
+    is_header = name.endswith(".h")
+    is_cuda = "/cuda/" in name or name.endswith("_cuda.h")
+    for quote, spelled in INCLUDE.findall(text):
+        if quote == "<":
+            if is_header and not OF_THE_SYSTEM.match(spelled):
+                if not (is_cuda and OF_CUDA.match(spelled)):
+                    problems.append(f"{name}: a header includes the third-party header <{spelled}>")
+            continue
+        if not spelled.startswith("tessera/"):
+            problems.append(f'{name}: "{spelled}" must be spelled "tessera/..."')
+            continue
+        target = spelled.removeprefix("tessera/")
+        targets.append(target)
+        if target not in files:
+            problems.append(f'{name}: "{spelled}" does not exist')
+        elif floor is not None and floor_of(target) not in BELOW[floor] | {floor}:
+            problems.append(f'{name}: {floor}/ must not include "{spelled}": it is not below')
+    if SWITCH.search(text) and name != SWITCH_HEADER:
+        problems.append(f"{name}: only {SWITCH_HEADER} reads TESSERA_CUDA; use `if constexpr (kCuda)`")
+    return problems, targets
+
+
+def longest_chain(name, includes, chains, path=()):
+    """The longest way down from `name`, as a list of names; raises ValueError on a cycle."""
+    if name in path:
+        raise ValueError(" -> ".join((*path[path.index(name):], name)))
+    if name not in chains:
+        below = [longest_chain(t, includes, chains, (*path, name)) for t in includes.get(name, ())]
+        chains[name] = [name] + max(below, key=len, default=[])
+    return chains[name]
+
+
+def main(root):
+    files = sources(root)
+    problems, includes = [], {}
+    for name, text in files.items():
+        found, includes[name] = check_file(name, text, files)
+        problems += found
+    chains, deepest = {}, []
+    try:
+        for name in files:
+            chain = longest_chain(name, includes, chains)
+            deepest = max(deepest, chain, key=len)
+            if len(chain) - 1 > MAX_DEPTH:
+                problems.append(f"{name}: include depth {len(chain) - 1} is over {MAX_DEPTH}: "
+                                + " -> ".join(chain))
+    except ValueError as cycle:
+        problems.append(f"a cycle of includes: {cycle}")
+    for problem in problems:
+        print(problem)
+    headers = [n for n in files if n.endswith(".h") and floor_of(n) not in ("layers", "tools")]
+    print(f"{len(files)} files, {len(headers)} headers outside layers/ and tools/; "
+          f"deepest includes {len(deepest) - 1}: {' -> '.join(deepest)}")
+    print(f"{len(problems)} violations")
+    return 1 if problems or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent)))

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Tessera is built with, those that are missing; says nothing when
+# none is. Uses sudo when it is not run by root.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build python3
+  libeigen3-dev libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libgtest-dev
+)
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup: this is not a Debian system, so nothing was installed." >&2
+  echo "setup: what Debian calls ${packages[*]} is needed; CMake names what it does not find." >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $status == installed ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: sudo is not there; as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "setup: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install=(env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends)
+if ! { "${as_root[@]}" apt-get update -qq &&
+       "${as_root[@]}" "${install[@]}" "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+  cat "$log" >&2
+  echo "setup: apt-get could not install ${missing[*]}; its own words stand above" >&2
+  exit 1
+fi
