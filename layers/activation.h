@@ -1,0 +1,15 @@
+// Activation functions, element by element on tensors of any shape; float32 or float64. All are
+// pointwise ops; those whose gradient can be read off the output keep only the output.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+Tensor relu(const Tensor& x);     // max(x, 0); the gradient at 0 is 0
+Tensor gelu(const Tensor& x);     // x Phi(x), Phi the normal distribution function (by erf, exact)
+Tensor silu(const Tensor& x);     // x / (1 + exp(-x))
+Tensor sigmoid(const Tensor& x);  // 1 / (1 + exp(-x))
+Tensor tanh(const Tensor& x);
+
+}  // namespace tessera

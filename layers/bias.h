@@ -1,0 +1,11 @@
+// bias: y [..., c] = x [..., c] + b [c]. Pointwise; float32 or float64. Throws ShapeError when b is
+// not a vector as long as the last axis of x.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+Tensor bias(const Tensor& x, const Tensor& b);
+
+}  // namespace tessera

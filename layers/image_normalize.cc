@@ -1,0 +1,83 @@
+#include "tessera/layers/image_normalize.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/op.h"
+#include "tessera/layers/checks.h"
+
+namespace tessera {
+
+namespace {
+
+// A byte has 256 values, so each channel is a table of what becomes of them.
+template <class T>
+class NormalizeKernel final : public Kernel {
+ public:
+  explicit NormalizeKernel(const ImageNormalizeParams& params) {
+    for (size_t c = 0; c < params.mean.size(); ++c) {
+      for (int value = 0; value < 256; ++value) {
+        table_.push_back(static_cast<T>((value / 255.0 - params.mean[c]) / params.deviation[c]));
+      }
+    }
+  }
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    constexpr int64_t kPixels = 4096;
+    const int64_t channels = in[0].spec.shape.back();
+    const int64_t pixels = in[0].elements() / channels;
+    const uint8_t* x = in[0].as<uint8_t>();
+    T* y = out[0].as<T>();
+    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+    pool.parallel_for((pixels + kPixels - 1) / kPixels, [&](int64_t block) {
+      for (int64_t p = block * kPixels; p < std::min(pixels, (block + 1) * kPixels); ++p) {
+        for (int64_t c = 0; c < channels; ++c) {
+          y[p * channels + c] = table_[static_cast<size_t>(c * 256 + x[p * channels + c])];
+        }
+      }
+    });
+  }
+
+ private:
+  std::vector<T> table_;
+};
+
+class ImageNormalize final : public OpBase<ImageNormalize> {
+ public:
+  explicit ImageNormalize(const ImageNormalizeParams& params) : params(params) {}
+  std::string_view name() const override { return "image_normalize"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check("image_normalize", in, {"x"});
+    check.dtype(0, DType::u8);
+    const auto channels = static_cast<size_t>(in[0].shape.back());
+    if (params.mean.empty() || params.mean.size() != channels ||
+        params.deviation.size() != channels) {
+      check.fail(
+          fmt::format("mean and deviation must have one value for each channel, have {} and "
+                      "{}",
+                      params.mean.size(), params.deviation.size()));
+    }
+    for (double d : params.deviation) {
+      if (!(d > 0)) check.fail(fmt::format("deviations must be positive, one is {}", d));
+    }
+    if (!is_float(params.dtype)) {
+      check.fail(fmt::format("dtype must be float32 or float64, is {}", name_of(params.dtype)));
+    }
+    return {{params.dtype, in[0].shape, {}}};
+  }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
+                                  const Choice&) const override {
+    if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
+    return std::make_unique<NormalizeKernel<float>>(params);
+  }
+
+  const ImageNormalizeParams params;
+};
+
+}  // namespace
+
+Tensor image_normalize(const Tensor& x, const ImageNormalizeParams& params) {
+  return apply1(std::make_shared<ImageNormalize>(params), {x});
+}
+
+}  // namespace tessera

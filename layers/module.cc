@@ -1,0 +1,22 @@
+#include "tessera/layers/module.h"
+
+#include "tessera/engine/scope.h"
+
+namespace tessera {
+
+Tensor Module::operator()(const Tensor& x) const {
+  PlaceReset place(name_);
+  return forward(x);
+}
+
+std::string Module::part(std::string_view name) const {
+  return name_.empty() ? std::string(name) : name_ + "." + std::string(name);
+}
+
+Tensor Sequential::forward(const Tensor& x) const {
+  Tensor y = x;
+  for (const auto& module : modules_) y = (*module)(y);
+  return y;
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// Module: a part of a network: a name, parameters in a store, and a function of one tensor.
+//
+// Names are full and dotted ("layer1.0.conv1"); they are where the module's ops, values and errors
+// are reported, and what its parameters begin with ("layer1.0.conv1.weight"). A network is a class
+// that holds its modules as members and calls them in forward(). Modules keep handles of tensors;
+// calling one changes nothing but the states in its store. Not copyable: names are taken once.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/engine/store.h"
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+class Module {
+ public:
+  // An empty name is that of the whole network.
+  explicit Module(std::string name) : name_(std::move(name)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& name() const { return name_; }
+  // forward(x), under the place of this module.
+  Tensor operator()(const Tensor& x) const;
+
+ protected:
+  virtual Tensor forward(const Tensor& x) const = 0;
+  // The full name of a part: "conv1" in the network, "layer1.0.conv1" in the module "layer1.0".
+  std::string part(std::string_view name) const;
+
+ private:
+  std::string name_;
+};
+
+// Calls its modules one after the other.
+class Sequential final : public Module {
+ public:
+  explicit Sequential(std::string name = "") : Module(std::move(name)) {}
+  // Makes a module at the end: net.add<Linear>(store, "fc1", {...}). Returns it.
+  template <class M, class... Arguments>
+  M& add(Arguments&&... arguments) {
+    auto module = std::make_unique<M>(std::forward<Arguments>(arguments)...);
+    M& made = *module;
+    modules_.push_back(std::move(module));
+    return made;
+  }
+  const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+#include "tessera/layers/modules.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "tessera/layers/bias.h"
+#include "tessera/layers/linear.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+void require_positive(const Module& module, const char* what, int64_t value) {
+  if (value >= 1) return;
+  throw ConfigError(fmt::format("{}: {} must be at least 1, is {}", module.name(), what, value));
+}
+
+}  // namespace
+
+Conv2d::Conv2d(Store& store, std::string name, const Settings& s)
+    : Module(std::move(name)),
+      params_{
+          .stride = s.stride, .padding = s.padding, .dilation = s.dilation, .groups = s.groups} {
+  require_positive(*this, "in", s.in);
+  require_positive(*this, "out", s.out);
+  require_positive(*this, "kernel", std::min(s.kernel.h, s.kernel.w));
+  require_positive(*this, "groups", s.groups);
+  if (s.in % s.groups != 0 || s.out % s.groups != 0) {
+    throw ConfigError(fmt::format("{}: groups = {} must divide in = {} and out = {}", this->name(),
+                                  s.groups, s.in, s.out));
+  }
+  const Shape shape{s.out, s.kernel.h, s.kernel.w, s.in / s.groups};
+  weight_ = store.parameter(part("weight"), shape, Initializer::he_normal(shape.elements(1, 4)));
+  if (s.bias) bias_ = store.parameter(part("bias"), {s.out}, Initializer::zeros());
+}
+
+Tensor Conv2d::forward(const Tensor& x) const {
+  Tensor y = conv2d(x, weight_, params_);
+  return bias_.defined() ? bias(y, bias_) : y;
+}
+
+Linear::Linear(Store& store, std::string name, const Settings& s) : Module(std::move(name)) {
+  require_positive(*this, "in", s.in);
+  require_positive(*this, "out", s.out);
+  const auto init = Initializer::uniform(1 / std::sqrt(static_cast<double>(s.in)));
+  weight_ = store.parameter(part("weight"), {s.out, s.in}, init);
+  if (s.bias) bias_ = store.parameter(part("bias"), {s.out}, init);
+}
+
+Tensor Linear::forward(const Tensor& x) const { return linear(x, weight_, bias_); }
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// The layers with parameters, as modules. Every constructor declares its parameters in the store
+// under the module's name, with the store's dtype:
+//
+//   Conv2d conv1(store, "conv1", {.in = 3, .out = 16, .kernel = 3, .padding = 1, .bias = false});
+//   Tensor y = conv1(x);
+//
+// The shapes that are accepted are those of the op of the same name. Constructors throw ConfigError
+// when a size is not positive, and what Store::parameter throws.
+#pragma once
+
+#include "tessera/layers/conv2d.h"
+#include "tessera/layers/module.h"
+
+namespace tessera {
+
+// conv2d, then bias. "weight" [out, kernel.h, kernel.w, in / groups] is drawn from N(0, 2 / fan_in)
+// (He et al. 2015), fan_in = kernel.h kernel.w in / groups; "bias" [out] starts as zeros.
+class Conv2d final : public Module {
+ public:
+  struct Settings {
+    int64_t in = 0, out = 0;  // channels
+    Size2 kernel = 3;         // pixels
+    Size2 stride = 1;
+    Size2 padding = 0;
+    Size2 dilation = 1;
+    int64_t groups = 1;
+    bool bias = true;
+  };
+  Conv2d(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Conv2dParams params_;
+  Tensor weight_, bias_;
+};
+
+// linear. "weight" [out, in] and "bias" [out] are drawn from U(-1/sqrt(in), 1/sqrt(in)).
+class Linear final : public Module {
+ public:
+  struct Settings {
+    int64_t in = 0, out = 0;  // features
+    bool bias = true;
+  };
+  Linear(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Tensor weight_, bias_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// Optimizers: they hold the state of a set of parameters and update both in every step, by ops, so
+// that a captured step holds the updates too.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tessera/engine/store.h"
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // Updates every parameter. gradients[i] belongs to parameters()[i]; lr is a tensor of one element
+  // that the host sets, so that a captured step reads it anew. Throws ShapeError when the counts or
+  // shapes differ.
+  virtual void step(std::span<const Tensor> gradients, const Tensor& lr) = 0;
+
+  const Tensors& parameters() const { return parameters_; }
+
+ protected:
+  explicit Optimizer(Tensors parameters) : parameters_(std::move(parameters)) {}
+  // Throws ShapeError unless there is a gradient for each parameter.
+  void check_count(std::string_view who, std::span<const Tensor> gradients) const;
+  // A state of zeros beside each parameter, named "optimizer.<what>.<parameter>".
+  Tensors declare_states(Store& store, std::string_view what) const;
+
+  Tensors parameters_;
+};
+
+// The name a parameter or state was declared under.
+const std::string& persistent_name(const Tensor& tensor);
+
+}  // namespace tessera
