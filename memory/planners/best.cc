@@ -12,8 +12,8 @@ namespace {
 
 using namespace planning;
 
-// Comparisons to spend: some 10 to 20 ms on an idle core. The ways that the other planners stand for are tried in
-// any case, so that no other plan is lower.
+// Comparisons to spend: some 10 to 20 ms on an idle core. The ways that the other planners stand
+// for are tried in any case, so that no other plan is lower.
 constexpr Effort kBudget = 8'000'000;
 
 // SplitMix64 (Steele, Lea and Flood 2014): the same numbers on every run.
