@@ -199,6 +199,34 @@ struct CopyParams {
   bool operator==(const CopyParams&) const = default;
 };
 
+// Runs where the output stands. Between devices the host waits for the bytes: the source may be
+// overwritten as soon as run() returns.
+class CopyKernel final : public Kernel {
+ public:
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    const Device from = in[0].spec.device, to = where.device();
+    const char* x = in[0].as<char>();
+    char* y = out[0].as<char>();
+    const size_t bytes = in[0].spec.bytes();
+    if (from.is_cpu() && to.is_cpu()) {
+      in_chunks(static_cast<CpuContext&>(where), static_cast<int64_t>(bytes),
+                [&](int64_t first, int64_t count) {
+                  std::memcpy(y + first, x + first, static_cast<size_t>(count));
+                });
+    } else if (from == to) {
+      where.copy_within(y, x, bytes);
+    } else if (from.is_cpu()) {
+      where.copy_from_host(y, x, bytes);
+    } else if (to.is_cpu()) {
+      context(from).copy_to_host(y, x, bytes);
+    } else {
+      context(from).synchronize();
+      where.copy_within(y, x, bytes);
+      where.synchronize();
+    }
+  }
+};
+
 class Copy final : public OpBase<Copy> {
  public:
   explicit Copy(CopyParams p) : params(p) {}
@@ -209,12 +237,10 @@ class Copy final : public OpBase<Copy> {
   Tensors grad(const GradArgs& args) const override {
     return {copy(args.grad_outputs[0], args.input_specs[0].device)};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const char* x = in[0].as<char>();
-    char* y = out[0].as<char>();
-    in_chunks(where, static_cast<int64_t>(in[0].spec.bytes()), [&](int64_t first, int64_t count) {
-      std::memcpy(y + first, x + first, static_cast<size_t>(count));
-    });
+  bool runs_on(DeviceKind) const override { return true; }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
+                                  const Choice&) const override {
+    return std::make_unique<CopyKernel>();
   }
   const CopyParams params;
 };

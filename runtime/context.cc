@@ -25,6 +25,10 @@ void CpuContext::copy_from_host(void* device, const void* host, size_t bytes) {
   if (bytes > 0) std::memcpy(device, host, bytes);
 }
 
+void CpuContext::copy_within(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+
 CpuContext& cpu_context() {
   static CpuContext instance(0);
   return instance;

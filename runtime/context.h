@@ -26,6 +26,8 @@ class Context {
   // Copies between this device and the host; the bytes are there when it returns.
   virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
+  // Copies within this device, or from another one of its kind; issued on stream().
+  virtual void copy_within(void* to, const void* from, size_t bytes) = 0;
 
  protected:
   explicit Context(Device device) : device_(device) {}
@@ -45,6 +47,7 @@ class CpuContext final : public Context {
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
   void copy_to_host(void* host, const void* device, size_t bytes) override;
   void copy_from_host(void* device, const void* host, size_t bytes) override;
+  void copy_within(void* to, const void* from, size_t bytes) override;
 
  private:
   std::unique_ptr<ThreadPool> pool_;

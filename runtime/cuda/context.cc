@@ -71,4 +71,9 @@ void CudaContext::copy_from_host(void* device, const void* host, size_t bytes) {
   stream_->synchronize();
 }
 
+void CudaContext::copy_within(void* to, const void* from, size_t bytes) {
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda_stream()),
+             "cudaMemcpyAsync within the device");
+}
+
 }  // namespace tessera

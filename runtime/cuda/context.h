@@ -28,6 +28,7 @@ class CudaContext final : public Context {
   std::unique_ptr<Stream> make_stream() override;
   void copy_to_host(void* host, const void* device, size_t bytes) override;
   void copy_from_host(void* device, const void* host, size_t bytes) override;
+  void copy_within(void* to, const void* from, size_t bytes) override;
 
  private:
   std::unique_ptr<RawMemory> memory_;

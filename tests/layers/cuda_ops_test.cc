@@ -1,0 +1,132 @@
+// The ops with a CUDA twin give what the CPU gives, within rounding. Skips itself where there is no
+// GPU.
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/eager.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/matmul.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+class CudaOps : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+
+  static std::vector<double> doubles(const Tensor& x) {
+    if (x.dtype() == DType::f64) return x.to_vector<double>();
+    std::vector<float> values = x.to_vector<float>();
+    return {values.begin(), values.end()};
+  }
+
+  // max |gpu - cpu| / max |cpu| of what `compute` makes of its inputs, which have these shapes.
+  static double difference(const std::vector<Shape>& shapes,
+                           const std::function<Tensor(const Tensors&)>& compute) {
+    std::vector<double> results[2];
+    for (const char* device : {"cpu:0", "gpu:0"}) {
+      Tensors inputs;
+      for (const Shape& shape : shapes)
+        inputs.push_back(copy(random_uniform(shape, inputs.size() + 1, 0.5, 1.5, GetParam()),
+                              parse_device(device)));
+      DeviceScope scope(device);
+      Tensor y = compute(inputs);
+      EXPECT_EQ(y.device().name(), device);
+      results[device[0] == 'g'] = doubles(y);
+    }
+    if (results[0].size() != results[1].size()) return INFINITY;
+    double worst = 0, largest = 1e-30;
+    for (size_t i = 0; i < results[0].size(); ++i) {
+      worst = std::max(worst, std::abs(results[0][i] - results[1][i]));
+      largest = std::max(largest, std::abs(results[0][i]));
+    }
+    return worst / largest;
+  }
+
+  static double tolerance() { return GetParam() == DType::f64 ? 1e-13 : 1e-5; }
+};
+
+TEST_P(CudaOps, MatmulTransposedOrNot) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      const Shape a = ta ? Shape{33, 65} : Shape{65, 33}, b = tb ? Shape{17, 33} : Shape{33, 17};
+      EXPECT_LE(difference({a, b},
+                           [&](const Tensors& in) {
+                             return matmul(in[0], in[1], {ta, tb});
+                           }),
+                tolerance())
+          << ta << tb;
+    }
+}
+
+TEST_P(CudaOps, MatmulOfOneRowAndOfManySums) {
+  auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
+  EXPECT_LE(difference({{1, 7}, {7, 1}}, product), tolerance());
+  EXPECT_LE(difference({{16, 20'000}, {20'000, 16}}, product), tolerance());
+  EXPECT_LE(difference({{512, 256}, {256, 384}}, product), tolerance());
+}
+
+// Rows that start in the middle of a block: the library may not assume an alignment.
+TEST_P(CudaOps, MatmulOfAViewThatIsNotAligned) {
+  EXPECT_LE(difference({{9, 3}, {3, 5}},
+                       [](const Tensors& in) { return matmul(rows(in[0], 1, 8), in[1]); }),
+            tolerance());
+}
+
+TEST_P(CudaOps, MatmulWithoutElements) {
+  auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
+  EXPECT_EQ(difference({{3, 0}, {0, 4}}, product), 0);
+  EXPECT_EQ(difference({{0, 3}, {3, 4}}, product), 0);
+}
+
+TEST_P(CudaOps, EveryInstruction) {
+  using Op = ScalarOp;
+  for (int i = 0; i <= static_cast<int>(Op::sigmoid); ++i) {
+    ScalarBuilder b(3);
+    const auto instruction = b.push(static_cast<Op>(i), 0, 1, 2);
+    const ScalarProgram program = b.build(b.add(instruction, b.value(0.25)));
+    EXPECT_LE(
+        difference({{7, 5}, {7, 5}, {7, 5}},
+                   [&](const Tensors& in) {
+                     return pointwise("test", program, {in.begin(), in.begin() + program.inputs});
+                   }),
+        tolerance())
+        << program.text();
+  }
+}
+
+TEST_P(CudaOps, EveryBroadcast) {
+  const Shape whole{4, 6, 5};
+  for (const Shape& shape : {Shape{4, 6, 5}, Shape{5}, Shape{4, 1, 1}, Shape{6, 1}, Shape{6, 5},
+                             Shape{4, 6, 1}, Shape{}}) {
+    EXPECT_LE(difference({whole, shape}, [](const Tensors& in) { return in[0] * in[1]; }),
+              tolerance())
+        << shape.text();
+  }
+}
+
+// More elements than one round of the kernel's threads.
+TEST_P(CudaOps, ManyElements) {
+  EXPECT_LE(difference({{3'000'001}}, [](const Tensors& in) { return exp(in[0]) + 1.0; }),
+            tolerance());
+}
+
+TEST_P(CudaOps, CopiesGoThereAndBack) {
+  const Device gpu = parse_device("gpu:0");
+  Tensor x = random_normal({5, 7}, 3, 0, 1, GetParam());
+  Tensor y = copy(copy(copy(x, gpu), gpu), Device{});
+  EXPECT_EQ(y.device(), Device{});
+  EXPECT_EQ(doubles(y), doubles(x));
+}
+
+INSTANTIATE_TEST_SUITE_P(Floats, CudaOps, testing::Values(DType::f32, DType::f64),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace tessera
