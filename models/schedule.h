@@ -25,8 +25,8 @@ namespace tessera {
 // Immutable, thread-safe.
 class Schedule {
  public:
-  // Throws ConfigError when the name is unknown, the warm-up is longer than the training, or a
-  // setting cannot be meant (every < 1 step, milestones not rising, a warm-up for one_cycle).
+  // Throws ConfigError when the name is unknown or a setting cannot be meant (every < 1 step,
+  // milestones not rising, a warm-up for one_cycle).
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
            int64_t total_steps);
 
@@ -45,7 +45,7 @@ class Schedule {
   std::vector<int64_t> milestones_;
 };
 
-// constant, cosine, linear, multistep, one_cycle, step
+// constant, step, multistep, cosine, linear, one_cycle
 const std::vector<std::string>& schedule_names();
 
 }  // namespace tessera

@@ -1,0 +1,153 @@
+#include "tessera/models/config_keys.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/schedule.h"
+
+namespace tessera {
+
+namespace {
+
+KeyRule any() { return {}; }
+
+KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity()) {
+  KeyRule rule;
+  rule.min = min;
+  rule.max = max;
+  return rule;
+}
+
+KeyRule above(double min) {
+  KeyRule rule = at_least(min);
+  rule.above_min = true;
+  return rule;
+}
+
+// [min, max)
+KeyRule from_below(double min, double max) {
+  KeyRule rule = at_least(min, max);
+  rule.below_max = true;
+  return rule;
+}
+
+// (min, max)
+KeyRule between(double min, double max) {
+  KeyRule rule = from_below(min, max);
+  rule.above_min = true;
+  return rule;
+}
+
+KeyRule one_of(std::vector<std::string> names) {
+  KeyRule rule;
+  rule.names = std::move(names);
+  return rule;
+}
+
+struct TypeText {
+  const char* operator()(const bool*) const { return "true or false"; }
+  const char* operator()(const int*) const { return "a whole number"; }
+  const char* operator()(const int64_t*) const { return "a whole number"; }
+  const char* operator()(const uint64_t*) const { return "a whole number"; }
+  const char* operator()(const std::optional<int64_t>*) const { return "a whole number"; }
+  const char* operator()(const double*) const { return "a number"; }
+  const char* operator()(const std::string*) const { return "a text"; }
+  const char* operator()(const Duration*) const {
+    return "a length with its unit, epochs or steps, such as 2ep or 500st";
+  }
+  const char* operator()(const std::vector<int64_t>*) const { return "a list of whole numbers"; }
+  const char* operator()(const std::vector<double>*) const { return "a list of numbers"; }
+  const char* operator()(const std::vector<Duration>*) const {
+    return "a list of lengths with their unit, epochs or steps, such as [30ep, 500st]";
+  }
+  const char* operator()(const std::vector<AugmentConfig>*) const {
+    return "a list such as [{crop: {padding: 4}}, {flip: horizontal}]";
+  }
+};
+
+std::string range_text(const KeyRule& rule) {
+  std::string text;
+  if (std::isfinite(rule.min)) {
+    text += fmt::format(" {} {}", rule.above_min ? "above" : "from", rule.min);
+    if (!std::isfinite(rule.max)) return text + (rule.above_min ? "" : " on");
+  }
+  if (!std::isfinite(rule.max)) return text;
+  const char* word = rule.below_max ? "below" : (text.empty() ? "at most" : "to");
+  return text +
+         fmt::format("{} {} {}", rule.below_max && !text.empty() ? " and" : "", word, rule.max);
+}
+
+}  // namespace
+
+std::string expected(const ConfigKey& key) {
+  if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
+  return std::visit(TypeText(), key.target) + range_text(key.rule);
+}
+
+// clang-format off: one key, one line
+std::vector<ConfigKey> config_keys(Config& c) {
+  constexpr double kInts = std::numeric_limits<int>::max();
+  return {
+      {"seed", &c.seed, any(), "where all random numbers start"},
+      {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
+      {"mode", &c.mode, one_of({"graph", "eager"}), "capture and plan the step, or run op by op"},
+      {"deterministic", &c.deterministic, any(), "same bits in every run; always so on the CPU"},
+      {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
+
+      {"model.name", &c.model.name, any(), "the network"},
+      {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
+      {"model.dropout", &c.model.dropout, from_below(0, 1),
+       "probability, for networks with dropout"},
+      {"model.hidden", &c.model.hidden, at_least(1, kInts), "mlp: widths of the hidden layers"},
+
+      {"data.name", &c.data.name, any(), "the data set"},
+      {"data.root", &c.data.root, any(), "folder of its files"},
+      {"data.batch", &c.data.batch, at_least(1, kInts), "images of a step"},
+      {"data.workers", &c.data.workers, at_least(0, 1024),
+       "loader threads; 0: the training thread"},
+      {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
+      {"data.image_size", &c.data.image_size, at_least(0, 65536),
+       "synthetic: pixels of a side; 0: 32"},
+      {"data.train_count", &c.data.train_count, at_least(0), "training images used; 0: all"},
+      {"data.test_count", &c.data.test_count, at_least(0), "test images used; 0: all"},
+      {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
+      {"data.mean", &c.data.mean, any(), "per channel, of pixels / 255; []: the data set's own"},
+      {"data.std", &c.data.std, above(0), "per channel, of pixels / 255; []: the data set's own"},
+
+      {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "what training makes small"},
+      {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1),
+       "spread over all classes"},
+
+      {"optimizer.name", &c.optimizer.name, one_of({"sgd", "adamw"}), "how parameters are updated"},
+      {"optimizer.lr", &c.optimizer.lr, at_least(0), "learning rate, scaled by the schedule"},
+      {"optimizer.momentum", &c.optimizer.momentum, from_below(0, 1), "sgd"},
+      {"optimizer.nesterov", &c.optimizer.nesterov, any(), "sgd: look ahead"},
+      {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0), "pull of weights to zero"},
+      {"optimizer.beta1", &c.optimizer.beta1, from_below(0, 1), "adamw: memory of the mean"},
+      {"optimizer.beta2", &c.optimizer.beta2, from_below(0, 1), "adamw: memory of the square"},
+      {"optimizer.eps", &c.optimizer.eps, above(0), "adamw: keeps the divisor from zero"},
+
+      {"schedule.name", &c.schedule.name, one_of(schedule_names()), "course of the learning rate"},
+      {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
+      {"schedule.every", &c.schedule.every, above(0), "step: between multiplications by gamma"},
+      {"schedule.milestones", &c.schedule.milestones, above(0), "multistep: when gamma is applied"},
+      {"schedule.gamma", &c.schedule.gamma, above(0), "step, multistep: factor"},
+      {"schedule.final_lr", &c.schedule.final_lr, at_least(0),
+       "cosine, linear, one_cycle: the last"},
+      {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), "one_cycle: first / lr"},
+      {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), "one_cycle: part before the peak"},
+
+      {"train.epochs", &c.train.epochs, above(0), "how long; or give steps"},
+      {"train.steps", &c.train.steps, at_least(1), "how long, instead of epochs"},
+      {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
+      {"train.log_every", &c.train.log_every, at_least(0), "0: only at the end of an epoch"},
+
+      {"memory.planner", &c.memory.planner, any(), "lays the tensors of a step into the arena"},
+      {"run.dir", &c.run.dir, any(), "folder for results"},
+  };
+}
+// clang-format on
+
+}  // namespace tessera
