@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -16,6 +17,7 @@ namespace tessera {
 namespace {
 
 thread_local bool no_grad = false;
+thread_local bool backward_now = false;
 std::atomic<uint64_t> node_count{0};
 
 uint64_t version_of(const Tensor& tensor) {
@@ -174,6 +176,8 @@ class Backward {
 
 }  // namespace
 
+bool in_backward() { return backward_now; }
+
 NoGradScope::NoGradScope() : outer_(no_grad) { no_grad = true; }
 NoGradScope::~NoGradScope() { no_grad = outer_; }
 
@@ -231,6 +235,10 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or tracked(x)",
                               leaf.spec().text()));
   NoGradScope no_tape;
+  struct Flag {
+    bool outer = std::exchange(backward_now, true);
+    ~Flag() { backward_now = outer; }
+  } flag;
   Backward backward(wrt);
   backward.start(loss, upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
   backward.run();

@@ -32,6 +32,9 @@ class NoGradScope {
 
 // --- for the engine ---
 
+// True while gradients() calls ops: what is made now is part of a backward pass.
+bool in_backward();
+
 struct Node;
 
 // Where an input of a recorded op came from.

@@ -36,6 +36,7 @@ struct Storage {
   std::string name;            // of a parameter or state: "layer1.0.conv1.weight"
   Allocator* owner = nullptr;  // eager memory; otherwise somebody else owns the bytes
   Store* store = nullptr;      // persistent memory
+  std::shared_ptr<void> keep;  // what owns the bytes of a slot
 };
 
 struct TensorImpl {

@@ -1,0 +1,156 @@
+#include "tessera/graph/capture.h"
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+Kind kind_of(Role role) {
+  switch (role) {
+    case Role::parameter: return Kind::parameter;
+    case Role::state: return Kind::state;
+    case Role::constant: return Kind::constant;
+    case Role::plain: return Kind::outside;
+  }
+  return Kind::outside;
+}
+
+}  // namespace
+
+ValueId Capture::add(Value value) {
+  graph_.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph_.values.size()) - 1;
+}
+
+Tensor Capture::symbol(ValueId id) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->spec = graph_.values[id].spec;
+  impl->recorder = this;
+  impl->value = id;
+  return Tensor(std::move(impl));
+}
+
+Tensor Capture::input(const TensorSpec& spec) {
+  Value value;
+  value.spec = spec;
+  value.kind = Kind::input;
+  value.name = fmt::format("arg{}", graph_.inputs.size());
+  graph_.inputs.push_back(add(std::move(value)));
+  return symbol(graph_.inputs.back());
+}
+
+ValueId Capture::value_of(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  if (impl.recorder == this) return impl.value;
+  if (impl.recorder != nullptr)
+    throw Error(fmt::format("capture: {} belongs to another captured step; hand it in as an "
+                            "argument",
+                            impl.spec.text()));
+  auto found = latest_.find(impl.storage.get());
+  if (found != latest_.end()) {
+    const Value& known = graph_.values[found->second];
+    if (known.spec != impl.spec || known.offset != impl.offset)
+      throw Error(fmt::format("capture: two views of one tensor from outside ({} and {}); make them "
+                              "inside the step",
+                              known.spec.text(), impl.spec.text()));
+    return found->second;
+  }
+  Value value;
+  value.spec = impl.spec;
+  value.kind = kind_of(impl.storage->role);
+  value.storage = impl.storage;
+  value.offset = impl.offset;
+  value.name = impl.storage->name;
+  return latest_[impl.storage.get()] = add(std::move(value));
+}
+
+Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const Specs& outputs) {
+  GraphStep step;
+  step.op = op;
+  step.device = current_device();
+  step.place = current_place();
+  step.phase = in_backward() ? Phase::backward : Phase::forward;
+  for (const Tensor& input : inputs) step.inputs.push_back(value_of(input));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    Value value;
+    value.spec = outputs[o];
+    int updates = op->updates(static_cast<int>(o));
+    if (updates >= 0) {
+      ValueId old = step.inputs[updates];
+      const Value& before = graph_.values[old];
+      if (!before.persistent())
+        throw Error(fmt::format("{}: updates input {} ({}), which is not a parameter or a state; "
+                                "declare it in a Store",
+                                op->name(), updates, before.spec.text()));
+      if (latest_.at(before.storage.get()) != old)
+        throw Error(fmt::format("{}: '{}' has been updated since this version was read", op->name(),
+                                before.name));
+      value = before;
+      value.previous = old;
+      step.phase = Phase::update;
+    }
+    step.outputs.push_back(add(std::move(value)));
+    const Value& added = graph_.values.back();
+    if (updates >= 0) latest_[added.storage.get()] = step.outputs.back();
+  }
+  graph_.steps.push_back(std::move(step));
+  Tensors symbols;
+  for (ValueId id : graph_.steps.back().outputs) symbols.push_back(symbol(id));
+  return symbols;
+}
+
+Tensor Capture::record_constant(const Tensor& tensor) {
+  if (tensor.impl()->recorder != nullptr) return tensor;
+  Tensor fixed;
+  {
+    RecorderScope now(nullptr);
+    fixed = copy(tensor);
+  }
+  Value value;
+  value.spec = fixed.spec();
+  value.kind = Kind::constant;
+  value.storage = fixed.impl()->storage;
+  return symbol(add(std::move(value)));
+}
+
+Tensor Capture::pin(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  if (impl.recorder == this) return tensor;
+  Tensor pinned = symbol(value_of(tensor));
+  pinned.impl()->leaf = impl.leaf;
+  if (impl.leaf) pinned.impl()->pinned_from = tensor.shared();
+  return pinned;
+}
+
+uint64_t Capture::version(const Tensor& tensor) {
+  ValueId id = value_of(tensor);
+  const Storage* storage = graph_.values[id].storage.get();
+  auto found = latest_.find(storage);
+  return static_cast<uint64_t>(found == latest_.end() ? id : found->second);
+}
+
+Graph Capture::finish(const Tensors& outputs) {
+  for (const Tensor& output : outputs) {
+    ValueId id = value_of(output);
+    // What is handed out has a place of its own: an argument or a persistent value is copied.
+    if (graph_.values[id].kind != Kind::made) id = value_of(copy(output));
+    graph_.outputs.push_back(id);
+  }
+  graph_.index();
+  return std::move(graph_);
+}
+
+Graph capture(const StepFunction& fn, const Specs& arguments) {
+  Capture capture;
+  RecorderScope recording(&capture);
+  Tensors inputs;
+  for (const TensorSpec& spec : arguments) inputs.push_back(capture.input(spec));
+  return capture.finish(fn(inputs));
+}
+
+}  // namespace tessera

@@ -1,0 +1,137 @@
+#include "tessera/graph/lifetimes.h"
+
+#include <algorithm>
+
+#include "tessera/runtime/raw_memory.h"
+
+namespace tessera {
+namespace {
+
+class Builder {
+ public:
+  Builder(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool reuse)
+      : graph_(graph), scratch_bytes_(scratch_bytes), reuse_(reuse) {
+    size_t values = graph.values.size();
+    result_.block_of.assign(values, -1);
+    result_.offset_in.assign(values, 0);
+    result_.root = graph.roots();
+    result_.scratch.assign(graph.steps.size(), -1);
+    find_last_reads();
+  }
+
+  Lifetimes build() {
+    for (size_t s = 0; s < graph_.steps.size(); ++s) add_step(static_cast<int>(s));
+    return std::move(result_);
+  }
+
+ private:
+  // Of each root: the last step that reads it or a view of it.
+  void find_last_reads() {
+    last_read_.assign(graph_.values.size(), -1);
+    handed_out_.assign(graph_.values.size(), false);
+    for (size_t s = 0; s < graph_.steps.size(); ++s)
+      for (ValueId id : graph_.steps[s].inputs) last_read_[result_.root[id]] = static_cast<int>(s);
+    for (ValueId id : graph_.outputs) {
+      last_read_[result_.root[id]] = static_cast<int>(graph_.steps.size());
+      handed_out_[result_.root[id]] = true;
+    }
+  }
+
+  void add_step(int s) {
+    const GraphStep& step = graph_.steps[s];
+    for (size_t o = 0; o < step.outputs.size(); ++o) add_output(s, static_cast<int>(o));
+    if (scratch_bytes_[s] > 0) {
+      result_.scratch[s] = static_cast<int>(result_.blocks.size());
+      result_.blocks.push_back({s, s + 1, scratch_bytes_[s], -1, s, false});
+    }
+  }
+
+  void add_output(int s, int o) {
+    const GraphStep& step = graph_.steps[s];
+    ValueId id = step.outputs[o];
+    int view = step.op->views(o);
+    if (view >= 0) {
+      ValueId whole = step.inputs[view];
+      result_.block_of[id] = result_.block_of[whole];
+      result_.offset_in[id] =
+          result_.offset_in[whole] + step.op->view_offset(graph_.input_specs(step));
+      return;
+    }
+    if (graph_.values[id].kind != Kind::made) return;  // the next version of a persistent value
+    int64_t bytes = static_cast<int64_t>(graph_.values[id].spec.bytes());
+    int64_t upper = std::max(last_read_[id], s) + 1;
+    int block = reuse_ && !handed_out_[id] ? reusable(s, o, bytes) : -1;
+    if (block >= 0) {
+      ++result_.reused;
+      taken_.push_back(block);
+      result_.blocks[block].upper = upper;
+    } else {
+      block = static_cast<int>(result_.blocks.size());
+      result_.blocks.push_back({s, upper, bytes, id, -1, handed_out_[id]});
+    }
+    result_.block_of[id] = block;
+  }
+
+  // A block of the same size whose last value dies in step s, and that the op may write over.
+  int reusable(int s, int o, int64_t bytes) {
+    const GraphStep& step = graph_.steps[s];
+    if (o == 0) taken_.clear();
+    uint32_t allowed = step.op->may_reuse(o);
+    for (size_t k = 0; k < step.inputs.size() && k < 32; ++k) {
+      if ((allowed >> k & 1) == 0) continue;
+      ValueId id = step.inputs[k];
+      int block = result_.block_of[id];
+      if (block < 0 || result_.blocks[block].slot || result_.blocks[block].upper != s + 1) continue;
+      if (std::find(taken_.begin(), taken_.end(), block) != taken_.end()) continue;
+      if (static_cast<int64_t>(graph_.values[id].spec.bytes()) != bytes ||
+          result_.blocks[block].bytes != bytes)
+        continue;
+      if (!shared_with_another_input(step, id, block)) return block;
+    }
+    return -1;
+  }
+
+  // Two different values in one block (a view and its whole) must not be read while one is written.
+  bool shared_with_another_input(const GraphStep& step, ValueId id, int block) const {
+    for (ValueId other : step.inputs)
+      if (other != id && result_.block_of[other] == block) return true;
+    return false;
+  }
+
+  const Graph& graph_;
+  const std::vector<int64_t>& scratch_bytes_;
+  bool reuse_;
+  Lifetimes result_;
+  std::vector<int> last_read_;
+  std::vector<bool> handed_out_;
+  std::vector<int> taken_;
+};
+
+}  // namespace
+
+Problem Lifetimes::problem(std::vector<int>* of_interval) const {
+  Problem problem;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const Block& block = blocks[b];
+    if (block.slot || block.bytes == 0) continue;
+    Interval interval;
+    interval.lower = block.lower;
+    interval.upper = block.upper;
+    interval.size = static_cast<int64_t>(round_to_alignment(static_cast<size_t>(block.bytes)));
+    interval.alignment = kMemoryAlignment;
+    interval.id = std::to_string(b);
+    problem.buffers.push_back(std::move(interval));
+    if (of_interval != nullptr) of_interval->push_back(static_cast<int>(b));
+  }
+  return problem;
+}
+
+Lifetimes lifetimes(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool reuse) {
+  return Builder(graph, scratch_bytes, reuse).build();
+}
+
+int64_t peak_bytes(const Graph& graph, const std::vector<int64_t>& scratch_bytes) {
+  return lower_bound(lifetimes(graph, scratch_bytes).problem());
+}
+
+}  // namespace tessera

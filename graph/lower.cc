@@ -1,0 +1,81 @@
+#include "tessera/graph/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tessera/graph/passes/passes.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+struct Pass {
+  const char* name;
+  int (*run)(Graph&);
+};
+
+constexpr Pass kPasses[] = {
+    {"dead_steps", drop_dead_steps},
+    {"equal_steps", merge_equal_steps},
+    {"fuse_pointwise", fuse_pointwise},
+    {"fuse_epilogues", fuse_epilogues},
+    {"order_updates", order_updates},
+};
+
+void check_names(const LowerSettings& settings) {
+  auto known = [](const std::string& name) {
+    return name == "in_place" || std::any_of(std::begin(kPasses), std::end(kPasses),
+                                             [&](const Pass& pass) { return name == pass.name; });
+  };
+  std::vector<std::string> given = settings.off;
+  if (!settings.dump_after.empty() && settings.dump_after != "capture")
+    given.push_back(settings.dump_after);
+  for (const std::string& name : given)
+    if (!known(name))
+      throw ConfigError(fmt::format("compile: there is no pass '{}'; the passes are {}", name,
+                                    pass_names()));
+}
+
+void verify_after(const Graph& graph, const std::string& pass) {
+  std::string fault = verify(graph);
+  if (!fault.empty()) throw InternalError(fmt::format("after {}: {}", pass, fault));
+}
+
+}  // namespace
+
+std::string pass_names() {
+  std::string names;
+  for (const Pass& pass : kPasses) names += std::string(pass.name) + ", ";
+  return names + "in_place";
+}
+
+bool pass_is_on(const LowerSettings& settings, const std::string& name) {
+  return std::find(settings.off.begin(), settings.off.end(), name) == settings.off.end();
+}
+
+std::vector<PassRecord> lower(Graph& graph, const LowerSettings& settings) {
+  check_names(settings);
+  auto dump = [&](const std::string& name) {
+    if (settings.dump && settings.dump_after == name) settings.dump(graph.text());
+  };
+  verify_after(graph, "capture");
+  dump("capture");
+  std::vector<PassRecord> records;
+  for (const Pass& pass : kPasses) {
+    PassRecord record{pass.name, 0, 0};
+    if (pass_is_on(settings, pass.name)) {
+      auto start = std::chrono::steady_clock::now();
+      record.fired = pass.run(graph);
+      std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+      record.milliseconds = took.count();
+      verify_after(graph, pass.name);
+    }
+    records.push_back(record);
+    dump(pass.name);
+  }
+  return records;
+}
+
+}  // namespace tessera

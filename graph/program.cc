@@ -1,0 +1,160 @@
+#include "tessera/graph/program.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "tessera/graph/replay.h"
+#include "tessera/memory/plan_check.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+// One step with its kernel and the addresses it works on.
+struct Program::Bound {
+  Context* where = nullptr;
+  std::unique_ptr<Kernel> kernel;
+  std::vector<Buffer> in, out;
+  Buffer scratch;
+};
+
+Program::Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSettings& settings)
+    : graph_(std::move(graph)), arena_(std::move(arena)) {
+  auto start = std::chrono::steady_clock::now();
+  passes_ = lower(graph_, settings.lower);
+  choose_kernels();
+  make_plan(settings);
+  place_slots();
+  arena_->reserve(arena_bytes());
+  std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  compile_milliseconds_ = took.count();
+}
+
+Program::~Program() = default;
+
+void Program::choose_kernels() {
+  for (const GraphStep& step : graph_.steps) {
+    Bound bound;
+    bool moves = false;  // views move nothing and have no kernel
+    for (size_t o = 0; o < step.outputs.size(); ++o)
+      moves = moves || step.op->views(static_cast<int>(o)) < 0;
+    int64_t scratch = 0;
+    if (moves) {
+      Specs in = graph_.input_specs(step);
+      bound.where = &context(step.device);
+      Choice choice = step.op->choices(in, *bound.where).at(0);
+      bound.kernel = step.op->prepare(in, *bound.where, choice);
+      scratch = static_cast<int64_t>(choice.scratch_bytes);
+    }
+    scratch_bytes_.push_back(scratch);
+    bound_.push_back(std::move(bound));
+  }
+}
+
+void Program::make_plan(const ProgramSettings& settings) {
+  bool reuse = pass_is_on(settings.lower, "in_place");
+  lifetimes_ = tessera::lifetimes(graph_, scratch_bytes_, reuse);
+  passes_.push_back({"in_place", lifetimes_.reused, 0});
+  const Planner* planner = settings.planner ? settings.planner : find_planner("best");
+  planner_ = planner->name();
+  std::vector<int> of_interval;
+  problem_ = lifetimes_.problem(&of_interval);
+  plan_ = planner->solve(problem_);
+  if (plan_.offsets.size() != of_interval.size())
+    throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_,
+                            plan_.offsets.size(), of_interval.size()));
+  offsets_.assign(lifetimes_.blocks.size(), 0);
+  for (size_t i = 0; i < of_interval.size(); ++i) offsets_[of_interval[i]] = plan_.offsets[i];
+  // Every plan is checked: a planner may be the user's own.
+  if (auto fault = check(problem_, plan_))
+    throw Error(fmt::format("planner {}: {}", planner_, fault->text));
+  if (settings.verify_plan) {
+    std::string fault = replay(graph_, lifetimes_, offsets_);
+    if (!fault.empty()) throw InternalError(fault);
+  }
+}
+
+void Program::place_slots() {
+  auto place = [&](size_t bytes) {
+    auto offset = static_cast<int64_t>(slot_bytes_);
+    slot_bytes_ += round_to_alignment(bytes);
+    return offset;
+  };
+  for (ValueId id : graph_.inputs) input_offsets_.push_back(place(graph_.values[id].spec.bytes()));
+  for (size_t b = 0; b < lifetimes_.blocks.size(); ++b)
+    if (lifetimes_.blocks[b].slot)
+      offsets_[b] = place(static_cast<size_t>(lifetimes_.blocks[b].bytes));
+}
+
+void Program::bind_slots() {
+  if (slots_) return;
+  RawMemory& memory = context(Device{}).memory();
+  slots_ = std::make_shared<Region>("slots", slot_bytes_, memory);
+  auto tensor = [&](const TensorSpec& spec, std::byte* at) {
+    auto storage = std::make_shared<Storage>(spec.bytes(), spec.device);
+    storage->pointer = at;
+    storage->keep = slots_;
+    return make_tensor(spec, std::move(storage));
+  };
+  for (size_t i = 0; i < graph_.inputs.size(); ++i)
+    inputs_.push_back(
+        tensor(graph_.values[graph_.inputs[i]].spec, slots_->data() + input_offsets_[i]));
+  for (ValueId id : graph_.outputs)
+    outputs_.push_back(tensor(graph_.values[id].spec, static_cast<std::byte*>(address(id))));
+}
+
+void* Program::address(ValueId id) {
+  ValueId root = lifetimes_.root[id];
+  const Value& value = graph_.values[root];
+  int64_t inside = lifetimes_.offset_in[id];
+  if (int block = lifetimes_.block_of[root]; block >= 0) {
+    std::byte* base = lifetimes_.blocks[block].slot ? slots_->data() : arena_->data();
+    return base + offsets_[block] + inside;
+  }
+  if (value.kind == Kind::input) {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      if (graph_.inputs[i] == root) return slots_->data() + input_offsets_[i] + inside;
+  }
+  return static_cast<std::byte*>(value.storage->data()) + value.offset + inside;
+}
+
+void Program::bind() {
+  bind_slots();
+  arena_->data();
+  if (generation_ == arena_->generation() && !bound_.empty() && generation_ != 0) return;
+  generation_ = arena_->generation();
+  for (size_t s = 0; s < bound_.size(); ++s) {
+    Bound& bound = bound_[s];
+    if (bound.kernel == nullptr) continue;
+    bound.in.clear();
+    bound.out.clear();
+    for (ValueId id : graph_.steps[s].inputs)
+      bound.in.push_back({address(id), graph_.values[id].spec});
+    for (ValueId id : graph_.steps[s].outputs)
+      bound.out.push_back({address(id), graph_.values[id].spec});
+    if (int block = lifetimes_.scratch[s]; block >= 0)
+      bound.scratch = {arena_->data() + offsets_[block],
+                       {DType::u8, {lifetimes_.blocks[block].bytes}, graph_.steps[s].device}};
+  }
+}
+
+void Program::run() {
+  bind();
+  for (Bound& step : bound_)
+    if (step.kernel != nullptr) step.kernel->run(*step.where, step.in, step.out, step.scratch);
+  for (const Value& value : graph_.values)
+    if (value.previous >= 0) ++value.storage->version;
+  for (const Tensor& output : outputs_) ++output.impl()->storage->version;
+}
+
+const Tensor& Program::input(size_t i) {
+  bind_slots();
+  return inputs_.at(i);
+}
+
+const Tensor& Program::output(size_t i) {
+  bind_slots();
+  return outputs_.at(i);
+}
+
+}  // namespace tessera

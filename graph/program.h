@@ -1,0 +1,77 @@
+// Program: a lowered graph with a kernel for each step and a place for each byte. It only runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/graph/arena.h"
+#include "tessera/graph/lifetimes.h"
+#include "tessera/graph/lower.h"
+
+namespace tessera {
+
+struct ProgramSettings {
+  const Planner* planner = nullptr;  // nullptr: "best"
+  LowerSettings lower;
+  bool verify_plan = false;  // check() and the ownership replay at once; throws InternalError
+};
+
+class Program {
+ public:
+  // Lowers the graph, chooses kernels and plans. Takes no memory for tensors yet.
+  Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSettings& settings);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Takes the slots, the arena and the persistent tensors, if that has not happened yet.
+  void bind();
+  // One step: fill the inputs, run, read the outputs. Allocates nothing after bind().
+  void run();
+
+  // Where argument i is put and result i is read: tensors in the slots, valid while the program
+  // lives; results are overwritten by the next run.
+  const Tensor& input(size_t i);
+  const Tensor& output(size_t i);
+
+  const Graph& graph() const { return graph_; }
+  const Lifetimes& lifetimes() const { return lifetimes_; }
+  const Problem& problem() const { return problem_; }
+  const Plan& plan() const { return plan_; }
+  const std::string& planner() const { return planner_; }
+  const std::vector<PassRecord>& passes() const { return passes_; }
+  double compile_milliseconds() const { return compile_milliseconds_; }
+
+  size_t arena_bytes() const { return static_cast<size_t>(plan_.bytes); }
+  size_t slot_bytes() const { return slot_bytes_; }
+  // Offset of block b in the arena or, for a slot, in the slots.
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+
+ private:
+  struct Bound;
+  void choose_kernels();
+  void make_plan(const ProgramSettings& settings);
+  void place_slots();
+  void bind_slots();
+  void* address(ValueId id);
+
+  Graph graph_;
+  std::shared_ptr<Arena> arena_;
+  uint64_t generation_ = 0;
+  std::vector<PassRecord> passes_;
+  std::vector<int64_t> scratch_bytes_;
+  Lifetimes lifetimes_;
+  Problem problem_;
+  Plan plan_;
+  std::string planner_;
+  std::vector<int64_t> offsets_;
+  std::vector<int64_t> input_offsets_;
+  size_t slot_bytes_ = 0;
+  std::shared_ptr<Region> slots_;
+  Tensors inputs_, outputs_;
+  std::vector<Bound> bound_;
+  double compile_milliseconds_ = 0;
+};
+
+}  // namespace tessera

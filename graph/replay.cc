@@ -1,0 +1,114 @@
+#include "tessera/graph/replay.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace tessera {
+namespace {
+
+constexpr int kScratch = -2;
+
+// Who wrote each byte of the arena last, as a map of disjoint ranges.
+class Ownership {
+ public:
+  void write(int64_t first, int64_t last, int owner) {
+    if (first >= last) return;
+    split(first);
+    split(last);
+    ranges_.erase(ranges_.lower_bound(first), ranges_.lower_bound(last));
+    ranges_[first] = {last, owner};
+  }
+
+  // The first other owner in [first, last), or `owner` when all bytes are its own.
+  int other(int64_t first, int64_t last, int owner) const {
+    auto it = ranges_.upper_bound(first);
+    if (it != ranges_.begin()) --it;
+    for (int64_t at = first; at < last; ++it) {
+      if (it == ranges_.end() || it->first > at || it->second.last <= at) return -1;
+      if (it->second.owner != owner) return it->second.owner;
+      at = it->second.last;
+    }
+    return owner;
+  }
+
+ private:
+  struct Range {
+    int64_t last;
+    int owner;
+  };
+  void split(int64_t at) {
+    auto it = ranges_.lower_bound(at);
+    if (it == ranges_.begin()) return;
+    --it;
+    if (it->first < at && it->second.last > at) {
+      ranges_[at] = it->second;
+      it->second.last = at;
+    }
+  }
+  std::map<int64_t, Range> ranges_;
+};
+
+}  // namespace
+
+std::string replay(const Graph& graph, const Lifetimes& lifetimes,
+                   const std::vector<int64_t>& offsets) {
+  Ownership bytes;
+  auto range = [&](ValueId root) {
+    int64_t first = offsets[lifetimes.block_of[root]];
+    return std::pair(first, first + static_cast<int64_t>(graph.values[root].spec.bytes()));
+  };
+  auto in_arena = [&](ValueId root) {
+    int block = lifetimes.block_of[root];
+    return block >= 0 && !lifetimes.blocks[block].slot;
+  };
+  for (size_t s = 0; s < graph.steps.size(); ++s) {
+    const GraphStep& step = graph.steps[s];
+    // Scratch is written while inputs are still being read and outputs are being made.
+    int scratch = lifetimes.scratch[s];
+    if (scratch >= 0) {
+      int64_t first = offsets[scratch];
+      bytes.write(first, first + lifetimes.blocks[scratch].bytes, kScratch);
+    }
+    auto fault = [&](ValueId id, int owner, const char* when) {
+      return fmt::format("step {} ({}{}{}) {} {} ({}), but {} has written over it", s,
+                         step.op->name(), step.place.empty() ? "" : " at ", step.place, when,
+                         graph.value_text(id), graph.values[id].spec.text(),
+                         owner == kScratch ? "scratch" : owner < 0 ? "nobody or another block"
+                                                                   : graph.value_text(owner));
+    };
+    for (ValueId id : step.inputs) {
+      ValueId root = lifetimes.root[id];
+      if (!in_arena(root)) continue;
+      auto [first, last] = range(root);
+      int owner = bytes.other(first, last, root);
+      if (owner != root) return fault(id, owner, "reads");
+    }
+    for (size_t o = 0; o < step.outputs.size(); ++o) {
+      ValueId id = step.outputs[o];
+      if (step.op->views(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
+      auto [first, last] = range(id);
+      // An output may stand on an input only where the op says it may.
+      for (size_t k = 0; k < step.inputs.size(); ++k) {
+        ValueId root = lifetimes.root[step.inputs[k]];
+        if (!in_arena(root) || (k < 32 && step.op->may_reuse(static_cast<int>(o)) >> k & 1)) continue;
+        auto [in_first, in_last] = range(root);
+        if (first < in_last && in_first < last) return fault(step.inputs[k], id, "still reads");
+      }
+      bytes.write(first, last, id);
+    }
+    for (ValueId id : step.outputs) {
+      ValueId root = lifetimes.root[id];
+      if (!in_arena(root)) continue;
+      auto [first, last] = range(root);
+      int owner = bytes.other(first, last, root);
+      if (owner != root) return fault(id, owner, "makes");
+      if (scratch >= 0 && offsets[scratch] < last &&
+          first < offsets[scratch] + lifetimes.blocks[scratch].bytes)
+        return fault(id, kScratch, "makes");
+    }
+  }
+  return "";
+}
+
+}  // namespace tessera

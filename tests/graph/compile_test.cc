@@ -1,0 +1,285 @@
+#include "tessera/graph/compile.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/store.h"
+#include "tessera/engine/structural.h"
+#include "tessera/graph/passes/passes.h"
+#include "tessera/graph/replay.h"
+#include "tessera/memory/plan_check.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// w <- w - rate * g, in place: the smallest op that updates.
+struct DescendParams {
+  double rate;
+  bool operator==(const DescendParams&) const = default;
+};
+class Descend final : public OpBase<Descend> {
+ public:
+  explicit Descend(double rate) : params{rate} {}
+  std::string_view name() const override { return "descend"; }
+  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  int updates(int) const override { return 0; }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    for (int64_t i = 0; i < in[0].elements(); ++i)
+      out[0].as<float>()[i] = in[0].as<float>()[i] -
+                              static_cast<float>(params.rate) * in[1].as<float>()[i];
+  }
+  const DescendParams params;
+};
+
+// Two parameters, a little chain of pointwise ops, two updates.
+struct Fixture {
+  Store store{7};
+  Tensor a = store.parameter("a", {64}, Initializer::normal(1));
+  Tensor b = store.parameter("b", {64}, Initializer::normal(1));
+
+  Tensor step(const Tensor& x) {
+    Tensor h = exp(x * a * 0.1) + b;
+    Tensor y = h * h - x;
+    Tensor loss = mean(y * y);
+    Tensors grads = gradients(loss, Tensors{a, b});
+    apply(std::make_shared<Descend>(0.01), {a, grads[0]});
+    apply(std::make_shared<Descend>(0.01), {b, grads[1]});
+    return loss;
+  }
+  StepFunction function() {
+    return [this](const Tensors& x) { return Tensors{step(x[0])}; };
+  }
+};
+
+Tensor batch(int64_t rows, uint64_t key) { return random_normal({rows, 64}, key); }
+
+std::vector<float> train(const CompileOptions& options) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
+  std::vector<float> seen;
+  for (uint64_t i = 0; i < 20; ++i) seen.push_back(step(batch(i % 3 == 2 ? 5 : 8, i)).item<float>());
+  for (const Tensor& w : {f.a, f.b})
+    for (float v : w.to_vector<float>()) seen.push_back(v);
+  return seen;
+}
+
+TEST(Compile, GraphAndEagerGiveTheSameBits) {
+  CompileOptions eager;
+  eager.eager = true;
+  std::vector<float> expected = train(eager);
+  EXPECT_LT(expected[18], expected[0]);  // it learns
+  for (const Planner* planner : planners()) {
+    CompileOptions graph;
+    graph.planner = planner;
+    graph.verify_plan = true;
+    EXPECT_EQ(train(graph), expected) << planner->name();
+  }
+  for (const char* pass : {"dead_steps", "equal_steps", "fuse_pointwise", "fuse_epilogues",
+                           "order_updates", "in_place"}) {
+    CompileOptions graph;
+    graph.off = {pass};
+    EXPECT_EQ(train(graph), expected) << "without " << pass;
+  }
+}
+
+TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) { return f.step(x); });
+  step(batch(8, 1));
+  step(batch(8, 2));
+  EXPECT_EQ(step.trace_count(), 1);
+  step(batch(5, 3));
+  EXPECT_EQ(step.trace_count(), 2);
+  EXPECT_EQ(step.trace_reasons()[0], "first call");
+  EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
+  EXPECT_EQ(step.arena()->bytes(), std::max(step.step(0).program()->arena_bytes(),
+                                            step.step(1).program()->arena_bytes()));
+}
+
+TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) { return f.step(x); });
+  PreparedStep& ready = step.prepare({batch(8, 1).spec()});
+  ready.run();
+  uint64_t before = cpu_memory().statistics().allocations;
+  size_t live = cpu_memory().statistics().live_bytes;
+  for (int i = 0; i < 5; ++i) ready.run();
+  EXPECT_EQ(cpu_memory().statistics().allocations, before);
+  EXPECT_EQ(cpu_memory().statistics().live_bytes, live);
+}
+
+TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) { return f.step(x); });
+  size_t before = cpu_memory().statistics().live_bytes;
+  PreparedStep& ready = step.prepare({{DType::f32, {8, 64}, {}}});
+  EXPECT_EQ(cpu_memory().statistics().live_bytes, before);
+  ready.run();
+  Program& program = *ready.program();
+  EXPECT_EQ(cpu_memory().statistics().live_bytes - before,
+            f.store.bytes() + program.slot_bytes() + program.arena_bytes());
+}
+
+TEST(Capture, ReadingOrDeclaringUnderCaptureIsAnError) {
+  Fixture f;
+  auto reads = compile([&](const Tensor& x) { return x * mean(x).item<double>(); });
+  try {
+    reads(batch(2, 1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("captured"), std::string::npos) << error.what();
+  }
+  auto declares = compile([&](const Tensor& x) {
+    f.store.parameter("late", {1}, Initializer::zeros());
+    return x * 1.0;
+  });
+  EXPECT_THROW(declares(batch(2, 1)), Error);
+}
+
+TEST(Capture, OutsideTensorsAreReadAnewAndConstantsAreNot) {
+  Tensor scale = scalar(2);
+  auto read = compile([&](const Tensor& x) { return x * scale; });
+  auto fixed = compile([&](const Tensor& x) { return x * constant(scale); });
+  Tensor x = full({1}, 3.0);
+  EXPECT_EQ(read(x).item<float>(), 6);
+  EXPECT_EQ(fixed(x).item<float>(), 6);
+  scale.assign_scalar(10);
+  EXPECT_EQ(read(x).item<float>(), 30);
+  EXPECT_EQ(fixed(x).item<float>(), 6);
+}
+
+TEST(Capture, GoingBackwardThroughAnUpdatedParameterIsAnError) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) {
+    Tensor loss = mean(x * f.a * f.a);
+    apply(std::make_shared<Descend>(0.1), {f.a, f.b});
+    gradients(loss, Tensors{f.a});
+    return loss;
+  });
+  try {
+    step(batch(2, 1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("overwritten"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Capture, ArgumentsAndParametersHandedOutAreCopied) {
+  Fixture f;
+  auto same = compile([&](const Tensor& x) { return Tensors{x, f.a, reshape(x, {64, 2})}; });
+  Tensor x = batch(2, 5);
+  Tensors out = same(x);
+  EXPECT_EQ(out[0].to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(out[1].to_vector<float>(), f.a.to_vector<float>());
+  EXPECT_EQ(out[2].to_vector<float>(), x.to_vector<float>());
+}
+
+TEST(Passes, EachChangesTheGraphItIsMeantFor) {
+  Fixture f;
+  Tensor x = batch(8, 1);
+  Graph dead = capture([&](const Tensors& t) { exp(t[0]); return Tensors{t[0] * 2.0}; }, {x.spec()});
+  EXPECT_EQ(drop_dead_steps(dead), 1);
+  EXPECT_EQ(dead.steps.size(), 1u);
+
+  Graph equal = capture(
+      [&](const Tensors& t) { return Tensors{exp(t[0]) + exp(t[0]) * log(t[0])}; }, {x.spec()});
+  EXPECT_EQ(merge_equal_steps(equal), 1);
+  EXPECT_EQ(verify(equal), "");
+
+  Graph chain = capture([&](const Tensors& t) { return Tensors{exp(t[0] * 2.0) + f.a}; }, {x.spec()});
+  EXPECT_EQ(fuse_pointwise(chain), 2);
+  ASSERT_EQ(chain.steps.size(), 1u);
+  EXPECT_EQ(chain.steps[0].op->name(), "scale+exp+add");
+  EXPECT_EQ(verify(chain), "");
+
+  Graph step = capture(f.function(), {x.spec()});
+  EXPECT_GT(order_updates(step) + 1, 0);
+  EXPECT_EQ(verify(step), "");
+}
+
+TEST(Passes, AnUpdateIsNeverDroppedOrMerged) {
+  Fixture f;
+  Graph twice = capture(
+      [&](const Tensors& t) {
+        Tensor g = mean(t[0]) * f.b;
+        apply(std::make_shared<Descend>(0.1), {f.a, g});
+        apply(std::make_shared<Descend>(0.1), {f.a, g});
+        return Tensors{mean(t[0])};
+      },
+      {batch(2, 1).spec()});
+  drop_dead_steps(twice);
+  merge_equal_steps(twice);
+  int updates = 0;
+  for (const GraphStep& step : twice.steps) updates += step.op->name() == "descend";
+  EXPECT_EQ(updates, 2);
+  EXPECT_EQ(verify(twice), "");
+}
+
+TEST(Passes, FusionDoesNotReadAnOverwrittenVersion) {
+  Fixture f;
+  // exp(a) is read after a has been updated: it must not be recomputed there.
+  auto fn = [&](const Tensors& t) {
+    Tensor before = exp(f.a);
+    apply(std::make_shared<Descend>(0.5), {f.a, f.b});
+    return Tensors{before * t[0]};
+  };
+  Graph graph = capture(fn, {TensorSpec{DType::f32, {64}, {}}});
+  EXPECT_EQ(fuse_pointwise(graph), 0);
+  EXPECT_EQ(verify(graph), "");
+}
+
+TEST(Verify, FindsWhatIsWrong) {
+  Fixture f;
+  Graph graph = capture(f.function(), {batch(8, 1).spec()});
+  ASSERT_EQ(verify(graph), "");
+  Graph swapped = graph;
+  std::swap(swapped.steps[0], swapped.steps[1]);
+  swapped.index();
+  EXPECT_NE(verify(swapped).find("before it is made"), std::string::npos);
+  Graph misshaped = graph;
+  misshaped.values[misshaped.steps[0].outputs[0]].spec.shape = {1};
+  EXPECT_NE(verify(misshaped).find("the op makes"), std::string::npos);
+  Graph early = graph;  // an update before a reader of the old version
+  auto update = std::find_if(early.steps.begin(), early.steps.end(),
+                             [](const GraphStep& s) { return s.op->updates(0) == 0; });
+  GraphStep moved = *update;
+  early.steps.erase(update);
+  moved.inputs[1] = moved.inputs[0];
+  early.steps.insert(early.steps.begin(), moved);
+  early.index();
+  EXPECT_NE(verify(early).find("overwritten"), std::string::npos) << verify(early);
+}
+
+TEST(Replay, NamesTheTensorAndTheOpOfAWrongLifetime) {
+  Fixture f;
+  CompileOptions options;
+  options.off = {"fuse_pointwise"};
+  auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
+  Program& program = *step.prepare({batch(8, 1).spec()}).program();
+  ASSERT_EQ(replay(program.graph(), program.lifetimes(), program.offsets()), "");
+  int caught = 0;
+  for (size_t b = 0; b < program.lifetimes().blocks.size(); ++b) {
+    Lifetimes wrong = program.lifetimes();
+    if (wrong.blocks[b].slot || wrong.blocks[b].upper - wrong.blocks[b].lower < 2) continue;
+    --wrong.blocks[b].upper;
+    std::vector<int> of_interval;
+    Plan plan = find_planner("best_fit")->solve(wrong.problem(&of_interval));
+    std::vector<int64_t> offsets = program.offsets();
+    for (size_t i = 0; i < of_interval.size(); ++i) offsets[of_interval[i]] = plan.offsets[i];
+    // Does the true lifetime now overlap another block? Then the replay must say so.
+    Problem truth = program.lifetimes().problem();
+    bool broken = check(truth, plan).has_value();
+    std::string fault = replay(program.graph(), program.lifetimes(), offsets);
+    EXPECT_EQ(!fault.empty(), broken) << "block " << b << ": " << fault;
+    if (!fault.empty()) {
+      ++caught;
+      EXPECT_NE(fault.find("step "), std::string::npos);
+    }
+  }
+  EXPECT_GT(caught, 0);
+}
+
+}  // namespace
+}  // namespace tessera
