@@ -1,5 +1,6 @@
 #include "tessera/layers/modules.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -50,5 +51,18 @@ Linear::Linear(Store& store, std::string name, const Settings& s) : Module(std::
 }
 
 Tensor Linear::forward(const Tensor& x) const { return linear(x, weight_, bias_); }
+
+BatchNorm2d::BatchNorm2d(Store& store, std::string name, const Settings& s)
+    : Module(std::move(name)), params_{.eps = s.eps, .momentum = s.momentum} {
+  require_positive(*this, "channels", s.channels);
+  gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::ones());
+  beta_ = store.parameter(part("beta"), {s.channels}, Initializer::zeros());
+  running_mean_ = store.state(part("running_mean"), {s.channels}, Initializer::zeros());
+  running_var_ = store.state(part("running_var"), {s.channels}, Initializer::ones());
+}
+
+Tensor BatchNorm2d::forward(const Tensor& x) const {
+  return batch_norm(x, gamma_, beta_, running_mean_, running_var_, params_);
+}
 
 }  // namespace tessera

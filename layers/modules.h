@@ -8,6 +8,7 @@
 // when a size is not positive, and what Store::parameter throws.
 #pragma once
 
+#include "tessera/layers/batch_norm.h"
 #include "tessera/layers/conv2d.h"
 #include "tessera/layers/module.h"
 
@@ -50,6 +51,25 @@ class Linear final : public Module {
 
  private:
   Tensor weight_, bias_;
+};
+
+// batch_norm over the last axis. "gamma" [channels] starts as ones, "beta" as zeros; the states
+// "running_mean" and "running_var" start as zeros and ones and follow the batches in training.
+class BatchNorm2d final : public Module {
+ public:
+  struct Settings {
+    int64_t channels = 0;
+    double eps = 1e-5;      // added to the variance
+    double momentum = 0.1;  // the share of the batch in the running statistics
+  };
+  BatchNorm2d(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  BatchNormParams params_;
+  Tensor gamma_, beta_, running_mean_, running_var_;
 };
 
 }  // namespace tessera

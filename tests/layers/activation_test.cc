@@ -1,0 +1,82 @@
+#include "tessera/layers/activation.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/gradient_check.h"
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+struct Case {
+  const char* name;
+  Tensor (*op)(const Tensor&);
+  double (*formula)(double);
+};
+
+const Case kCases[] = {
+    {"relu", relu, [](double x) { return x > 0 ? x : 0; }},
+    {"gelu", gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }},
+    {"silu", silu, [](double x) { return x / (1 + std::exp(-x)); }},
+    {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"tanh", tanh, [](double x) { return std::tanh(x); }},
+};
+
+TEST(Activation, FollowsItsFormula) {
+  for (const Case& c : kCases) {
+    const Tensor x = random_normal({7, 13}, 1, 0, 4, DType::f64);
+    const auto in = x.to_vector<double>(), out = c.op(x).to_vector<double>();
+    const auto narrow = c.op(cast(x, DType::f32)).to_vector<float>();
+    for (size_t i = 0; i < in.size(); ++i) {
+      EXPECT_NEAR(out[i], c.formula(in[i]), 1e-13) << c.name << " at " << in[i];
+      EXPECT_NEAR(narrow[i], c.formula(in[i]), 2e-6) << c.name << " at " << in[i];
+    }
+  }
+}
+
+TEST(Activation, GradientsMatchFiniteDifferences) {
+  for (const Case& c : kCases) {
+    // Away from the kink of relu.
+    const Tensor x = random_uniform({3, 5, 7}, 2, 0.1, 3, DType::f64);
+    for (const Tensor& at : {x, -x}) {
+      const auto result = check_gradients([&](const Tensors& t) { return c.op(t[0]); }, {at});
+      EXPECT_TRUE(result) << c.name << "\n" << result.report;
+    }
+  }
+}
+
+TEST(Activation, StaysFiniteFarOut) {
+  const Tensor far = from_vector<float>({4}, {-1000, -100, 100, 1000});
+  for (const Case& c : kCases) {
+    const Tensor x = tracked(far);
+    const Tensor y = c.op(x);
+    for (float value : y.to_vector<float>()) EXPECT_TRUE(std::isfinite(value)) << c.name;
+    for (float slope : gradients(y, std::vector{x}, ones({4}))[0].to_vector<float>()) {
+      EXPECT_TRUE(std::isfinite(slope)) << c.name;
+    }
+  }
+}
+
+TEST(Activation, ReluHasNoSlopeAtZero) {
+  const Tensor x = tracked(from_vector<float>({3}, {-1, 0, 1}));
+  const Tensor dx = gradients(relu(x), std::vector{x}, ones({3}))[0];
+  EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1}));
+}
+
+TEST(Activation, RefusesIntegers) {
+  for (const Case& c : kCases) {
+    try {
+      c.op(zeros({3}, DType::i32));
+      ADD_FAILURE() << c.name;
+    } catch (const ShapeError& error) {
+      EXPECT_NE(std::string(error.what()).find(c.name), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

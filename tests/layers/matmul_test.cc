@@ -1,0 +1,169 @@
+#include "tessera/layers/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/gradient_check.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/layers/bias.h"
+#include "tessera/layers/linear.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ShapeError& error) {
+    return error.what();
+  }
+  return "no ShapeError";
+}
+
+Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64) {
+  return random_normal(shape, key, 0, 1, dtype);
+}
+
+// The definition, element by element.
+std::vector<double> product(const Tensor& a, const Tensor& b, MatmulParams p) {
+  const auto x = a.to_vector<double>(), y = b.to_vector<double>();
+  const int64_t m = a.shape()[p.transpose_a ? 1 : 0], k = a.shape()[p.transpose_a ? 0 : 1];
+  const int64_t n = b.shape()[p.transpose_b ? 0 : 1];
+  std::vector<double> z;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        sum += x[p.transpose_a ? l * m + i : i * k + l] * y[p.transpose_b ? j * k + l : l * n + j];
+      }
+      z.push_back(sum);
+    }
+  }
+  return z;
+}
+
+const MatmulParams kFlags[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+
+TEST(Matmul, IsTheSumOfProductsUnderEveryFlag) {
+  for (auto [m, n, k] : {std::array{1, 1, 1}, {5, 3, 7}, {33, 65, 130}, {1, 100, 9}}) {
+    for (MatmulParams p : kFlags) {
+      const Tensor a = normal(p.transpose_a ? Shape{k, m} : Shape{m, k}, 1);
+      const Tensor b = normal(p.transpose_b ? Shape{n, k} : Shape{k, n}, 2);
+      const Tensor y = matmul(a, b, p);
+      EXPECT_EQ(y.shape(), Shape({m, n}));
+      const auto got = y.to_vector<double>(), wanted = product(a, b, p);
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
+    }
+  }
+}
+
+TEST(Matmul, GradientsUnderEveryFlag) {
+  for (MatmulParams p : kFlags) {
+    const Tensor a = normal(p.transpose_a ? Shape{4, 3} : Shape{3, 4}, 3);
+    const Tensor b = normal(p.transpose_b ? Shape{5, 4} : Shape{4, 5}, 4);
+    const auto result =
+        check_gradients([&](const Tensors& x) { return matmul(x[0], x[1], p); }, {a, b});
+    EXPECT_TRUE(result) << p.transpose_a << p.transpose_b << "\n" << result.report;
+  }
+}
+
+TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
+  const Tensor a = normal({70, 300}, 5, DType::f32), b = normal({300, 90}, 6, DType::f32);
+  std::vector<float> first;
+  for (int threads : {1, 2, 3}) {
+    cpu_context().set_threads(threads);
+    const auto values = matmul(a, b).to_vector<float>();
+    if (threads == 1) first = values;
+    EXPECT_EQ(values, first) << threads;
+  }
+  cpu_context().set_threads(0);
+}
+
+// Runs what absorbing gives and compares it with the two ops one after the other.
+TEST(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
+  const Tensor a = normal({70, 30}, 7, DType::f32), b = normal({90, 30}, 8, DType::f32);
+  const Tensor c = normal({90}, 9, DType::f32);
+  OpPtr product;  // the op that matmul() makes, taken off the tape
+  {
+    const Tensor y = matmul(tracked(a), b, {.transpose_b = true});
+    product = y.impl()->node->op;
+  }
+  ScalarBuilder sum(2);  // bias first: the product is input 1
+  const ScalarProgram add = sum.build(sum.add(sum.in(0), sum.in(1)));
+  ScalarBuilder clip(1);
+  const ScalarProgram relu = clip.build(clip.push(ScalarOp::max, clip.in(0), clip.value(0)));
+  const TensorSpec y = product->infer(Specs{a.spec(), b.spec()})[0];
+
+  const auto with_bias =
+      product->absorb_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{c.spec(), y});
+  ASSERT_TRUE(with_bias);
+  EXPECT_EQ(with_bias->inputs, (std::vector<int>{0, 1, -1}));
+  EXPECT_FALSE(with_bias->op->differentiable());
+  EXPECT_FALSE(with_bias->op->same(*product));
+  const Specs in{a.spec(), b.spec(), c.spec()};
+  const auto with_both = with_bias->op->absorb_epilogue(relu, 0, in, Specs{y});
+  ASSERT_TRUE(with_both);
+  EXPECT_EQ(with_both->inputs, (std::vector<int>{0, 1, 2}));
+
+  const Tensor apart = pointwise("relu", relu, {bias(matmul(a, b, {.transpose_b = true}), c)});
+  EXPECT_EQ(apply1(with_both->op, {a, b, c}).to_vector<float>(), apart.to_vector<float>());
+
+  // A program that makes a larger tensor of the product cannot be absorbed.
+  const TensorSpec large{DType::f32, {2, 70, 90}, {}};
+  EXPECT_FALSE(product->absorb_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{large, y}));
+}
+
+TEST(Matmul, ShapesThatDoNotFitAreExplained) {
+  const Tensor a = zeros({2, 3}), b = zeros({4, 5});
+  EXPECT_EQ(message_of([&] { matmul(a, b); }),
+            "matmul: a has 3 columns but b has 4 rows (a float32[2x3], b float32[4x5])");
+  EXPECT_EQ(message_of([&] { matmul(a, b, {.transpose_a = true, .transpose_b = true}); }),
+            "matmul: a transposed has 2 columns but b transposed has 5 rows (a float32[2x3], b "
+            "float32[4x5])");
+  EXPECT_EQ(message_of([&] { matmul(zeros({3}), b); }),
+            "matmul: a must have 2 axes, has 1 (a float32[3], b float32[4x5])");
+  EXPECT_EQ(message_of([&] {
+              matmul(a, zeros({3, 2}, DType::f64));
+            }),
+            "matmul: a and b must have one dtype, have float32 and float64; cast() converts (a "
+            "float32[2x3], b float64[3x2])");
+  EXPECT_EQ(message_of([&] {
+              matmul(zeros({2, 3}, DType::i32), b);
+            }),
+            "matmul: a must be float32 or float64, is int32; cast() converts (a int32[2x3], b "
+            "float32[4x5])");
+}
+
+TEST(Bias, AddsAChannelVector) {
+  const Tensor x = from_vector<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor b = from_vector<float>({3}, {10, 20, 30});
+  EXPECT_EQ(bias(x, b).to_vector<float>(), (std::vector<float>{11, 22, 33, 14, 25, 36}));
+  const auto result = check_gradients([](const Tensors& t) { return bias(t[0], t[1]); },
+                                      {normal({2, 3, 2, 5}, 1), normal({5}, 2)});
+  EXPECT_TRUE(result) << result.report;
+  EXPECT_EQ(message_of([&] { bias(x, zeros({2})); }),
+            "bias: b must be [3] (one value for each channel of x), is [2] (x float32[2x3], b "
+            "float32[2])");
+  EXPECT_EQ(message_of([&] { bias(scalar(1), zeros({1})); }),
+            "bias: x must have at least one axis (x float32[], b float32[1])");
+}
+
+TEST(Linear, IsXTimesWTransposedPlusB) {
+  const Tensor x = from_vector<float>({1, 2}, {1, 2});
+  const Tensor w = from_vector<float>({3, 2}, {1, 0, 0, 1, 1, 1});
+  const Tensor b = from_vector<float>({3}, {0, 0, 10});
+  EXPECT_EQ(linear(x, w, b).to_vector<float>(), (std::vector<float>{1, 2, 13}));
+  EXPECT_EQ(linear(x, w).to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  const auto result = check_gradients([](const Tensors& t) { return linear(t[0], t[1], t[2]); },
+                                      {normal({1, 7}, 1), normal({3, 7}, 2), normal({3}, 3)});
+  EXPECT_TRUE(result) << result.report;
+  EXPECT_EQ(message_of([&] {
+              linear(x, zeros({3, 4}), b);
+            }),
+            "linear: x has 2 features but w expects 4 (x float32[1x2], w float32[3x4])");
+}
+
+}  // namespace
+}  // namespace tessera
