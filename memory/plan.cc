@@ -13,10 +13,10 @@ constexpr int64_t kLargest = int64_t{1} << 62;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-bool takes_room(const Buffer& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
+bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 
 // What is wrong with the buffer alone, or an empty text.
-std::string fault_of(const Buffer& b) {
+std::string fault_of(const Interval& b) {
   if (b.size < 0) return fmt::format("its size must not be below 0, but it is {}", b.size);
   if (b.alignment < 1)
     return fmt::format("its alignment must be at least 1, it is {}", b.alignment);
@@ -50,7 +50,7 @@ struct Event {
   int64_t slack;
 };
 
-void add_events(const Buffer& buffer, int64_t unit, std::vector<Event>& events) {
+void add_events(const Interval& buffer, int64_t unit, std::vector<Event>& events) {
   const int64_t bytes = round_up(buffer.size, unit);
   const auto add = [&](int64_t lower, int64_t upper) {
     if (lower >= upper) return;
@@ -70,7 +70,7 @@ void add_events(const Buffer& buffer, int64_t unit, std::vector<Event>& events) 
 std::optional<std::string> malformed(const Problem& problem) {
   int64_t total = 0;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& buffer = problem.buffers[i];
+    const Interval& buffer = problem.buffers[i];
     std::string fault = fault_of(buffer);
     if (fault.empty()) {
       // Each below 2^62, so neither sum can overflow before it is looked at.
@@ -88,13 +88,13 @@ int64_t lower_bound(const Problem& problem) {
   // rounded size; only the topmost keeps its own: hence the largest slack is taken off again.
   int64_t unit = 0;
   int64_t bound = 0;
-  for (const Buffer& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers) {
     if (!takes_room(buffer)) continue;
     unit = std::gcd(unit, buffer.alignment);
     if (buffer.offset >= 0) bound = std::max(bound, buffer.offset + buffer.size);
   }
   std::vector<Event> events;
-  for (const Buffer& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers) {
     if (takes_room(buffer)) add_events(buffer, unit, events);
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
@@ -115,7 +115,7 @@ int64_t lower_bound(const Problem& problem) {
 
 int64_t unplanned_bytes(const Problem& problem) {
   int64_t total = 0;
-  for (const Buffer& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers) {
     total = round_up(total, buffer.alignment) + buffer.size;
   }
   return total;

@@ -30,20 +30,20 @@ struct Gap {
   bool operator==(const Gap&) const = default;
 };
 
-struct Buffer {
-  int64_t lower = 0;      // first time at which it is live
-  int64_t upper = 0;      // first time at which it is dead again; never live when upper <= lower
-  int64_t size = 0;       // bytes; 0 takes no room
-  int64_t alignment = 1;  // its offset must be a multiple of this
-  int64_t offset = -1;    // where it must stand; -1: the planner decides
-  std::vector<Gap> gaps;  // inside [lower, upper), ascending, none overlapping another
-  int64_t hint = -1;      // where it stood in an earlier plan, not binding; -1: unknown
-  std::string id;         // for files, faults and drawings only
-  bool operator==(const Buffer&) const = default;
+struct Interval {
+  int64_t lower = 0;        // first time at which it is live
+  int64_t upper = 0;        // first time at which it is dead again; never live when upper <= lower
+  int64_t size = 0;         // bytes; 0 takes no room
+  int64_t alignment = 1;    // its offset must be a multiple of this
+  int64_t offset = -1;      // where it must stand; -1: the planner decides
+  std::vector<Gap> gaps{};  // inside [lower, upper), ascending, none overlapping another
+  int64_t hint = -1;        // where it stood in an earlier plan, not binding; -1: unknown
+  std::string id{};         // for files, faults and drawings only
+  bool operator==(const Interval&) const = default;
 };
 
 struct Problem {
-  std::vector<Buffer> buffers;
+  std::vector<Interval> buffers;
   int64_t capacity = -1;  // bytes the plan may take; -1: no limit
   bool operator==(const Problem&) const = default;
 };

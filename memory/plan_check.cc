@@ -18,14 +18,14 @@ struct Event {
 };
 
 std::string describe(const Problem& problem, const Plan& plan, int64_t i) {
-  const Buffer& buffer = problem.buffers[i];
+  const Interval& buffer = problem.buffers[i];
   return fmt::format("buffer {} ({}) at bytes [{}, {}), live in [{}, {})", i, buffer.id,
                      plan.offsets[i], plan.offsets[i] + buffer.size, buffer.lower, buffer.upper);
 }
 
 // What is wrong with the place of one buffer, whatever the others do.
 std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
-  const Buffer& buffer = problem.buffers[i];
+  const Interval& buffer = problem.buffers[i];
   const int64_t offset = plan.offsets[i];
   if (offset < 0) return "must stand at or above 0";
   if (buffer.alignment > 1 && offset % buffer.alignment != 0) {
@@ -44,14 +44,19 @@ std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
 std::vector<Event> events_of(const Problem& problem) {
   std::vector<Event> events;
   for (int64_t i = 0; i < static_cast<int64_t>(problem.buffers.size()); ++i) {
-    const Buffer& buffer = problem.buffers[i];
+    const Interval& buffer = problem.buffers[i];
     if (buffer.size == 0 || buffer.lower >= buffer.upper) continue;
-    events.push_back({buffer.lower, true, i});
+    int64_t from = buffer.lower;
+    const auto holds_until = [&](int64_t to) {
+      if (from >= to) return;
+      events.push_back({from, true, i});
+      events.push_back({to, false, i});
+    };
     for (const Gap& gap : buffer.gaps) {
-      events.push_back({gap.lower, false, i});
-      events.push_back({gap.upper, true, i});
+      holds_until(gap.lower);
+      from = gap.upper;
     }
-    events.push_back({buffer.upper, false, i});
+    holds_until(buffer.upper);
   }
   // What ends at a time has let go before anything takes hold at it.
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {

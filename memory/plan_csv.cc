@@ -100,12 +100,12 @@ class Reader {
     columns_ = fields_.size();
   }
 
-  Buffer read_buffer() {
+  Interval read_buffer() {
     if (fields_.size() != columns_) {
       fail(fields_.back(), fmt::format("{} fields are needed as in the header, the line has {}",
                                        columns_, fields_.size()));
     }
-    Buffer buffer;
+    Interval buffer;
     buffer.id = fields_[where_[kId]].text;
     buffer.lower = number(kLower, 0);
     buffer.upper = add_inclusive(fields_[where_[kUpper]], number(kUpper, 0));
@@ -122,7 +122,7 @@ class Reader {
     return buffer;
   }
 
-  void read_gaps(const Field& field, Buffer& buffer) const {
+  void read_gaps(const Field& field, Interval& buffer) const {
     for (const Field& piece : split(field.text, ' ', field.column)) {
       if (piece.text.empty()) continue;
       if (piece.text.find('@') != piece.text.npos) {
@@ -169,7 +169,7 @@ class Reader {
   int64_t inclusive_ = 0;  // 1 when ends are given as the last live time
 };
 
-std::string gaps_text(const Buffer& buffer) {
+std::string gaps_text(const Interval& buffer) {
   std::string text;
   for (const Gap& gap : buffer.gaps) {
     text += fmt::format("{}{}-{}", text.empty() ? "" : " ", gap.lower, gap.upper);
@@ -178,7 +178,7 @@ std::string gaps_text(const Buffer& buffer) {
 }
 
 // Commas and line ends cannot stand in a field.
-std::string id_text(const Buffer& buffer, size_t index) {
+std::string id_text(const Interval& buffer, size_t index) {
   std::string id = buffer.id.empty() ? std::to_string(index) : buffer.id;
   for (char& c : id) {
     if (c == ',' || c == '\n' || c == '\r') c = '_';
@@ -204,14 +204,14 @@ std::string write_plan_csv(const Problem& problem, const Plan* plan) {
   const auto any = [&](auto uses) {
     return std::any_of(problem.buffers.begin(), problem.buffers.end(), uses);
   };
-  const bool alignment = any([](const Buffer& b) { return b.alignment != 1; });
-  const bool hint = any([](const Buffer& b) { return b.hint >= 0; });
-  const bool gaps = any([](const Buffer& b) { return !b.gaps.empty(); });
-  const bool offset = plan != nullptr || any([](const Buffer& b) { return b.offset >= 0; });
+  const bool alignment = any([](const Interval& b) { return b.alignment != 1; });
+  const bool hint = any([](const Interval& b) { return b.hint >= 0; });
+  const bool gaps = any([](const Interval& b) { return !b.gaps.empty(); });
+  const bool offset = plan != nullptr || any([](const Interval& b) { return b.offset >= 0; });
   std::string text = fmt::format("id,lower,upper,size{}{}{}{}\n", alignment ? ",alignment" : "",
                                  hint ? ",hint" : "", gaps ? ",gaps" : "", offset ? ",offset" : "");
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& b = problem.buffers[i];
+    const Interval& b = problem.buffers[i];
     text += fmt::format("{},{},{},{}", id_text(b, i), b.lower, b.upper, b.size);
     if (alignment) text += fmt::format(",{}", b.alignment);
     if (hint) text += fmt::format(",{}", b.hint);

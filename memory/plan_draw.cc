@@ -14,12 +14,12 @@ struct Frame {
   int64_t bytes = 1;
 };
 
-bool drawn(const Buffer& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
+bool drawn(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 
 Frame frame_of(const Problem& problem, const Plan& plan) {
   Frame frame;
   bool first = true;
-  for (const Buffer& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers) {
     if (!drawn(buffer)) continue;
     frame.first_time = first ? buffer.lower : std::min(frame.first_time, buffer.lower);
     frame.last_time = first ? buffer.upper : std::max(frame.last_time, buffer.upper);
@@ -30,7 +30,7 @@ Frame frame_of(const Problem& problem, const Plan& plan) {
 }
 
 // The parts of a lifetime between its gaps.
-std::vector<Gap> live_parts(const Buffer& buffer) {
+std::vector<Gap> live_parts(const Interval& buffer) {
   std::vector<Gap> parts;
   int64_t from = buffer.lower;
   for (const Gap& gap : buffer.gaps) {
@@ -112,7 +112,7 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
       "y: address</text>\n",
       width, height, plan.bytes, bound, problem.buffers.size(), frame.first_time, frame.last_time);
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Buffer& buffer = problem.buffers[i];
+    const Interval& buffer = problem.buffers[i];
     if (!drawn(buffer)) continue;
     // The golden angle gives neighbours in the list colours that differ.
     const double hue = static_cast<double>((i * 13751) % 36000) / 100.0;

@@ -75,7 +75,7 @@ Plan solve_checked(const Planner& planner, Problem problem) {
 // Takes the offsets of a solved file out of the problem, so that they are a plan to look at.
 Plan take_plan(Problem& problem, const std::string& file) {
   Plan plan;
-  for (Buffer& buffer : problem.buffers) {
+  for (Interval& buffer : problem.buffers) {
     if (buffer.offset < 0) {
       throw DataError(
           fmt::format("{}: buffer '{}' has no offset; 'planner solve' finds one", file, buffer.id));
@@ -160,7 +160,7 @@ int check_file(const Arguments& arguments) {
 int draw(const Arguments& arguments) {
   Problem problem = read_plan_csv_file(arguments.file);
   const bool solved = std::all_of(problem.buffers.begin(), problem.buffers.end(),
-                                  [](const Buffer& buffer) { return buffer.offset >= 0; });
+                                  [](const Interval& buffer) { return buffer.offset >= 0; });
   const Plan plan = solved ? take_plan(problem, arguments.file)
                            : solve_checked(planner_named(arguments.planner), problem);
   if (arguments.svg.empty()) {

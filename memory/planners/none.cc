@@ -15,13 +15,13 @@ class None : public Planner {
 
   Plan solve(const Problem& problem) const override {
     Plan plan;
-    const auto takes_room = [](const Buffer& b) { return b.size > 0 && b.lower < b.upper; };
-    for (const Buffer& buffer : problem.buffers) {
+    const auto takes_room = [](const Interval& b) { return b.size > 0 && b.lower < b.upper; };
+    for (const Interval& buffer : problem.buffers) {
       if (buffer.offset >= 0 && takes_room(buffer)) {
         plan.bytes = std::max(plan.bytes, buffer.offset + buffer.size);
       }
     }
-    for (const Buffer& buffer : problem.buffers) {
+    for (const Interval& buffer : problem.buffers) {
       int64_t offset = std::max<int64_t>(buffer.offset, 0);
       if (buffer.offset < 0 && takes_room(buffer)) {
         offset = (plan.bytes + buffer.alignment - 1) / buffer.alignment * buffer.alignment;

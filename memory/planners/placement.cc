@@ -107,7 +107,7 @@ Ready::Ready(const Problem& problem) : bound(lower_bound(problem)) {
 
 void Ready::rank_times(const Problem& problem) {
   std::vector<int64_t> times;
-  for (const Buffer& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers) {
     times.push_back(buffer.lower);
     times.push_back(buffer.upper);
     for (const Gap& gap : buffer.gaps) {
@@ -121,7 +121,7 @@ void Ready::rank_times(const Problem& problem) {
     return static_cast<int32_t>(std::lower_bound(times.begin(), times.end(), time) - times.begin());
   };
   items.reserve(problem.buffers.size());
-  for (const Buffer& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers) {
     items.push_back({buffer.size, buffer.alignment, buffer.offset, rank(buffer.lower),
                      rank(buffer.upper), static_cast<int32_t>(gaps.size()),
                      static_cast<int32_t>(buffer.gaps.size())});

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "random_problem.h"
+#include <gtest/gtest.h>
+
+#include "tessera/memory/plan_check.h"
+#include "tessera/memory/plan_csv.h"
+
+namespace tessera {
+namespace {
+
+using testing::Features;
+using testing::random_problem;
+
+int64_t bytes_of(std::string_view planner, const Problem& problem) {
+  return find_planner(planner)->solve(problem).bytes;
+}
+
+// The largest live sum, found by looking at every time there is.
+int64_t bound_by_hand(const Problem& problem) {
+  int64_t last = 0, bound = 0;
+  for (const Interval& b : problem.buffers) last = std::max(last, b.upper);
+  for (int64_t time = 0; time < last; ++time) {
+    int64_t live = 0;
+    for (const Interval& b : problem.buffers) {
+      const bool in_gap = std::any_of(b.gaps.begin(), b.gaps.end(), [&](const Gap& gap) {
+        return gap.lower <= time && time < gap.upper;
+      });
+      if (b.lower <= time && time < b.upper && !in_gap) live += b.size;
+    }
+    bound = std::max(bound, live);
+  }
+  return bound;
+}
+
+// The lowest plan there is: some order, each at its lowest offset, makes it. Tries all orders.
+int64_t lowest_by_brute_force(const Problem& problem) {
+  std::vector<int> order(problem.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  int64_t lowest = INT64_MAX;
+  do {
+    std::vector<int64_t> offsets(order.size(), -1);
+    int64_t top = 0;
+    for (int i : order) {
+      const Interval& a = problem.buffers[i];
+      const auto clashes = [&](int64_t at) {
+        for (size_t j = 0; j < offsets.size(); ++j) {
+          const Interval& b = problem.buffers[j];
+          if (offsets[j] < 0 || a.upper <= b.lower || b.upper <= a.lower) continue;
+          if (at < offsets[j] + b.size && offsets[j] < at + a.size) return true;
+        }
+        return false;
+      };
+      int64_t at = 0;
+      while (clashes(at)) ++at;
+      offsets[i] = at;
+      top = std::max(top, at + a.size);
+    }
+    lowest = std::min(lowest, top);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return lowest;
+}
+
+TEST(Planners, EveryOneIsRightOnRandomProblems) {
+  for (uint32_t seed = 0; seed < 64; ++seed) {
+    const Features features{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, (seed & 8) != 0,
+                            (seed & 16) != 0};
+    const Problem problem = random_problem(seed, 20 + 3 * seed, 60, 500, features);
+    ASSERT_EQ(malformed(problem), std::nullopt);
+    const int64_t bound = lower_bound(problem);
+    for (const Planner* planner : planners()) {
+      const Plan plan = planner->solve(problem);
+      const auto fault = check(problem, plan);
+      EXPECT_FALSE(fault) << planner->name() << " seed " << seed << ": " << fault->text;
+      EXPECT_GE(plan.bytes, bound) << planner->name() << " seed " << seed;
+    }
+  }
+}
+
+TEST(Planners, BestIsTheLowestOfAll) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Problem problem = random_problem(seed, 80, 40, 1000, {.alignments = seed % 2 == 1});
+    const int64_t best = bytes_of("best", problem);
+    for (const Planner* planner : planners()) {
+      EXPECT_LE(best, planner->solve(problem).bytes) << planner->name() << " seed " << seed;
+    }
+  }
+}
+
+TEST(Planners, BestFindsTheOptimumOfTinyProblems) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const Problem problem = random_problem(seed, 6, 8, 5);
+    EXPECT_EQ(bytes_of("best", problem), lowest_by_brute_force(problem)) << "seed " << seed;
+  }
+}
+
+TEST(Planners, TheLocalSearchClosesWhatTheOrdersLeaveOpen) {
+  // Gains over every single way appear in at least some of these.
+  int closed = 0;
+  for (uint32_t seed = 100; seed < 120; ++seed) {
+    const Problem problem = random_problem(seed, 40, 30, 100);
+    int64_t others = INT64_MAX;
+    for (const Planner* planner : planners()) {
+      if (planner->name() != "best") others = std::min(others, planner->solve(problem).bytes);
+    }
+    if (bytes_of("best", problem) < others) ++closed;
+  }
+  EXPECT_GE(closed, 5);
+}
+
+TEST(Planners, TheSameProblemGivesTheSamePlan) {
+  const Problem problem =
+      random_problem(7, 150, 80, 1000, {.alignments = true, .gaps = true, .fixed = true});
+  for (const Planner* planner : planners()) {
+    EXPECT_EQ(planner->solve(problem), planner->solve(problem)) << planner->name();
+  }
+}
+
+TEST(Planners, DoTheirOwnThing) {
+  // a frees a hole of 10 below b; c (6) and d (10) compete for it.
+  const Problem problem{{{0, 2, 10}, {0, 6, 4}, {2, 6, 6}, {3, 6, 10}}};
+  EXPECT_EQ(find_planner("none")->solve(problem).offsets, (std::vector<int64_t>{0, 10, 14, 20}));
+  EXPECT_EQ(find_planner("in_order")->solve(problem).offsets, (std::vector<int64_t>{0, 10, 0, 14}));
+  EXPECT_EQ(find_planner("first_fit")->solve(problem).offsets,
+            (std::vector<int64_t>{0, 16, 10, 0}));
+  EXPECT_EQ(bytes_of("best", problem), 20);
+}
+
+TEST(Planners, BestFitTakesTheTightestHole) {
+  // Fixed blocks leave holes of 8 at 2 and of 4 at 12.
+  Problem problem{{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}, {0, 1, 4}}};
+  problem.buffers[0].offset = 0;
+  problem.buffers[1].offset = 10;
+  problem.buffers[2].offset = 16;
+  EXPECT_EQ(find_planner("first_fit")->solve(problem).offsets[3], 2);
+  EXPECT_EQ(find_planner("best_fit")->solve(problem).offsets[3], 12);
+}
+
+TEST(Planners, PutABufferIntoTheGapOfAnother) {
+  Problem problem{{{0, 10, 100}, {3, 7, 100}}};
+  EXPECT_EQ(bytes_of("best", problem), 200);
+  problem.buffers[0].gaps = {{3, 7}};
+  EXPECT_EQ(lower_bound(problem), 100);
+  for (const Planner* planner : planners()) {
+    const int64_t wanted = planner->name() == "none" ? 200 : 100;
+    EXPECT_EQ(planner->solve(problem).bytes, wanted) << planner->name();
+  }
+}
+
+TEST(Planners, HintsBringAGoodPlanBack) {
+  Problem problem = random_problem(3, 60, 40, 200);
+  const Plan good = find_planner("best")->solve(problem);
+  for (size_t i = 0; i < problem.buffers.size(); ++i) problem.buffers[i].hint = good.offsets[i];
+  EXPECT_LE(bytes_of("best", problem), good.bytes);
+}
+
+TEST(Planners, TakeEmptyProblems) {
+  for (const Planner* planner : planners()) {
+    EXPECT_EQ(planner->solve({}), Plan()) << planner->name();
+    EXPECT_EQ(planner->solve({{{5, 5, 10}, {0, 4, 0}}}).bytes, 0) << planner->name();
+  }
+}
+
+TEST(Planners, AreFoundByName) {
+  for (const Planner* planner : planners()) {
+    EXPECT_EQ(find_planner(planner->name()), planner);
+    EXPECT_FALSE(planner->explanation().empty());
+  }
+  EXPECT_EQ(find_planner("bset"), nullptr);
+  EXPECT_EQ(planner_names(), "none, in_order, first_fit, best_fit, skyline, best");
+}
+
+TEST(LowerBound, IsTheLargestLiveSum) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Problem problem = random_problem(seed, 60, 40, 300, {.gaps = true, .empty = true});
+    EXPECT_EQ(lower_bound(problem), bound_by_hand(problem)) << "seed " << seed;
+  }
+}
+
+TEST(LowerBound, RoundsToAlignmentWhereSound) {
+  Problem problem{{{0, 1, 10, 64}, {0, 1, 20, 128}, {0, 1, 30, 64}}};
+  // Two stand rounded below the third: 64 + 64 + 30 is beaten by 64 + 64 + 10.
+  EXPECT_EQ(lower_bound(problem), 64 + 64 + 10);
+  problem.buffers[1].alignment = 1;
+  EXPECT_EQ(lower_bound(problem), 60);
+  EXPECT_EQ(unplanned_bytes({{{0, 1, 10}, {5, 6, 20, 64}}}), 84);
+}
+
+TEST(Malformed, NamesTheBuffer) {
+  const auto fault = [](Interval buffer) {
+    buffer.id = "x";
+    return malformed({{{0, 1, 1}, buffer}}).value_or("nothing");
+  };
+  EXPECT_EQ(fault({0, 1, -5}), "buffer 1 (x): its size must not be below 0, but it is -5");
+  EXPECT_NE(fault({0, 1, 1, 0}).find("alignment must be at least 1"), std::string::npos);
+  EXPECT_NE(fault({3, 1, 1}).find("lives in [3, 1)"), std::string::npos);
+  EXPECT_NE(fault({0, 1, 1, 64, 10}).find("multiple of its alignment 64"), std::string::npos);
+  EXPECT_NE(fault({0, 9, 1, 1, -1, {{4, 3}}}).find("one is [4, 3)"), std::string::npos);
+  EXPECT_NE(fault({0, 9, 1, 1, -1, {{2, 5}, {4, 6}}}).find("one is [4, 6)"), std::string::npos);
+  EXPECT_NE(fault({0, 1, INT64_MAX}).find("62 bits"), std::string::npos);
+  EXPECT_NE(fault({0, 1, 1, 1, INT64_MAX}).find("62 bits"), std::string::npos);
+  EXPECT_NE(fault({INT64_MIN, 1, 1}).find("62 bits"), std::string::npos);
+  const int64_t huge = int64_t{1} << 61;
+  EXPECT_NE(malformed({{{0, 1, huge}, {2, 3, huge}}}), std::nullopt);
+}
+
+// Real problems: what `best` must reach, as a ratio to the lower bound.
+TEST(Planners, BestOnRealProblems) {
+  const char* root = std::getenv("TESSERA_TEST_DATA");
+  const std::filesystem::path folder = std::filesystem::path(root ? root : "") / "planner";
+  if (root == nullptr || !std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "set TESSERA_TEST_DATA to a folder with planner/*.csv";
+  }
+  const std::map<std::string, double> wanted = {
+      {"training/somas_pangu_2.6b.csv", 1.0334},
+      {"training/somas_resnet50.csv", 1.01},
+      {"training/iopddl_G_1.csv", 1.0},
+      {"training/torch_resnet18_b128_32_eager.csv", 1.01},
+      {"training/torch_resnet50_b32_224_blockckpt.csv", 1.01},
+      {"training/torch_resnet50_b32_224_eager.csv", 1.01},
+      {"minimalloc/A.1048576.csv", 1.25},
+      {"minimalloc/D.1048576.csv", 1.25},
+      {"minimalloc/H.1048576.csv", 1.25},
+      {"minimalloc/input.12.csv", 1.0},
+  };
+  int seen = 0;
+  for (const auto& [name, ratio] : wanted) {
+    const std::filesystem::path file = folder / name;
+    if (!std::filesystem::exists(file)) continue;
+    ++seen;
+    const Problem problem = read_plan_csv_file(file);
+    const Plan plan = find_planner("best")->solve(problem);
+    EXPECT_FALSE(check(problem, plan)) << name;
+    EXPECT_LE(plan.bytes, ratio * lower_bound(problem)) << name;
+  }
+  if (seen == 0) GTEST_SKIP() << folder << " holds none of the known problems";
+}
+
+}  // namespace
+}  // namespace tessera
