@@ -1,0 +1,24 @@
+# install, and what find_package(tessera) reads. The headers keep their spelling: "tessera/...".
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS tessera_runtime tessera_memory tessera_engine tessera_layers tessera_graph
+  tessera_models tessera EXPORT tessera)
+install(EXPORT tessera NAMESPACE tessera:: FILE tessera-targets.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
+foreach(floor runtime memory engine layers graph models)
+  install(DIRECTORY ${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
+    FILES_MATCHING PATTERN "*.h")
+endforeach()
+file(GLOB umbrellas ${PROJECT_SOURCE_DIR}/*.h)
+install(FILES ${umbrellas} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
+
+configure_package_config_file(cmake/tessera-config.cmake.in
+  ${PROJECT_BINARY_DIR}/cmake/tessera-config.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/tessera-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/cmake/tessera-config.cmake
+  ${PROJECT_BINARY_DIR}/cmake/tessera-config-version.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
