@@ -11,7 +11,6 @@ class CpuEvent final : public Event {
 
 class CpuStream final : public Stream {
  public:
-  CpuStream() : Stream(Device{}) {}
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
   void record(Event&) override {}
   void wait(const Event& event) override { event.synchronize(); }

@@ -9,8 +9,6 @@
 
 #include <memory>
 
-#include "tessera/runtime/device.h"
-
 namespace tessera {
 
 class Event {
@@ -25,7 +23,6 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  Device device() const { return device_; }
   // An event for record() and wait() of streams on the same kind of device.
   virtual std::unique_ptr<Event> make_event() = 0;
   // Moves the event to here: after everything issued on this stream so far.
@@ -34,12 +31,6 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   // Blocks the host until everything issued so far is done.
   virtual void synchronize() = 0;
-
- protected:
-  explicit Stream(Device device) : device_(device) {}
-
- private:
-  Device device_;
 };
 
 // A stream of the CPU: calls are done when they return.

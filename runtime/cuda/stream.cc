@@ -35,16 +35,14 @@ void CudaEvent::synchronize() const {
   cuda_check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
 }
 
-CudaStream::CudaStream(int index) : Stream({DeviceKind::gpu, index}) {
+CudaStream::CudaStream(int index) : index_(index) {
   CudaDeviceGuard guard(index);
   cuda_check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
 CudaStream::~CudaStream() { cudaStreamDestroy(handle_); }
 
-std::unique_ptr<Event> CudaStream::make_event() {
-  return std::make_unique<CudaEvent>(device().index);
-}
+std::unique_ptr<Event> CudaStream::make_event() { return std::make_unique<CudaEvent>(index_); }
 
 void CudaStream::record(Event& event) {
   cuda_check(cudaEventRecord(handle_of(event), handle_), "cudaEventRecord");

@@ -32,6 +32,7 @@ class CudaStream final : public Stream {
   cudaStream_t handle() const { return handle_; }
 
  private:
+  const int index_;
   cudaStream_t handle_ = nullptr;
 };
 
