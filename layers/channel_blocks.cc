@@ -1,0 +1,95 @@
+#include "tessera/layers/channel_blocks.h"
+
+#include "tessera/layers/checks.h"
+
+namespace tessera {
+namespace {
+
+class BlockMoments final : public OpBase<BlockMoments> {
+ public:
+  explicit BlockMoments(ChannelBlocks params) : params(params) {}
+  std::string_view name() const override { return "block_moments"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      block_moments<T>(where.pool(), params, in[0].spec.shape.back(), in[0].as<T>(),
+                       out[0].as<T>());
+    });
+  }
+
+  const ChannelBlocks params;
+};
+
+class BlockGradientSums final : public OpBase<BlockGradientSums> {
+ public:
+  explicit BlockGradientSums(ChannelBlocks params) : params(params) {}
+  std::string_view name() const override { return "block_gradient_sums"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy", "x", "mean", "scale"});
+    check.floats();
+    check.shape(0, in[1].shape, "like x");
+    check.shape(3, in[2].shape, "like mean");
+    return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const int64_t c = in[0].spec.shape.back();
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      block_gradient_sums<T>(where.pool(), params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+                             in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
+    });
+  }
+
+  const ChannelBlocks params;
+};
+
+class FoldBlocks final : public OpBase<FoldBlocks> {
+ public:
+  std::string_view name() const override { return "fold_blocks"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"sums"});
+    check.floats();
+    check.rank(0, 3);
+    return Specs(2, {in[0].dtype, {in[0].shape[2]}, {}});
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      fold_blocks<T>(where.pool(), in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
+                     out[0].as<T>(), out[1].as<T>());
+    });
+  }
+
+  const ChannelBlocks params{};
+};
+
+}  // namespace
+
+ChannelBlocks channel_blocks(const Shape& x) {
+  const int64_t c = std::max<int64_t>(x.back(), 1);
+  return {x.elements() / c, std::max<int64_t>(64, 16384 / c)};
+}
+
+Tensor block_moments(const Tensor& x, ChannelBlocks blocks) {
+  return apply1(std::make_shared<BlockMoments>(blocks), {x});
+}
+
+Tensor block_gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& mean,
+                           const Tensor& scale, ChannelBlocks blocks) {
+  return apply1(std::make_shared<BlockGradientSums>(blocks), {dy, x, mean, scale});
+}
+
+Tensors fold_blocks(const Tensor& sums) { return apply(std::make_shared<FoldBlocks>(), {sums}); }
+
+}  // namespace tessera

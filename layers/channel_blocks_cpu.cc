@@ -1,0 +1,68 @@
+#include "tessera/layers/channel_blocks.h"
+#include "tessera/layers/channel_reduce_simd.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+const ChannelLeavesOf<T>& leaves() {
+  const ChannelLeaves& all = TESSERA_SELECT_LEAVES(channel_leaves);
+  if constexpr (sizeof(T) == sizeof(float))
+    return all.f32;
+  else
+    return all.f64;
+}
+
+// Channels of one task: with many channels there are few blocks, so these are split as well.
+constexpr int64_t kChannels = kMomentChannels;
+
+// Calls fn(block, first channel, channels) for all parts of the result.
+template <class F>
+void for_each_part(ThreadPool& pool, int64_t blocks, int64_t c, F&& fn) {
+  const int64_t parts = (c + kChannels - 1) / kChannels;
+  pool.parallel_for(blocks * parts, [&](int64_t task) {
+    const int64_t first = task % parts * kChannels;
+    fn(task / parts, first, std::min(kChannels, c - first));
+  });
+}
+
+}  // namespace
+
+template <class T>
+void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x, T* moments) {
+  for_each_part(pool, blocks.count(), c, [&](int64_t block, int64_t first, int64_t channels) {
+    T* mean = moments + block * 2 * c + first;
+    leaves<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c, channels, mean,
+                        mean + c);
+  });
+}
+
+template <class T>
+void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* dy, const T* x,
+                         const T* mean, const T* scale, int64_t stats_stride, T* sums) {
+  for_each_part(pool, blocks.count(), c, [&](int64_t block, int64_t first, int64_t channels) {
+    const int64_t at = blocks.begin(block) * c + first, stats = block * stats_stride + first;
+    T* to = sums + block * 2 * c + first;
+    leaves<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats, blocks.size(block), c,
+                              channels, to, to + c);
+  });
+}
+
+template <class T>
+void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second) {
+  for_each_part(pool, 1, c, [&](int64_t, int64_t begin, int64_t channels) {
+    leaves<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
+    leaves<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
+  });
+}
+
+#define TESSERA_CHANNEL_BLOCKS(T)                                                            \
+  template void block_moments(ThreadPool&, ChannelBlocks, int64_t, const T*, T*);            \
+  template void block_gradient_sums(ThreadPool&, ChannelBlocks, int64_t, const T*, const T*, \
+                                    const T*, const T*, int64_t, T*);                        \
+  template void fold_blocks(ThreadPool&, int64_t, int64_t, const T*, T*, T*);
+TESSERA_CHANNEL_BLOCKS(float)
+TESSERA_CHANNEL_BLOCKS(double)
+#undef TESSERA_CHANNEL_BLOCKS
+
+}  // namespace tessera

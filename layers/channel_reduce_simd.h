@@ -1,0 +1,31 @@
+// Sums over rows, for every channel: the heart of the norms. Each takes `rows` rows of `c`
+// channels, `stride` elements apart, and adds the rows in one fixed order.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+
+inline constexpr int64_t kMomentChannels = 256;
+
+template <class T>
+struct ChannelLeavesOf {
+  // sum[j] = the sum of x[r][j]
+  void (*sum)(const T* x, int64_t rows, int64_t stride, int64_t c, T* sum);
+  // The mean and the sum of squared deviations from it; c <= kMomentChannels.
+  void (*moments)(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2);
+  // sums[j] = the sum of dy[r][j], products[j] = that of dy[r][j] (x[r][j] - mean[j]) scale[j]
+  void (*gradient_sums)(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
+                        int64_t stride, int64_t c, T* sums, T* products);
+};
+
+struct ChannelLeaves {
+  ChannelLeavesOf<float> f32;
+  ChannelLeavesOf<double> f64;
+};
+
+TESSERA_DECLARE_LEAVES(ChannelLeaves, channel_leaves)
+
+}  // namespace tessera

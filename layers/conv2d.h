@@ -1,0 +1,38 @@
+// conv2d: the convolution of images with filters, and its two gradients as ops of their own.
+//
+//   x [n, h, w, c]   filters [o, kh, kw, c/groups]   y [n, out_h, out_w, o]
+//   out_h = (h + 2 padding.h - dilation.h (kh - 1) - 1) / stride.h + 1     (rounded down; so out_w)
+//   y[b,i,j,q] = sum over u, v, k of x[b, i stride.h - padding.h + u dilation.h,
+//                                      j stride.w - padding.w + v dilation.w, k] filters[q,u,v,k]
+//
+// k runs over the channels of q's group: groups = c gives a depthwise convolution. x is zero
+// outside the image. float32 or float64. There is no bias: bias() follows, and is fused into the
+// convolution when a step is compiled. Differentiable as often as wanted.
+//
+// Throws ShapeError: x or the filters not of rank 4, channels that do not fit, groups that do not
+// divide c and o, a filter larger than the padded image, settings out of range.
+#pragma once
+
+#include "tessera/engine/op.h"
+#include "tessera/layers/size2.h"
+
+namespace tessera {
+
+struct Conv2dParams {
+  Size2 stride = 1;    // pixels from one window to the next, >= 1
+  Size2 padding = 0;   // zero rows above and below, zero columns left and right, >= 0
+  Size2 dilation = 1;  // pixels from one tap of the filter to the next, >= 1
+  int64_t groups = 1;  // >= 1
+  bool operator==(const Conv2dParams&) const = default;
+};
+
+Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params = {});
+
+// The gradient of sum(y * dy) with respect to x, whose images have `image` pixels: dx [n,h,w,c].
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& filters, Size2 image,
+                         const Conv2dParams& params = {});
+// The gradient of sum(y * dy) with respect to the filters, of `kernel` taps: [o, kh, kw, c/groups].
+Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, Size2 kernel,
+                          const Conv2dParams& params = {});
+
+}  // namespace tessera

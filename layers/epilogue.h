@@ -1,0 +1,37 @@
+// What an op with heavy arithmetic shares with others of its kind to apply a scalar program to its
+// result while it is hot: input 0 of the program is the result, the others follow the op's own.
+#pragma once
+
+#include <optional>
+
+#include "tessera/engine/op.h"
+#include "tessera/engine/pointwise.h"
+
+namespace tessera {
+
+inline ScalarProgram no_epilogue() { return {.inputs = 1, .code = {}}; }
+
+// A program over the inputs of one call. Made anew for each run; allocates nothing.
+class EpilogueRun {
+ public:
+  // `more` are the program's inputs after the result.
+  EpilogueRun(const ScalarProgram& program, Buffers more, const Buffer& result);
+  // Elements [first, first + count) of the result, which have just been written.
+  void apply(int64_t first, int64_t count) const;
+
+ private:
+  const ScalarProgram& program_;
+  Buffer result_;
+  const void* inputs_[kMaxScalarRegisters];
+  Broadcast broadcasts_[kMaxScalarRegisters];
+};
+
+// `own` followed by `p`, whose input `hot` is own's result; nothing where `p` makes another shape
+// or dtype of it, or the whole is too long. `result` is the op's output, p_in are the inputs of p.
+std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
+                                           int hot, const TensorSpec& result,
+                                           std::span<const TensorSpec> p_in);
+// Absorbed::inputs for an op with `own` inputs.
+std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int hot);
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// y = (x - mean) inverse gamma + beta, the pointwise end of a norm. mean and inverse are what the
+// norm made of x; the gradient, which the norm brings along, runs through them, so they are given
+// none of their own. For the norms, not for users.
+#pragma once
+
+#include "tessera/engine/pointwise.h"
+
+namespace tessera {
+
+class Normalise : public Op {
+ public:
+  explicit Normalise(std::string name);
+  std::string_view name() const override { return step_.name(); }
+  Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
+  bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Choice& chosen) const override {
+    return step_.prepare(in, where, chosen);
+  }
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b01111}; }  // x, mean, inverse, gamma
+  uint32_t may_reuse(int output) const override { return step_.may_reuse(output); }
+  std::optional<ScalarProgram> pointwise() const override { return step_.pointwise(); }
+
+ private:
+  Pointwise step_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,265 @@
+#include "tessera/layers/pool2d.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/layers/checks.h"
+#include "tessera/layers/pool2d_kernels.h"
+
+namespace tessera {
+namespace {
+
+// The settings of the ops, the stride spelled out.
+struct PoolOpParams {
+  Pool2dParams pool;
+  Size2 image = 0;         // of the gradients: what their inputs do not tell
+  bool positions = false;  // of the maximum: a second output for the gradient
+  bool operator==(const PoolOpParams&) const = default;
+};
+
+PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
+  const Size2 stride = p.stride.value_or(p.kernel);
+  return {.n = x[0],
+          .h = x[1],
+          .w = x[2],
+          .c = x[3],
+          .kernel_h = p.kernel.h,
+          .kernel_w = p.kernel.w,
+          .stride_h = stride.h,
+          .stride_w = stride.w,
+          .pad_h = p.padding.h,
+          .pad_w = p.padding.w,
+          .count_include_pad = p.count_include_pad};
+}
+
+// Checks the settings and returns the shape of y.
+Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
+  const Size2 stride = p.stride.value_or(p.kernel);
+  if (p.kernel.h < 1 || p.kernel.w < 1)
+    check.fail(fmt::format("kernel must be at least 1, is {}", p.kernel.text()));
+  if (stride.h < 1 || stride.w < 1)
+    check.fail(fmt::format("stride must be at least 1, is {}", stride.text()));
+  if (p.padding.h < 0 || p.padding.w < 0 || p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w)
+    check.fail(fmt::format("padding must be 0 or more and smaller than the kernel {}, is {}",
+                           p.kernel.text(), p.padding.text()));
+  const Size2 room{x[1] + 2 * p.padding.h, x[2] + 2 * p.padding.w};
+  if (p.kernel.h > room.h || p.kernel.w > room.w)
+    check.fail(
+        fmt::format("the kernel has {} pixels but x has {} with its padding; use a smaller "
+                    "kernel",
+                    p.kernel.text(), room.text()));
+  const PoolShape s = pool_shape(p, x);
+  return {s.n, s.out_h(), s.out_w(), s.c};
+}
+
+Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
+
+class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
+ public:
+  explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "max_pool2d_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy", "positions"});
+    check.floats({0});
+    check.dtype(1, DType::u8);
+    check.rank(0, 4);
+    check.shape(1, in[0].shape, "like dy");
+    const Shape x = image_of(in[0].shape, params.image);
+    check.shape(0, pooled(check, params.pool, x), "what max_pool2d gives");
+    return {{in[0].dtype, x, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      max_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
+                         in[1].as<uint8_t>(), out[0].as<T>());
+    });
+  }
+
+  const PoolOpParams params;
+};
+
+class MaxPool2d final : public OpBase<MaxPool2d> {
+ public:
+  explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "max_pool2d"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    check.rank(0, 4);
+    const Shape y = pooled(check, params.pool, in[0].shape);
+    if (params.pool.kernel.h * params.pool.kernel.w > 256)
+      check.fail(
+          fmt::format("a window may have 256 pixels, the kernel {} has {}; pool in two steps",
+                      params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
+    Specs out = {{in[0].dtype, y, {}}};
+    if (params.positions) out.push_back({DType::u8, y, {}});
+    return out;
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      max_pool2d<T>(where.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                    out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
+    });
+  }
+
+  bool differentiable() const override { return params.positions; }
+  Saved saved() const override { return {.outputs = 0b10}; }
+
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& x = args.input_specs[0].shape;
+    return {apply1(std::make_shared<MaxPool2dGrad>(PoolOpParams{params.pool, {x[1], x[2]}}),
+                   {args.grad_outputs[0], args.outputs[1]})};
+  }
+
+  const PoolOpParams params;
+};
+
+Tensor average(const Tensor& x, const Pool2dParams& params);
+
+class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
+ public:
+  explicit AveragePool2dGrad(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "average_pool2d_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy"});
+    check.floats();
+    check.rank(0, 4);
+    const Shape x = image_of(in[0].shape, params.image);
+    check.shape(0, pooled(check, params.pool, x), "what average_pool2d gives");
+    return {{in[0].dtype, x, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      average_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape),
+                             in[0].as<T>(), out[0].as<T>());
+    });
+  }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {average(args.grad_outputs[0], params.pool)};
+  }
+
+  const PoolOpParams params;
+};
+
+class AveragePool2d final : public OpBase<AveragePool2d> {
+ public:
+  explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "average_pool2d"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    check.rank(0, 4);
+    return {{in[0].dtype, pooled(check, params.pool, in[0].shape), {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      average_pool2d<T>(where.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                        out[0].as<T>());
+    });
+  }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& x = args.input_specs[0].shape;
+    return {apply1(std::make_shared<AveragePool2dGrad>(PoolOpParams{params.pool, {x[1], x[2]}}),
+                   {args.grad_outputs[0]})};
+  }
+
+  const PoolOpParams params;
+};
+
+Tensor average(const Tensor& x, const Pool2dParams& params) {
+  return apply1(std::make_shared<AveragePool2d>(PoolOpParams{params}), {x});
+}
+
+// dx[b,i,j,k] = dy[b,k] / (h w)
+class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
+ public:
+  explicit GlobalAveragePoolGrad(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "global_average_pool_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy"});
+    check.floats();
+    check.rank(0, 2);
+    return {{in[0].dtype, {in[0].shape[0], params.image.h, params.image.w, in[0].shape[1]}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape& x = out[0].spec.shape;
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      global_average_pool_grad<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
+                                  out[0].as<T>());
+    });
+  }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {global_average_pool(args.grad_outputs[0])};
+  }
+
+  const PoolOpParams params;
+};
+
+class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
+ public:
+  std::string_view name() const override { return "global_average_pool"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    check.rank(0, 4);
+    const Shape& x = in[0].shape;
+    if (x[1] * x[2] == 0) check.fail("the images of x must have at least one pixel");
+    return {{in[0].dtype, {x[0], x[3]}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape& x = in[0].spec.shape;
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      global_average_pool<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+    });
+  }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& x = args.input_specs[0].shape;
+    return {apply1(std::make_shared<GlobalAveragePoolGrad>(PoolOpParams{{}, {x[1], x[2]}}),
+                   {args.grad_outputs[0]})};
+  }
+
+  const PoolOpParams params{};
+};
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
+  const bool positions = tape_wanted(std::span(&x, 1));  // without a gradient they would be waste
+  return apply1(std::make_shared<MaxPool2d>(PoolOpParams{params, 0, positions}), {x});
+}
+
+Tensor average_pool2d(const Tensor& x, const Pool2dParams& params) { return average(x, params); }
+
+Tensor global_average_pool(const Tensor& x) {
+  return apply1(std::make_shared<GlobalAveragePool>(), {x});
+}
+
+}  // namespace tessera

@@ -1,0 +1,163 @@
+#include <algorithm>
+
+#include "tessera/layers/channel_reduce_simd.h"
+#include "tessera/layers/pool2d_kernels.h"
+#include "tessera/layers/pool2d_simd.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+const PoolLeavesOf<T>& leaves() {
+  const PoolLeaves& all = TESSERA_SELECT_LEAVES(pool_leaves);
+  if constexpr (sizeof(T) == sizeof(float))
+    return all.f32;
+  else
+    return all.f64;
+}
+
+struct Range {
+  int64_t begin, end;
+};
+
+// The part of window `i` that lies in [0, size).
+Range window_of(int64_t i, int64_t kernel, int64_t stride, int64_t pad, int64_t size) {
+  const int64_t start = i * stride - pad;
+  return {std::max<int64_t>(start, 0), std::min(start + kernel, size)};
+}
+
+// The windows that pixel `i` lies in.
+Range windows_with(int64_t i, int64_t kernel, int64_t stride, int64_t pad, int64_t count) {
+  const int64_t first = i + pad - kernel;  // the last start that is too early
+  return {first < 0 ? 0 : first / stride + 1, std::min((i + pad) / stride + 1, count)};
+}
+
+// Pixels that the mean over the window of rows u and columns v divides by.
+int64_t divisor(const PoolShape& s, Range u, Range v, int64_t i, int64_t j) {
+  if (!s.count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
+  // Where rounding down let a window reach beyond the padding, that part does not count.
+  const int64_t h = std::min(i * s.stride_h - s.pad_h + s.kernel_h, s.h + s.pad_h);
+  const int64_t w = std::min(j * s.stride_w - s.pad_w + s.kernel_w, s.w + s.pad_w);
+  return (h - (i * s.stride_h - s.pad_h)) * (w - (j * s.stride_w - s.pad_w));
+}
+
+}  // namespace
+
+template <class T>
+void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t* positions) {
+  const int64_t out_h = s.out_h(), out_w = s.out_w();
+  pool.parallel_for(s.n * out_h, [&](int64_t row) {
+    const int64_t b = row / out_h, i = row % out_h;
+    const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
+    for (int64_t j = 0; j < out_w; ++j) {
+      const Range v = window_of(j, s.kernel_w, s.stride_w, s.pad_w, s.w);
+      const int64_t skipped_rows = u.begin - (i * s.stride_h - s.pad_h);
+      const int64_t skipped_columns = v.begin - (j * s.stride_w - s.pad_w);
+      const PoolWindow window{u.end - u.begin, v.end - v.begin, s.w * s.c,
+                              static_cast<int>(skipped_rows * s.kernel_w + skipped_columns),
+                              static_cast<int>(s.kernel_w)};
+      const int64_t to = (row * out_w + j) * s.c;
+      leaves<T>().max(x + ((b * s.h + u.begin) * s.w + v.begin) * s.c, window, s.c, y + to,
+                      positions ? positions + to : nullptr);
+    }
+  });
+}
+
+// Each pixel of dx gathers from the windows that it lies in, so that no two threads meet.
+template <class T>
+void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const uint8_t* positions,
+                     T* dx) {
+  const int64_t out_h = s.out_h(), out_w = s.out_w();
+  pool.parallel_for(s.n * s.h, [&](int64_t row) {
+    const int64_t b = row / s.h, i = row % s.h;
+    const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
+    std::fill_n(dx + row * s.w * s.c, s.w * s.c, T(0));
+    for (int64_t j = 0; j < s.w; ++j) {
+      const Range v = windows_with(j, s.kernel_w, s.stride_w, s.pad_w, out_w);
+      T* to = dx + (row * s.w + j) * s.c;
+      for (int64_t p = u.begin; p < u.end; ++p) {
+        for (int64_t q = v.begin; q < v.end; ++q) {
+          const int64_t position =
+              (i + s.pad_h - p * s.stride_h) * s.kernel_w + (j + s.pad_w - q * s.stride_w);
+          const int64_t from = ((b * out_h + p) * out_w + q) * s.c;
+          leaves<T>().add_where(dy + from, positions + from, static_cast<int>(position), s.c, to);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void average_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y) {
+  const int64_t out_h = s.out_h(), out_w = s.out_w();
+  pool.parallel_for(s.n * out_h, [&](int64_t row) {
+    const int64_t b = row / out_h, i = row % out_h;
+    const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
+    std::fill_n(y + row * out_w * s.c, out_w * s.c, T(0));
+    for (int64_t j = 0; j < out_w; ++j) {
+      const Range v = window_of(j, s.kernel_w, s.stride_w, s.pad_w, s.w);
+      T* to = y + (row * out_w + j) * s.c;
+      for (int64_t p = u.begin; p < u.end; ++p)
+        for (int64_t q = v.begin; q < v.end; ++q)
+          leaves<T>().add_quotient(x + ((b * s.h + p) * s.w + q) * s.c, T(1), s.c, to);
+      leaves<T>().divide(to, static_cast<T>(divisor(s, u, v, i, j)), s.c, to);
+    }
+  });
+}
+
+template <class T>
+void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* dx) {
+  const int64_t out_h = s.out_h(), out_w = s.out_w();
+  pool.parallel_for(s.n * s.h, [&](int64_t row) {
+    const int64_t b = row / s.h, i = row % s.h;
+    const Range rows = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
+    std::fill_n(dx + row * s.w * s.c, s.w * s.c, T(0));
+    for (int64_t j = 0; j < s.w; ++j) {
+      const Range columns = windows_with(j, s.kernel_w, s.stride_w, s.pad_w, out_w);
+      for (int64_t p = rows.begin; p < rows.end; ++p) {
+        const Range u = window_of(p, s.kernel_h, s.stride_h, s.pad_h, s.h);
+        for (int64_t q = columns.begin; q < columns.end; ++q) {
+          const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
+          leaves<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c,
+                                   static_cast<T>(divisor(s, u, v, p, q)), s.c,
+                                   dx + (row * s.w + j) * s.c);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void global_average_pool(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c, const T* x, T* y) {
+  const ChannelLeaves& channels = TESSERA_SELECT_LEAVES(channel_leaves);
+  pool.parallel_for(n, [&](int64_t b) {
+    if constexpr (sizeof(T) == sizeof(float))
+      channels.f32.sum(x + b * pixels * c, pixels, c, c, y + b * c);
+    else
+      channels.f64.sum(x + b * pixels * c, pixels, c, c, y + b * c);
+    leaves<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
+  });
+}
+
+template <class T>
+void global_average_pool_grad(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c, const T* dy,
+                              T* dx) {
+  pool.parallel_for(n, [&](int64_t b) {
+    T* first = dx + b * pixels * c;
+    leaves<T>().divide(dy + b * c, static_cast<T>(pixels), c, first);
+    for (int64_t i = 1; i < pixels; ++i) std::copy_n(first, c, first + i * c);
+  });
+}
+
+#define TESSERA_POOL(T)                                                                       \
+  template void max_pool2d(ThreadPool&, const PoolShape&, const T*, T*, uint8_t*);            \
+  template void max_pool2d_grad(ThreadPool&, const PoolShape&, const T*, const uint8_t*, T*); \
+  template void average_pool2d(ThreadPool&, const PoolShape&, const T*, T*);                  \
+  template void average_pool2d_grad(ThreadPool&, const PoolShape&, const T*, T*);             \
+  template void global_average_pool(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);    \
+  template void global_average_pool_grad(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);
+TESSERA_POOL(float)
+TESSERA_POOL(double)
+#undef TESSERA_POOL
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// What the tests of ops share.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/gradient_check.h"
+#include "tessera/engine/tensor.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ShapeError& error) {
+    return error.what();
+  }
+  return "no ShapeError";
+}
+
+inline Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64) {
+  return random_normal(shape, key, 0, 1, dtype);
+}
+
+// Different values, a distance of 0.1 or more apart, in a scattered order: for maxima, whose
+// gradient jumps where two values meet.
+inline Tensor spread(const Shape& shape) {
+  const int64_t count = shape.elements();
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(0.1 * static_cast<double>(i * 7919 % count) - 2 +
+                     1e-3 * static_cast<double>(i % 7));
+  return from_vector(shape, values);
+}
+
+inline void expect_near(const Tensor& tensor, const std::vector<double>& expected,
+                        double tolerance = 1e-12) {
+  const auto values = tensor.to_vector<double>();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], expected[i], tolerance) << "at " << i;
+}
+
+inline void expect_gradients(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs,
+                             double tolerance = 1e-6) {
+  const auto result = check_gradients(f, inputs, {.step = 1e-5, .tolerance = tolerance, .key = 1});
+  EXPECT_TRUE(result.passed) << result.report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,110 @@
+#include "tessera/layers/pool2d.h"
+
+#include <cmath>
+#include <limits>
+
+#include "op_testing.h"
+
+namespace tessera {
+namespace {
+
+const Pool2dParams kSettings[] = {
+    {.kernel = 2},
+    {.kernel = 3, .stride = Size2(2), .padding = 1},
+    {.kernel = {3, 2}, .stride = Size2(1, 2), .padding = {1, 0}, .count_include_pad = false},
+    {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false},
+    {.kernel = 2, .stride = Size2(3)},
+};
+
+TEST(Pool2d, HandComputedMaximum) {
+  const Tensor x = from_vector<double>({1, 3, 4, 1}, {1, 5, 2, 0,  //
+                                                      3, 4, 8, 1,  //
+                                                      9, 0, 7, 6});
+  expect_near(max_pool2d(x, {.kernel = 2}), {5, 8});
+  expect_near(max_pool2d(x, {.kernel = 2, .stride = Size2(1)}), {5, 8, 8, 9, 8, 8});
+  const Tensor negative = x * -1.0;  // padding is never the largest
+  expect_near(max_pool2d(negative, {.kernel = 3, .stride = Size2(2), .padding = 1}), {-1, 0, 0, 0});
+}
+
+TEST(Pool2d, HandComputedAverage) {
+  const Tensor x = from_vector<double>({1, 2, 3, 1}, {1, 2, 3,  //
+                                                      4, 5, 6});
+  expect_near(average_pool2d(x, {.kernel = 2, .stride = Size2(1)}), {3, 4});
+  const Pool2dParams padded{.kernel = 2, .stride = Size2(2), .padding = 1};
+  expect_near(average_pool2d(x, padded), {0.25, 1.25, 1, 2.75});
+  Pool2dParams inside = padded;
+  inside.count_include_pad = false;
+  expect_near(average_pool2d(x, inside), {1, 2.5, 4, 5.5});
+}
+
+TEST(Pool2d, GlobalAverage) {
+  const Tensor x = from_vector<double>({2, 1, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Tensor y = global_average_pool(x);
+  EXPECT_EQ(y.shape(), Shape({2, 2}));
+  expect_near(y, {2, 3, 6, 7});
+}
+
+TEST(Pool2d, ManyChannelsPoolLikeOne) {
+  // 37 channels: whole vectors and a rest.
+  const Tensor x = spread({2, 5, 6, 37});
+  const auto all = max_pool2d(x, {.kernel = 3, .stride = Size2(2), .padding = 1});
+  const auto xs = x.to_vector<double>(), ys = all.to_vector<double>();
+  for (size_t channel = 0; channel < 37; ++channel) {
+    std::vector<double> one, expected;
+    for (size_t i = channel; i < xs.size(); i += 37) one.push_back(xs[i]);
+    for (size_t i = channel; i < ys.size(); i += 37) expected.push_back(ys[i]);
+    const Tensor alone = from_vector({2, 5, 6, 1}, one);
+    expect_near(max_pool2d(alone, {.kernel = 3, .stride = Size2(2), .padding = 1}), expected, 0);
+  }
+}
+
+TEST(Pool2d, GradientsMatchDifferences) {
+  for (const Pool2dParams& params : kSettings) {
+    const Tensor x = spread({2, 6, 7, 3});
+    expect_gradients([&](const Tensors& in) { return max_pool2d(in[0], params); }, {x});
+    expect_gradients([&](const Tensors& in) { return average_pool2d(in[0], params); }, {x});
+  }
+  expect_gradients([](const Tensors& in) { return global_average_pool(in[0]); },
+                   {normal({2, 3, 4, 5}, 1)});
+}
+
+TEST(Pool2d, TheFirstOfEqualMaximaGetsTheGradient) {
+  const Tensor x = tracked(ones({1, 2, 2, 1}, DType::f64));
+  const Tensor dx = gradients(max_pool2d(x, {.kernel = 2}), std::span(&x, 1),
+                              full({1, 1, 1, 1}, 3, DType::f64))[0];
+  expect_near(dx, {3, 0, 0, 0});
+}
+
+TEST(Pool2d, NanIsTheLargest) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (int at = 0; at < 4; ++at) {
+    std::vector<double> values{1, 2, 3, 4};
+    values[static_cast<size_t>(at)] = nan;
+    EXPECT_TRUE(
+        std::isnan(max_pool2d(from_vector({1, 2, 2, 1}, values), {.kernel = 2}).item<double>()));
+  }
+}
+
+TEST(Pool2d, ErrorsExplain) {
+  const Tensor x = zeros({2, 4, 5, 3});
+  EXPECT_EQ(message_of([&] { max_pool2d(x, {.kernel = 5}); }),
+            "max_pool2d: the kernel has 5x5 pixels but x has 4x5 with its padding; use a smaller "
+            "kernel (x float32[2x4x5x3])");
+  EXPECT_EQ(message_of([&] { average_pool2d(x, {.kernel = 2, .padding = 2}); }),
+            "average_pool2d: padding must be 0 or more and smaller than the kernel 2x2, is 2x2 (x "
+            "float32[2x4x5x3])");
+  EXPECT_EQ(message_of([&] {
+              max_pool2d(zeros({1, 20, 20, 1}), {.kernel = 17});
+            }),
+            "max_pool2d: a window may have 256 pixels, the kernel 17x17 has 289; pool in two steps "
+            "(x float32[1x20x20x1])");
+  EXPECT_EQ(message_of([&] { max_pool2d(x, {.kernel = 2, .stride = Size2(0)}); }),
+            "max_pool2d: stride must be at least 1, is 0x0 (x float32[2x4x5x3])");
+  EXPECT_EQ(message_of([&] {
+              global_average_pool(zeros({2, 3}));
+            }),
+            "global_average_pool: x must have 4 axes, has 2 (x float32[2x3])");
+}
+
+}  // namespace
+}  // namespace tessera
