@@ -59,19 +59,19 @@ Colour any_colour(RandomSequence& random, float low, float high) {
   return colour;
 }
 
-// A colour that stands out from the other: at least 240 away, summed over the channels.
+// A colour that stands out from the other: at least 200 away, summed over the channels.
 Colour contrasting(RandomSequence& random, const Colour& other) {
   for (;;) {
     Colour colour = any_colour(random, 10, 245);
     float difference = 0;
     for (size_t c = 0; c < 3; ++c) difference += std::abs(colour[c] - other[c]);
-    if (difference >= 240) return colour;
+    if (difference >= 200) return colour;
   }
 }
 
-// A turn by up to 16 degrees either way: t is the tangent of half the angle.
+// A turn by up to 23 degrees either way: t is the tangent of half the angle.
 void turn(RandomSequence& random, Scene& scene) {
-  float t = between(random, -0.14f, 0.14f);
+  float t = between(random, -0.2f, 0.2f);
   scene.cosine = (1 - t * t) / (1 + t * t);
   scene.sine = 2 * t / (1 + t * t);
 }
@@ -81,7 +81,7 @@ Scene make_scene(RandomSequence& random, Figure figure, int size) {
   auto side = static_cast<float>(size);
   scene.figure = figure;
   scene.square_patch = (random.bits() & 1) != 0;
-  scene.radius = between(random, 0.29f, 0.4f) * side;
+  scene.radius = between(random, 0.27f, 0.39f) * side;
   scene.x = between(random, scene.radius, side - scene.radius);
   scene.y = between(random, scene.radius, side - scene.radius);
   turn(random, scene);
@@ -97,7 +97,7 @@ Scene make_scene(RandomSequence& random, Figure figure, int size) {
     blob.strength = between(random, 0.3f, 0.7f);
     blob.colour = any_colour(random, 0, 255);
   }
-  scene.noise = between(random, 4, 14);
+  scene.noise = between(random, 4, 18);
   return scene;
 }
 
@@ -223,7 +223,7 @@ std::shared_ptr<const Dataset> synthetic(uint64_t seed, SyntheticSplit split, in
                    .classes = kFigures,
                    .class_names = {"disk", "ring", "square", "frame", "triangle", "cross", "star",
                                    "stripes", "checks", "dots"},
-                   .normalization = {{0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f}}};
+                   .normalization = {{0.5f, 0.5f, 0.5f}, {0.236f, 0.236f, 0.236f}}};
   return std::make_shared<Synthetic>(random_key(seed, info.name), std::move(info));
 }
 
