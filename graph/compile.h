@@ -36,6 +36,8 @@ class PreparedStep {
   const Tensor& output(size_t i);
   size_t outputs() const;
   void run();
+  // From the call of the function to a program ready to run; 0 in eager mode.
+  double compile_milliseconds() const { return compile_milliseconds_; }
   // nullptr in eager mode.
   Program* program() { return program_.get(); }
 
@@ -47,6 +49,7 @@ class PreparedStep {
   const StepFunction* fn_ = nullptr;
   std::unique_ptr<Program> program_;
   Tensors eager_inputs_, eager_outputs_;
+  double compile_milliseconds_ = 0;
 };
 
 class Compiled {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
@@ -20,14 +18,11 @@ struct Program::Bound {
 
 Program::Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSettings& settings)
     : graph_(std::move(graph)), arena_(std::move(arena)) {
-  auto start = std::chrono::steady_clock::now();
   passes_ = lower(graph_, settings.lower);
   choose_kernels();
   make_plan(settings);
   place_slots();
   arena_->reserve(arena_bytes());
-  std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  compile_milliseconds_ = took.count();
 }
 
 Program::~Program() = default;

@@ -41,7 +41,6 @@ class Program {
   const Plan& plan() const { return plan_; }
   const std::string& planner() const { return planner_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
-  double compile_milliseconds() const { return compile_milliseconds_; }
 
   size_t arena_bytes() const { return static_cast<size_t>(plan_.bytes); }
   size_t slot_bytes() const { return slot_bytes_; }
@@ -71,7 +70,6 @@ class Program {
   std::shared_ptr<Region> slots_;
   Tensors inputs_, outputs_;
   std::vector<Bound> bound_;
-  double compile_milliseconds_ = 0;
 };
 
 }  // namespace tessera

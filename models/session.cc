@@ -1,0 +1,174 @@
+#include "tessera/models/session.h"
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/layers/adamw.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/metrics.h"
+#include "tessera/layers/sgd.h"
+#include "tessera/models/weights_file.h"
+#include "tessera/models/zoo.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+namespace {
+
+const Planner* planner_of(const Config& config) {
+  if (const Planner* planner = find_planner(config.memory.planner)) return planner;
+  throw ConfigError(fmt::format("memory.planner: there is no planner '{}'; the planners are {}",
+                                config.memory.planner, planner_names()));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, Store& store) {
+  if (config.name == "adamw")
+    return std::make_unique<AdamW>(
+        store, store.parameters(),
+        AdamW::Settings{config.beta1, config.beta2, config.eps, config.weight_decay, true});
+  return std::make_unique<Sgd>(
+      store, store.parameters(),
+      Sgd::Settings{config.momentum, config.nesterov, config.weight_decay, true});
+}
+
+template <class ArrayType>
+ArrayType array_of(const Tensor& tensor) {
+  ArrayType array;
+  array.name = persistent_name(tensor);
+  array.dtype = name_of(tensor.dtype());
+  array.shape.assign(tensor.shape().begin(), tensor.shape().end());
+  array.data = tensor.impl()->data();
+  return array;
+}
+
+}  // namespace
+
+Device configured_device(const Config& config) {
+  cpu_context().set_threads(config.threads);
+  if (config.device == "auto") {
+    std::vector<DeviceInfo> devices = physical_devices();
+    Device chosen = devices.back().device;
+    log(LogLevel::info, fmt::format("device: auto chose {}{}{}", chosen.name(),
+                                    chosen.is_cpu() ? ", because " : "",
+                                    chosen.is_cpu() ? why_no_gpu() : ""));
+    return chosen;
+  }
+  Device device = parse_device(config.device);
+  require_device(device);
+  return device;
+}
+
+Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization)
+    : config_(config), image_(image), normalization_(normalization),
+      device_(configured_device(config)), store_(config.seed) {
+  const Planner* planner = planner_of(config);
+  ModelOptions options;
+  options.classes = config.model.classes;
+  options.height = image.height;
+  options.width = image.width;
+  options.channels = image.channels;
+  options.dropout = config.model.dropout;
+  options.widths = config.model.hidden;
+  model_ = make_model(config.model.name, options, store_);
+  optimizer_ = make_optimizer(config.optimizer, store_);
+  arena_ = std::make_shared<Arena>(context(current_device()).memory());
+  CompileOptions compile;
+  compile.eager = config.mode == "eager";
+  compile.planner = planner;
+  compile.arena = arena_;
+  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, compile);
+  evaluation_ = std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
+}
+
+Session::~Session() = default;
+
+Tensors Session::train(const Tensors& arguments) {
+  TrainingScope training;
+  RandomScope random(config_.seed, arguments[3]);
+  ImageNormalizeParams normalize{
+      {normalization_.mean.begin(), normalization_.mean.end()},
+      {normalization_.std.begin(), normalization_.std.end()}};
+  Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
+  Tensor loss = cross_entropy(logits, arguments[1], {config_.loss.label_smoothing});
+  Tensor correct = top_k_correct(logits, arguments[1]);
+  logits = Tensor();  // eager: from here on only the tape holds what the gradients need
+  optimizer_->step(gradients(loss, store_.parameters()), arguments[2]);
+  return {loss, correct};
+}
+
+Tensors Session::evaluate(const Tensors& arguments) {
+  TrainingScope training(false);
+  NoGradScope no_grad;
+  ImageNormalizeParams normalize{
+      {normalization_.mean.begin(), normalization_.mean.end()},
+      {normalization_.std.begin(), normalization_.std.end()}};
+  Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
+  return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1])};
+}
+
+namespace {
+
+Specs batch_specs(const ImageShape& image, int64_t batch) {
+  return {{DType::u8, {batch, image.height, image.width, image.channels}, {}},
+          {DType::i32, {batch}, {}}};
+}
+
+}  // namespace
+
+PreparedStep& Session::train_step(int64_t batch) {
+  Specs specs = batch_specs(image_, batch);
+  specs.push_back({DType::f64, {}, {}});
+  specs.push_back({DType::i64, {2}, {}});
+  return train_->prepare(specs);
+}
+
+PreparedStep& Session::evaluation_step(int64_t batch) {
+  return evaluation_->prepare(batch_specs(image_, batch));
+}
+
+void Session::bind() {
+  store_.materialize();
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (int i = 0; i < compiled->trace_count(); ++i)
+      if (Program* program = compiled->step(i).program()) program->bind();
+}
+
+double Session::compile_milliseconds() const {
+  double sum = 0;
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (int i = 0; i < compiled->trace_count(); ++i)
+      sum += compiled->step(i).compile_milliseconds();
+  return sum;
+}
+
+std::vector<HostBuffer> Session::regions() const {
+  std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (int i = 0; i < compiled->trace_count(); ++i)
+      if (Program* program = compiled->step(i).program())
+        regions.push_back({"slots", program->slot_bytes()});
+  return regions;
+}
+
+Tensors Session::weights() const {
+  Tensors weights = store_.parameters();
+  for (const Tensor& state : store_.states())
+    if (!persistent_name(state).starts_with("optimizer.")) weights.push_back(state);
+  return weights;
+}
+
+void Session::save_weights(const std::string& path) {
+  std::vector<ConstArray> arrays;
+  for (const Tensor& tensor : weights()) arrays.push_back(array_of<ConstArray>(tensor));
+  write_weights(path, arrays);
+}
+
+void Session::load_weights(const std::string& path) {
+  std::vector<MutableArray> arrays;
+  for (const Tensor& tensor : weights()) arrays.push_back(array_of<MutableArray>(tensor));
+  read_weights(path, arrays);
+}
+
+}  // namespace tessera

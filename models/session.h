@@ -1,0 +1,61 @@
+// Session: a configured model with its optimizer and its two compiled steps, training and
+// evaluation, which share one arena. It knows no data sets and no files.
+#pragma once
+
+#include <memory>
+
+#include "tessera/graph/compile.h"
+#include "tessera/layers/module.h"
+#include "tessera/layers/optimizer.h"
+#include "tessera/models/config.h"
+
+namespace tessera {
+
+class Session {
+ public:
+  // `image` is what the loader hands over, `normalization` has one entry per channel. Declares all
+  // persistent tensors; takes no memory. Throws ConfigError: unknown model or planner; DeviceError:
+  // a device that cannot be used, with the reason.
+  Session(const Config& config, const ImageShape& image, const Normalization& normalization);
+  ~Session();
+
+  // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
+  // [batch], lr float64 [], position int64 [2] = {step, index of the first image}; results mean
+  // loss and count of right answers, float32 [].
+  PreparedStep& train_step(int64_t batch);
+  // Evaluation: arguments images and labels; the same results.
+  PreparedStep& evaluation_step(int64_t batch);
+  // Asks for all memory now, after which the steps that have been prepared ask for none.
+  void bind();
+
+  Store& store() { return store_; }
+  Module& model() { return *model_; }
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  double compile_milliseconds() const;
+  // Every block of memory a bound session holds: name and bytes.
+  std::vector<HostBuffer> regions() const;
+
+  // Parameters and running statistics, without optimizer state.
+  void save_weights(const std::string& path);
+  void load_weights(const std::string& path);
+
+ private:
+  Tensors train(const Tensors& arguments);
+  Tensors evaluate(const Tensors& arguments);
+  Tensors weights() const;
+
+  Config config_;
+  ImageShape image_;
+  Normalization normalization_;
+  DeviceScope device_;
+  Store store_;
+  std::unique_ptr<Module> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::shared_ptr<Arena> arena_;
+  std::unique_ptr<Compiled> train_, evaluation_;
+};
+
+// Sets the thread count and finds the device; throws DeviceError with the reason when there is none.
+Device configured_device(const Config& config);
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// The trainer: from a configuration to a trained network, and the questions one asks before.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tessera/graph/plan_report.h"
+#include "tessera/models/config.h"
+
+namespace tessera {
+
+using Print = std::function<void(const std::string& line)>;
+
+struct TrainResult {
+  double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
+  int64_t steps = 0;
+  double epochs = 0;
+  double seconds = 0;  // of training and evaluation, without opening the data
+};
+
+// Trains as configured, writes the run folder and prints a line now and then. Throws ConfigError,
+// DataError, DeviceError, and DivergedError when the loss is not finite.
+TrainResult train(const Config& config, const Print& print);
+
+// Evaluates the weights of a run folder on its test data.
+TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
+                         const Print& print);
+
+// What a training step (and the evaluation that shares its arena) needs. Opens no data.
+PlanReport plan(const Config& config);
+
+struct BenchResult {
+  double images_per_second = 0;            // of the median step
+  double step_ms_p50 = 0, step_ms_p95 = 0;
+  double first_step_ms = 0, compile_ms = 0;
+  double loss = 0;                         // of the last step
+  size_t peak_bytes = 0;                   // asked of the machine for tensors, at most
+  int threads = 0;
+  std::string json() const;
+};
+
+// Times `steps` training steps on generated batches of the configuration's shape.
+BenchResult bench(const Config& config, int64_t steps);
+
+}  // namespace tessera

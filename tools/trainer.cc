@@ -1,0 +1,122 @@
+// trainer: trains, evaluates, plans and measures what a configuration describes.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "tessera/models/trainer.h"
+#include "tessera/runtime/device.h"
+#include "tessera/runtime/error.h"
+
+namespace {
+
+using namespace tessera;
+
+struct Arguments {
+  std::string config, run;
+  std::vector<std::string> overrides;
+  int64_t steps = 50;
+  bool json = false;
+};
+
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int run_train(const Arguments& arguments) {
+  TrainResult result = train(load_config(arguments.config, arguments.overrides), say);
+  say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
+                  100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
+                  result.seconds));
+  return 0;
+}
+
+int run_eval(const Arguments& arguments) {
+  TrainResult result = evaluate_run(arguments.run, arguments.overrides, say);
+  say(fmt::format("test accuracy {:.2f} % (loss {:.4f})", 100 * result.test_accuracy,
+                  result.test_loss));
+  return 0;
+}
+
+int run_plan(const Arguments& arguments) {
+  PlanReport report = plan(load_config(arguments.config, arguments.overrides));
+  say(arguments.json ? report.json() : report.text());
+  return 0;
+}
+
+int run_bench(const Arguments& arguments) {
+  BenchResult r = bench(load_config(arguments.config, arguments.overrides), arguments.steps);
+  if (arguments.json) {
+    say(r.json());
+  } else {
+    say(fmt::format("{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
+                    "  peak {:.1f} MiB  {} threads  loss {:.4f}",
+                    r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms,
+                    r.compile_ms, static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.loss));
+  }
+  return 0;
+}
+
+int run_devices(const Arguments&) {
+  for (const DeviceInfo& info : physical_devices())
+    say(fmt::format("{}  {}  {:.1f} GiB", info.device.name(), info.description,
+                    static_cast<double>(info.memory_bytes) / (1 << 30)));
+  if (std::string reason = why_no_gpu(); !reason.empty()) say("no GPU: " + reason);
+  return 0;
+}
+
+using Verb = int (*)(const Arguments&);
+
+CLI::App* with_config(CLI::App* app, Arguments& arguments) {
+  app->add_option("--config", arguments.config, "YAML file")->required();
+  app->add_option("overrides", arguments.overrides, "key=value, dotted: train.steps=50");
+  return app;
+}
+
+int dispatch(int argc, char** argv) {
+  CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch."};
+  Arguments arguments;
+  Verb verb = nullptr;
+  auto add = [&](const char* name, const char* help, Verb run) {
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->callback([&verb, run] { verb = run; });
+    return sub;
+  };
+  app.require_subcommand(1);
+  with_config(add("train", "train a model (the default verb)", run_train), arguments);
+  CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
+  eval->add_option("--run", arguments.run, "run folder")->required();
+  eval->add_option("overrides", arguments.overrides, "key=value, dotted");
+  CLI::App* plan = with_config(add("plan", "what a step needs, before running it", run_plan), arguments);
+  plan->add_flag("--json", arguments.json, "as JSON");
+  CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
+  bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
+  bench->add_flag("--json", arguments.json, "as JSON");
+  add("devices", "list the devices", run_devices);
+
+  // train is what is meant where the first word is an option.
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0].starts_with("--config")) words.insert(words.begin(), "train");
+  std::reverse(words.begin(), words.end());
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return verb(arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const tessera::Error& error) {
+    fmt::print(stderr, "trainer: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "trainer: {}\n", error.what());
+    return 1;
+  }
+}
