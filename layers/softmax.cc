@@ -1,0 +1,126 @@
+#include "tessera/layers/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/engine/op.h"
+#include "tessera/layers/checks.h"
+
+namespace tessera {
+namespace {
+
+struct SoftmaxParams {
+  bool logarithm;
+  bool operator==(const SoftmaxParams&) const = default;
+};
+
+// Calls fn(first element of a row, elements of a row).
+template <class F>
+void for_each_row(ThreadPool& pool, const Shape& x, F&& fn) {
+  constexpr int64_t kTask = 4096;  // elements
+  const int64_t c = x.back();
+  if (x.elements() == 0) return;
+  const int64_t rows = x.elements() / c, together = std::max<int64_t>(1, kTask / c);
+  pool.parallel_for((rows + together - 1) / together, [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * together);
+    for (int64_t row = task * together; row < end; ++row) fn(row * c, c);
+  });
+}
+
+template <class T>
+void softmax_row(const T* x, int64_t c, bool logarithm, T* y) {
+  const T most = *std::max_element(x, x + c);
+  T sum = 0;
+  for (int64_t j = 0; j < c; ++j) {
+    const T power = std::exp(x[j] - most);
+    sum += power;
+    y[j] = logarithm ? x[j] - most : power;
+  }
+  if (logarithm) {
+    const T log_sum = std::log(sum);
+    for (int64_t j = 0; j < c; ++j) y[j] -= log_sum;
+  } else {
+    for (int64_t j = 0; j < c; ++j) y[j] /= sum;
+  }
+}
+
+// softmax: dx = y (dy - sum(dy y)); logarithm: dx = dy - exp(y) sum(dy)
+template <class T>
+void softmax_grad_row(const T* dy, const T* y, int64_t c, bool logarithm, T* dx) {
+  T sum = 0;
+  for (int64_t j = 0; j < c; ++j) sum += logarithm ? dy[j] : dy[j] * y[j];
+  for (int64_t j = 0; j < c; ++j)
+    dx[j] = logarithm ? dy[j] - std::exp(y[j]) * sum : y[j] * (dy[j] - sum);
+}
+
+class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
+ public:
+  explicit SoftmaxGrad(SoftmaxParams params) : params(params) {}
+  std::string_view name() const override {
+    return params.logarithm ? "log_softmax_grad" : "softmax_grad";
+  }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy", "y"});
+    check.floats();
+    check.shape(0, in[1].shape, "like y");
+    return {in[0]};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(where.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
+        softmax_grad_row(in[0].as<T>() + at, in[1].as<T>() + at, c, params.logarithm,
+                         out[0].as<T>() + at);
+      });
+    });
+  }
+
+  uint32_t may_reuse(int) const override { return 0b11; }
+
+  const SoftmaxParams params;
+};
+
+class Softmax final : public OpBase<Softmax> {
+ public:
+  explicit Softmax(SoftmaxParams params) : params(params) {}
+  std::string_view name() const override { return params.logarithm ? "log_softmax" : "softmax"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    if (in[0].shape.rank() == 0) check.fail("x must have at least one axis");
+    return {in[0]};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_row(where.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
+        softmax_row(in[0].as<T>() + at, c, params.logarithm, out[0].as<T>() + at);
+      });
+    });
+  }
+
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.outputs = 1}; }
+  Tensors grad(const GradArgs& args) const override {
+    return {apply1(std::make_shared<SoftmaxGrad>(params), {args.grad_outputs[0], args.outputs[0]})};
+  }
+  uint32_t may_reuse(int) const override { return 1; }
+
+  const SoftmaxParams params;
+};
+
+}  // namespace
+
+Tensor softmax(const Tensor& x) {
+  return apply1(std::make_shared<Softmax>(SoftmaxParams{false}), {x});
+}
+
+Tensor log_softmax(const Tensor& x) {
+  return apply1(std::make_shared<Softmax>(SoftmaxParams{true}), {x});
+}
+
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// softmax and its logarithm over the last axis.
+//
+//   x [.., c]   y like x   softmax: y = exp(x) / sum(exp(x))   log_softmax: y = x -
+//   log(sum(exp(x)))
+//
+// The maximum is taken off first, so no finite x overflows. float32 or float64; y is kept for the
+// gradient. Throws ShapeError when x is a scalar.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+Tensor softmax(const Tensor& x);
+Tensor log_softmax(const Tensor& x);
+
+}  // namespace tessera
