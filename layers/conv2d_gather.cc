@@ -15,7 +15,9 @@ namespace {
 constexpr int64_t kBlockBytes = 256 << 10;  // input and output of a task: half of a small L2
 constexpr int64_t kChunkBytes = 1280;    // summed index at once: a panel of 16 floats fills 20 KB
 constexpr int64_t kColumnsBytes = 2048;  // output channels at once, so that their sums stay in L2
-constexpr int64_t kMinPixels = 24, kMinTasks = 16;
+constexpr int64_t kFilterBytes = 128
+                                 << 10;  // larger filters come from a slower cache: use them longer
+constexpr int64_t kLongPixels = 96, kMinPixels = 24, kMinTasks = 16;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -68,6 +70,9 @@ void cut(GatherPlan& plan, const Extent& v, size_t element) {
   const int64_t halo = std::max<int64_t>(0, v.reach - v.base - plan.in_step_h) * in_row;
   const int64_t pixels_per_row = std::max<int64_t>(1, plan.out_step_h * plan.out_w);
   int64_t rows = (kBlockBytes - halo) / std::max<int64_t>(1, plan.in_step_h * in_row + out_row);
+  const int64_t filters =
+      plan.shape.kh * plan.shape.kw * plan.in_c / plan.shape.groups * plan.out_c;
+  if (filters * size > kFilterBytes) rows = std::max(rows, ceil_div(kLongPixels, pixels_per_row));
   rows = std::min(rows, plan.n * v.count / kMinTasks);
   rows = std::max(rows, ceil_div(kMinPixels, pixels_per_row));
   if (rows > 48 && pixels_per_row == 1) rows = rows / 48 * 48;
@@ -331,6 +336,11 @@ void multiply(const GatherPlan& plan, const Phase<T>& p, int64_t pixels, const T
           product.b_stride = product.vectors * leaf.lanes;
           product.b = p.filters + g * p.group_stride + j * p.k + chunk.k * product.b_stride;
           product.c = out + g * out_c + j;
+          // What comes next: the following panel, or the next chunk of the first one.
+          product.next = j + panel < std::min(o + together, out_c)
+                             ? product.b + p.k * panel
+                             : p.filters + g * p.group_stride + o * p.k +
+                                   p.chunks[(i + 1) % p.chunk_count].k * panel;
           leaf.gather(product);
         }
       }

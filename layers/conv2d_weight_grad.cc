@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kSumBytes = 192 << 10;  // a task's part of dw: stays in a small L2
 constexpr int64_t kPixels = 128;          // of a block: its tile of x stays in L1
-constexpr int64_t kDyBytes = 96 << 10;    // packed dy of a block
+constexpr int64_t kFilters = 256;         // of a task at most: packing x for them pays
+constexpr int64_t kDyBytes = 128 << 10;   // packed dy of a block
 constexpr int64_t kDirectBytes = 128;     // pixels up to this size are read where they lie
 constexpr int64_t kTasks = 32;            // wanted, so that many threads find work
 constexpr int64_t kPartialBytes = 8 << 20;
@@ -57,7 +58,7 @@ Buffers<T> lay_out(const WeightGradPlan& plan, int threads, void* scratch) {
   const int64_t slack = 3 * plan.lanes;  // whole vectors may be read past the last pixel
   if (!plan.direct) b.x_stride = plan.block_pixels * slack;
   if (plan.padded) b.x_stride = plan.padded_rows() * plan.padded_columns() * s.c + slack;
-  const int64_t filters = ceil_div(s.o / s.groups, plan.row_tile) * plan.row_tile;
+  const int64_t filters = ceil_div(plan.cut_filters, plan.row_tile) * plan.row_tile;
   if (plan.pack_dy) b.dy_stride = plan.block_pixels * filters;
   b.x_stride = ceil_div(b.x_stride, 16) * 16, b.dy_stride = ceil_div(b.dy_stride, 16) * 16;
   if (plan.runs > 1 || plan.depthwise) b.partial = layout.take<T>(plan.runs * plan.weights());
@@ -170,27 +171,32 @@ const T* block_start(const WeightGradPlan& plan, const Block& b, const T* x, T* 
   return buffer;
 }
 
-// Adds one block of pixels to the tiles [first_tile, last_tile) of a group's part of `sum`.
+// What a task sums: some tiles of some filters of a group, over a run of blocks.
+struct Part {
+  int64_t run, group, first_filter, filters, first_tile, last_tile;
+};
+
+// Adds one block of pixels to a part of `sum`.
 template <class T>
-void add_block(const WeightGradPlan& plan, const Block& b, int64_t group, int64_t first_tile,
-               int64_t last_tile, const T* x, const T* dy, bool accumulate, T* x_buffer,
-               T* dy_buffer, T* sum) {
+void add_block(const WeightGradPlan& plan, const Block& b, const Part& part, const T* x,
+               const T* dy, bool accumulate, T* x_buffer, T* dy_buffer, T* sum) {
   const ConvShape& s = plan.shape;
   const GemmLeavesOf<T>& leaf = leaves<T>();
-  const int64_t filters = s.o / s.groups, channels = s.c / s.groups;
+  const int64_t channels = s.c / s.groups;
+  const int64_t first = part.group * (s.o / s.groups) + part.first_filter;
   const int64_t row_columns = s.kw * channels, filter = s.kh * row_columns;
   OuterProduct<T> product{};
-  product.a = dy + b.first_pixel * s.o + group * filters;
+  product.a = dy + b.first_pixel * s.o + first;
   product.a_point = s.o, product.a_quad = plan.row_tile;
   if (plan.pack_dy) {
-    leaf.pack_quads(product.a, s.o, b.pixels, filters, dy_buffer);
+    leaf.pack_quads(product.a, s.o, b.pixels, part.filters, dy_buffer);
     product.a = dy_buffer;
     product.a_point = plan.row_tile, product.a_quad = plan.row_tile * b.pixels;
   }
-  product.rows = filters, product.c_stride = filter, product.accumulate = accumulate;
+  product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
   int64_t row_length = 0;
   const T* start = plan.direct ? block_start(plan, b, x, x_buffer, row_length) : x_buffer;
-  for (int64_t t = first_tile; t < last_tile; ++t) {
+  for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
     const Tile tile = tile_of(plan, t);
     product.vectors = tile.vectors, product.columns = tile.columns;
     if (plan.direct) {
@@ -198,12 +204,45 @@ void add_block(const WeightGradPlan& plan, const Block& b, int64_t group, int64_
       product.b_line = s.stride_h * row_length, product.b_point = s.stride_w * s.c;
       product.lines = b.rows, product.points = plan.out_w;
     } else {
-      pack_tile(plan, tile, group, x, b.first_pixel, b.pixels, x_buffer);
+      pack_tile(plan, tile, part.group, x, b.first_pixel, b.pixels, x_buffer);
       product.b = x_buffer, product.b_line = 0, product.b_point = tile.vectors * plan.lanes;
       product.lines = 1, product.points = b.pixels;
     }
-    product.c = sum + group * filters * filter + tile.row * row_columns + tile.column;
+    product.c = sum + first * filter + tile.row * row_columns + tile.column;
     leaf.outer(product);
+  }
+}
+
+Part part_of(const WeightGradPlan& plan, int64_t task) {
+  Part part{};
+  part.run = task % plan.runs, task /= plan.runs;
+  part.first_tile = task % plan.slices * plan.slice_tiles, task /= plan.slices;
+  part.last_tile = std::min(part.first_tile + plan.slice_tiles, plan.tiles());
+  part.first_filter = task % plan.cuts * plan.cut_filters, part.group = task / plan.cuts;
+  part.filters = std::min(plan.cut_filters, plan.shape.o / plan.shape.groups - part.first_filter);
+  return part;
+}
+
+template <class T>
+void run_part(const WeightGradPlan& plan, const Part& part, const Buffers<T>& buffers, int thread,
+              const T* x, const T* dy, T* dw) {
+  const ConvShape& s = plan.shape;
+  T* sum = buffers.partial ? buffers.partial + part.run * plan.weights() : dw;
+  T* x_buffer = buffers.x + thread * buffers.x_stride;
+  T* dy_buffer = buffers.dy + thread * buffers.dy_stride;
+  const int64_t begin = plan.blocks * part.run / plan.runs;
+  const int64_t end = plan.blocks * (part.run + 1) / plan.runs;
+  for (int64_t i = begin; i < end; ++i) {
+    const Block b = block_of(plan, i);
+    if (!plan.depthwise) {
+      add_block(plan, b, part, x, dy, i > begin, x_buffer, dy_buffer, sum);
+      continue;
+    }
+    int64_t row_length = 0;
+    const T* start = block_start(plan, b, x, x_buffer, row_length);
+    depthwise<T>().outer({dy + b.first_pixel * s.c, start, s.stride_h * row_length,
+                          s.stride_w * s.c, b.rows, plan.out_w, buffers.offsets, s.kh * s.kw, s.c,
+                          sum, i > begin});
   }
 }
 
@@ -231,8 +270,12 @@ void fold(ThreadPool& pool, const WeightGradPlan& plan, const T* partial, T* dw)
 template <class T>
 void cut(WeightGradPlan& plan) {
   const ConvShape& s = plan.shape;
-  const int64_t size = sizeof(T), filters = s.o / s.groups, pixels = s.n * plan.out_h * plan.out_w;
-  int64_t tiles = plan.tiles();
+  const int64_t size = sizeof(T), pixels = s.n * plan.out_h * plan.out_w, tiles = plan.tiles();
+  int64_t filters = s.o / s.groups;
+  plan.cuts = ceil_div(filters, kFilters);
+  filters = ceil_div(ceil_div(filters, plan.cuts), plan.row_tile) * plan.row_tile;
+  plan.cut_filters = filters = std::min(filters, s.o / s.groups);
+  plan.cuts = ceil_div(s.o / s.groups, filters);
   if (!plan.depthwise) {
     plan.slice_tiles = std::clamp<int64_t>(kSumBytes / (filters * 3 * plan.lanes * size), 1, tiles);
     plan.slices = ceil_div(tiles, plan.slice_tiles);
@@ -253,8 +296,8 @@ void cut(WeightGradPlan& plan) {
     plan.blocks = ceil_div(pixels, plan.block_pixels);
   }
   const int64_t groups = plan.depthwise ? 1 : s.groups;
-  plan.runs =
-      std::min(ceil_div(kTasks, plan.slices * groups), kPartialBytes / (plan.weights() * size));
+  plan.runs = std::min(ceil_div(kTasks, plan.slices * plan.cuts * groups),
+                       kPartialBytes / (plan.weights() * size));
   plan.runs = std::clamp<int64_t>(plan.runs, 1, plan.blocks);
 }
 
@@ -304,27 +347,9 @@ void run_weight_grad(ThreadPool& pool, const WeightGradPlan& plan, const T* x, c
     for (int64_t t = 0; t < s.kh * s.kw; ++t)
       buffers.offsets[t] = t / s.kw * s.dilation_h * row_length + t % s.kw * s.dilation_w * s.c;
   }
-  pool.parallel_for_thread(groups * plan.slices * plan.runs, [&](int64_t task, int thread) {
-    const int64_t run = task % plan.runs, slice = task / plan.runs % plan.slices;
-    const int64_t group = task / plan.runs / plan.slices;
-    T* sum = buffers.partial ? buffers.partial + run * plan.weights() : dw;
-    T* x_buffer = buffers.x + thread * buffers.x_stride;
-    T* dy_buffer = buffers.dy + thread * buffers.dy_stride;
-    const int64_t begin = plan.blocks * run / plan.runs, end = plan.blocks * (run + 1) / plan.runs;
-    for (int64_t i = begin; i < end; ++i) {
-      const Block b = block_of(plan, i);
-      if (plan.depthwise) {
-        int64_t row_length = 0;
-        const T* start = block_start(plan, b, x, x_buffer, row_length);
-        depthwise<T>().outer({dy + b.first_pixel * s.c, start, s.stride_h * row_length,
-                              s.stride_w * s.c, b.rows, plan.out_w, buffers.offsets, s.kh * s.kw,
-                              s.c, sum, i > begin});
-      } else {
-        const int64_t first = slice * plan.slice_tiles;
-        add_block(plan, b, group, first, std::min(first + plan.slice_tiles, plan.tiles()), x, dy,
-                  i > begin, x_buffer, dy_buffer, sum);
-      }
-    }
+  const int64_t parts = groups * plan.cuts * plan.slices;
+  pool.parallel_for_thread(parts * plan.runs, [&](int64_t task, int thread) {
+    run_part(plan, part_of(plan, task), buffers, thread, x, dy, dw);
   });
   if (buffers.partial) fold(pool, plan, buffers.partial, dw);
 }

@@ -1,7 +1,7 @@
 // The gradient of a convolution with respect to its filters: dw[q, u, v, k] sums, over all output
 // pixels, dy's channel q times x's channel k at tap (u, v). dw is cut into column tiles (some
-// channels of some taps, all filters of a group), the pixels into blocks; a task is some tiles over
-// a run of blocks. Several runs make partial sums, folded in their order.
+// channels of some taps, all filters of a group), the pixels into blocks; a task is some tiles of
+// some filters over a run of blocks. Several runs make partial sums, folded in their order.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ struct WeightGradPlan {
   bool pack_dy;     // copy dy into quads of filters; else read it where it lies
   int64_t vectors;  // whole vectors of a filter row's columns [kw * c / groups]
   int64_t row_tiles;            // tiles that these are dealt out to, up to three vectors each
-  int64_t slices, slice_tiles;  // per group; tiles of a task
+  int64_t slices, slice_tiles;  // of the tiles; tiles of a task
+  int64_t cuts, cut_filters;    // of a group's filters; filters of a task
   int64_t block_rows, blocks_per_image;  // direct: a block of pixels is some rows of an image
   int64_t block_pixels;                  // all: the most pixels of a block
   int64_t blocks, runs;                  // all blocks, and the runs that they are cut into

@@ -13,31 +13,33 @@ constexpr int kGatherRows = 8, kOuterRows = 8;
 constexpr int kGatherRows = 6, kOuterRows = 4;
 #endif
 
-// Adds a tile to C or writes it; the last vectors may reach beyond the columns.
+// A tile of sums; functions take it whole, so that it lives in registers.
 template <class T, int R, int N>
-inline void finish(typename Vector<T>::Register (&sum)[R][N], T* const (&c)[R], int rows,
-                   int64_t columns, bool accumulate) {
+struct Tile {
+  typename Vector<T>::Register sum[R][N];
+};
+
+// Adds the first rows of a tile to C or writes them; the last vector may be partly beyond C.
+template <class T, int R, int N>
+inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* const* c, int rows,
+                                                  int64_t columns, bool accumulate) {
   using V = Vector<T>;
-  if (columns == N * V::kLanes) {
-    for (int r = 0; r < R; ++r) {
-      if (r >= rows) break;
-      for (int v = 0; v < N; ++v) {
-        T* to = c[r] + v * V::kLanes;
-        auto one = V::fill(T(1));
-        V::store(to, accumulate ? V::fma(V::load(to), one, sum[r][v]) : sum[r][v]);
+  const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
+  for (int r = 0; r < R; ++r) {
+    if (r >= rows) continue;
+    for (int v = 0; v < N; ++v) {
+      T* to = c[r] + v * V::kLanes;
+      if (v < N - 1 || last == V::kLanes) {
+        V::store(to, accumulate ? V::load(to) + tile.sum[r][v] : tile.sum[r][v]);
+      } else {
+        V::store_first(to, accumulate ? V::load_first(to, last) + tile.sum[r][v] : tile.sum[r][v],
+                       last);
       }
     }
-    return;
-  }
-  for (int r = 0; r < R; ++r) {
-    if (r >= rows) break;
-    T line[N * V::kLanes];
-    for (int v = 0; v < N; ++v) V::store(line + v * V::kLanes, sum[r][v]);
-    for (int64_t j = 0; j < columns; ++j) c[r][j] = accumulate ? c[r][j] + line[j] : line[j];
   }
 }
 
-template <class T, int R, int N>
+template <class T, int R, int N, bool kFetch>
 inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
   using V = Vector<T>;
   const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
@@ -49,32 +51,39 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
     c[r] = p.c + p.c_rows[row];
     __builtin_prefetch(c[r], 1);
   }
-  typename V::Register sum[R][N];
+  Tile<T, R, N> tile;
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
-  const T* b = p.b;
+    for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  const T *b = p.b, *next = p.next;
   const int64_t b_stride = p.b_stride;
   for (int64_t s = 0; s < p.segment_count; ++s) {
     const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
     for (int64_t l = begin; l < end; ++l) {
       typename V::Register bv[N];
       for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * V::kLanes);
+      if constexpr (kFetch) {
+        constexpr int kLine = 64 / sizeof(T);
+        for (int e = 0; e < N * V::kLanes; e += kLine) __builtin_prefetch(next + e, 0, 2);
+        next += b_stride;
+      }
       b += b_stride;
       for (int r = 0; r < R; ++r) {
-        auto av = V::fill(a[r][l]);
-        for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+        auto av = V::fill(a[r] + l);
+        for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
       }
     }
   }
-  finish<T, R, N>(sum, c, rows, p.columns, p.accumulate);
+  finish(tile, c, rows, p.columns, p.accumulate);
 }
 
 template <class T, int N>
 void gather_vectors(const GatherProduct<T>& p) {
+  constexpr int R = kGatherRows;
   int64_t row = 0;
-  for (; p.rows - row > kGatherRows / 2; row += kGatherRows) gather_tile<T, kGatherRows, N>(p, row);
-  if (p.rows - row > 1) gather_tile<T, kGatherRows / 2, N>(p, row);
-  if (p.rows - row == 1) gather_tile<T, 1, N>(p, row);
+  if (p.next && p.rows >= R) gather_tile<T, R, N, true>(p, row), row += R;
+  for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N, false>(p, row);
+  if (p.rows - row > 1) gather_tile<T, R / 2, N, false>(p, row);
+  if (p.rows - row == 1) gather_tile<T, 1, N, false>(p, row);
 }
 
 template <class T>
@@ -87,9 +96,9 @@ template <class T, int N>
 inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
   using V = Vector<T>;
   constexpr int R = kOuterRows;
-  typename V::Register sum[R][N];
+  Tile<T, R, N> tile;
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
+    for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
   const T* a = p.a + first / R * p.a_quad;
   const int64_t a_point = p.a_point, b_point = p.b_point;
   for (int64_t line = 0; line < p.lines; ++line) {
@@ -98,8 +107,8 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
       typename V::Register bv[N];
       for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * V::kLanes);
       for (int r = 0; r < R; ++r) {
-        auto av = V::fill(a[r]);
-        for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+        auto av = V::fill(a + r);
+        for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
       }
       a += a_point;
       b += b_point;
@@ -108,7 +117,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
   T* c[R];
   for (int r = 0; r < R; ++r) c[r] = p.c + (first + r) * p.c_stride;
   const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
-  finish<T, R, N>(sum, c, rows, p.columns, p.accumulate);
+  finish(tile, c, rows, p.columns, p.accumulate);
 }
 
 template <class T>
@@ -129,22 +138,22 @@ inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
   const T *a[R], *b[N];
   for (int r = 0; r < R; ++r) a[r] = p.a + (i + r) * p.a_stride;
   for (int v = 0; v < N; ++v) b[v] = p.b + (j + (v < columns ? v : columns - 1)) * p.b_stride;
-  typename V::Register sum[R][N];
+  Tile<T, R, N> tile;
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
+    for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
   int64_t l = 0;
   for (; l + V::kLanes <= p.k; l += V::kLanes) {
     typename V::Register bv[N];
     for (int v = 0; v < N; ++v) bv[v] = V::load(b[v] + l);
     for (int r = 0; r < R; ++r) {
       auto av = V::load(a[r] + l);
-      for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+      for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
     }
   }
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < columns; ++v) {
       T lanes[V::kLanes], rest = 0;
-      V::store(lanes, sum[r][v]);
+      V::store(lanes, tile.sum[r][v]);
       for (int64_t t = l; t < p.k; ++t) rest += a[r][t] * b[v][t];
       for (int w = V::kLanes / 2; w > 0; w /= 2)
         for (int e = 0; e < w; ++e) lanes[e] += lanes[e + w];

@@ -31,6 +31,7 @@ struct GatherProduct {
   T* c;
   const int64_t* c_rows;
   bool accumulate;
+  const T* next;  // what B will be in the next product, fetched into the cache meanwhile; or null
 };
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.

@@ -1,5 +1,6 @@
 // The widest vector of the instruction set a *_simd.cc file is compiled for, behind one spelling.
-// For those files only: everything here is local to the file that includes it.
+// For those files only: everything here is local to the file that includes it. load_first and
+// store_first touch the first `count` lanes only, 0 < count < kLanes.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,16 @@ struct Vector<float> {
   static constexpr int kLanes = 16;
   static Register zero() { return _mm512_setzero_ps(); }
   static Register load(const float* p) { return _mm512_loadu_ps(p); }
-  static Register fill(float v) { return _mm512_set1_ps(v); }
+  static Register fill(const float* p) { return _mm512_set1_ps(*p); }
   static void store(float* p, Register v) { _mm512_storeu_ps(p, v); }
   static Register fma(Register a, Register b, Register c) { return _mm512_fmadd_ps(a, b, c); }
+  static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1); }
+  static Register load_first(const float* p, int count) {
+    return _mm512_maskz_loadu_ps(first(count), p);
+  }
+  static void store_first(float* p, Register v, int count) {
+    _mm512_mask_storeu_ps(p, first(count), v);
+  }
 };
 template <>
 struct Vector<double> {
@@ -31,9 +39,16 @@ struct Vector<double> {
   static constexpr int kLanes = 8;
   static Register zero() { return _mm512_setzero_pd(); }
   static Register load(const double* p) { return _mm512_loadu_pd(p); }
-  static Register fill(double v) { return _mm512_set1_pd(v); }
+  static Register fill(const double* p) { return _mm512_set1_pd(*p); }
   static void store(double* p, Register v) { _mm512_storeu_pd(p, v); }
   static Register fma(Register a, Register b, Register c) { return _mm512_fmadd_pd(a, b, c); }
+  static __mmask8 first(int count) { return static_cast<__mmask8>((1u << count) - 1); }
+  static Register load_first(const double* p, int count) {
+    return _mm512_maskz_loadu_pd(first(count), p);
+  }
+  static void store_first(double* p, Register v, int count) {
+    _mm512_mask_storeu_pd(p, first(count), v);
+  }
 };
 #elif defined(__AVX2__)
 template <>
@@ -42,9 +57,18 @@ struct Vector<float> {
   static constexpr int kLanes = 8;
   static Register zero() { return _mm256_setzero_ps(); }
   static Register load(const float* p) { return _mm256_loadu_ps(p); }
-  static Register fill(float v) { return _mm256_broadcast_ss(&v); }
+  static Register fill(const float* p) { return _mm256_set1_ps(*p); }
   static void store(float* p, Register v) { _mm256_storeu_ps(p, v); }
   static Register fma(Register a, Register b, Register c) { return _mm256_fmadd_ps(a, b, c); }
+  static __m256i first(int count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static Register load_first(const float* p, int count) {
+    return _mm256_maskload_ps(p, first(count));
+  }
+  static void store_first(float* p, Register v, int count) {
+    _mm256_maskstore_ps(p, first(count), v);
+  }
 };
 template <>
 struct Vector<double> {
@@ -52,9 +76,18 @@ struct Vector<double> {
   static constexpr int kLanes = 4;
   static Register zero() { return _mm256_setzero_pd(); }
   static Register load(const double* p) { return _mm256_loadu_pd(p); }
-  static Register fill(double v) { return _mm256_broadcast_sd(&v); }
+  static Register fill(const double* p) { return _mm256_set1_pd(*p); }
   static void store(double* p, Register v) { _mm256_storeu_pd(p, v); }
   static Register fma(Register a, Register b, Register c) { return _mm256_fmadd_pd(a, b, c); }
+  static __m256i first(int count) {
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+  }
+  static Register load_first(const double* p, int count) {
+    return _mm256_maskload_pd(p, first(count));
+  }
+  static void store_first(double* p, Register v, int count) {
+    _mm256_maskstore_pd(p, first(count), v);
+  }
 };
 #else
 // No FMA to count on: a product, then a sum (-ffp-contract=off keeps it so everywhere).
@@ -65,9 +98,17 @@ struct Vector {
   static constexpr int kLanes = 16 / sizeof(T);
   static Register zero() { return Register{}; }
   static Register load(const T* p) { return *reinterpret_cast<const Unaligned*>(p); }
-  static Register fill(T v) { return Register{} + v; }
+  static Register fill(const T* p) { return Register{} + *p; }
   static void store(T* p, Register v) { *reinterpret_cast<Unaligned*>(p) = v; }
   static Register fma(Register a, Register b, Register c) { return a * b + c; }
+  static Register load_first(const T* p, int count) {
+    Register v{};
+    for (int i = 0; i < count; ++i) v[i] = p[i];
+    return v;
+  }
+  static void store_first(T* p, Register v, int count) {
+    for (int i = 0; i < count; ++i) p[i] = v[i];
+  }
 };
 #endif
 
