@@ -1,0 +1,184 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/storage.h"
+#include "tessera/layers/adamw.h"
+#include "tessera/layers/sgd.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kLr = 0.1;
+
+Tensor gradient(const Shape& shape, uint64_t key, DType dtype = DType::f64) {
+  return random_normal(shape, key, 0, 1, dtype);
+}
+
+TEST(Sgd, PlainStepsFollowTheGradientAndTheDecay) {
+  Store store(1, DType::f64);
+  const Tensor p = store.parameter("p", {3, 5}, Initializer::normal(1));
+  Sgd sgd(store, {p}, {.weight_decay = 0.25});
+  EXPECT_TRUE(store.states().empty());
+  auto wanted = p.to_vector<double>();
+  for (uint64_t step = 1; step <= 3; ++step) {
+    const Tensor g = gradient({3, 5}, step);
+    sgd.step(std::vector{g}, scalar(kLr, DType::f64));
+    const auto slope = g.to_vector<double>();
+    for (size_t i = 0; i < 15; ++i) wanted[i] -= kLr * (slope[i] + 0.25 * wanted[i]);
+  }
+  const auto got = p.to_vector<double>();
+  for (size_t i = 0; i < 15; ++i) EXPECT_NEAR(got[i], wanted[i], 1e-14);
+}
+
+TEST(Sgd, MomentumAndNesterov) {
+  for (bool nesterov : {false, true}) {
+    Store store(1, DType::f64);
+    const Tensor p = store.parameter("layer.weight", {7}, Initializer::normal(1));
+    Sgd sgd(store, {p}, {.momentum = 0.9, .nesterov = nesterov, .weight_decay = 0.01});
+    auto wanted = p.to_vector<double>();
+    std::vector<double> buffer(7);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      const Tensor g = gradient({7}, step);
+      sgd.step(std::vector{g}, scalar(kLr, DType::f64));
+      const auto slope = g.to_vector<double>();
+      for (size_t i = 0; i < 7; ++i) {
+        const double decayed = slope[i] + 0.01 * wanted[i];
+        buffer[i] = 0.9 * buffer[i] + decayed;
+        wanted[i] -= kLr * (nesterov ? decayed + 0.9 * buffer[i] : buffer[i]);
+      }
+    }
+    const auto got = p.to_vector<double>();
+    const auto kept = store.find("optimizer.momentum.layer.weight").to_vector<double>();
+    for (size_t i = 0; i < 7; ++i) {
+      EXPECT_NEAR(got[i], wanted[i], 1e-14);
+      EXPECT_NEAR(kept[i], buffer[i], 1e-14);
+    }
+  }
+}
+
+TEST(AdamW, FollowsItsFormula) {
+  Store store(1, DType::f64);
+  const Tensor p = store.parameter("w", {2, 6}, Initializer::normal(1));
+  AdamW adamw(store, {p}, {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4, .weight_decay = 0.1});
+  auto wanted = p.to_vector<double>();
+  std::vector<double> m(12), v(12);
+  for (uint64_t step = 1; step <= 4; ++step) {
+    const Tensor g = gradient({2, 6}, step);
+    adamw.step(std::vector{g}, scalar(kLr, DType::f64));
+    const auto slope = g.to_vector<double>();
+    const double t = static_cast<double>(step);
+    for (size_t i = 0; i < 12; ++i) {
+      m[i] = 0.8 * m[i] + 0.2 * slope[i];
+      v[i] = 0.95 * v[i] + 0.05 * slope[i] * slope[i];
+      const double first = m[i] / (1 - std::pow(0.8, t));
+      const double second = v[i] / (1 - std::pow(0.95, t));
+      wanted[i] = wanted[i] * (1 - kLr * 0.1) - kLr * first / (std::sqrt(second) + 1e-4);
+    }
+  }
+  const auto got = p.to_vector<double>();
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(got[i], wanted[i], 1e-13);
+  EXPECT_EQ(store.find("optimizer.step").to_vector<int64_t>(), std::vector<int64_t>{4});
+}
+
+// A parameter larger than a block of the kernels, in float32, with lr in either precision.
+TEST(Optimizers, SameBitsWithAnyNumberOfThreads) {
+  for (DType lr : {DType::f32, DType::f64}) {
+    std::vector<float> first;
+    for (int threads : {1, 2, 3}) {
+      cpu_context().set_threads(threads);
+      Store store(1);
+      const Tensor p = store.parameter("p", {50001}, Initializer::normal(1));
+      const Tensor q = store.parameter("q", {50001}, Initializer::normal(1));
+      Sgd sgd(store, {p}, {.momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
+      AdamW adamw(store, {q}, {});
+      const std::vector g{gradient({50001}, 1, DType::f32)};
+      sgd.step(g, scalar(0.5, lr));
+      adamw.step(g, scalar(0.5, lr));
+      auto values = p.to_vector<float>();
+      const auto more = q.to_vector<float>();
+      values.insert(values.end(), more.begin(), more.end());
+      if (first.empty()) first = values;
+      EXPECT_EQ(values, first) << threads;
+    }
+  }
+  cpu_context().set_threads(0);
+}
+
+TEST(Optimizers, UpdatesMakeANewVersionInPlace) {
+  Store store(1);
+  const Tensor p = store.parameter("p", {4}, Initializer::ones());
+  Sgd sgd(store, {p}, {.momentum = 0.5});
+  store.materialize();
+  const void* bytes = p.impl()->data();
+  const uint64_t before = p.impl()->storage->version;
+  sgd.step(std::vector{ones({4})}, scalar(1));
+  EXPECT_EQ(p.impl()->data(), bytes);
+  EXPECT_EQ(p.impl()->storage->version, before + 1);
+  EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST(Optimizers, DecayCanLeaveOutVectors) {
+  const auto after_one_step = [](bool adamw, bool decay_vectors) {
+    Store store(1);
+    const Tensors p{store.parameter("w", {2, 2}, Initializer::ones()),
+                    store.parameter("b", {2}, Initializer::ones())};
+    std::unique_ptr<Optimizer> optimizer;
+    if (adamw) {
+      optimizer = std::make_unique<AdamW>(
+          store, p, AdamW::Settings{.weight_decay = 0.5, .decay_vectors = decay_vectors});
+    } else {
+      optimizer = std::make_unique<Sgd>(
+          store, p, Sgd::Settings{.weight_decay = 0.5, .decay_vectors = decay_vectors});
+    }
+    optimizer->step(std::vector{zeros({2, 2}), zeros({2})}, scalar(1));
+    return std::pair{p[0].to_vector<float>()[0], p[1].to_vector<float>()[0]};
+  };
+  for (bool adamw : {false, true}) {
+    EXPECT_EQ(after_one_step(adamw, true), (std::pair{0.5f, 0.5f}));
+    EXPECT_EQ(after_one_step(adamw, false), (std::pair{0.5f, 1.0f}));
+  }
+}
+
+template <class E, class F>
+std::string message_of(F call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no such exception";
+}
+
+TEST(Optimizers, WhatDoesNotFitIsExplained) {
+  Store store(1);
+  const Tensor p = store.parameter("p", {4}, Initializer::ones());
+  Sgd sgd(store, {p}, {});
+  AdamW adamw(store, {p}, {});
+  EXPECT_EQ(message_of<ShapeError>([&] { sgd.step({}, scalar(1)); }),
+            "sgd: takes one gradient for each of its 1 parameters, was given 0");
+  EXPECT_EQ(message_of<ShapeError>([&] { sgd.step(std::vector{ones({3})}, scalar(1)); }),
+            "sgd: gradient must be [4] (like the parameter), is [3] (parameter float32[4], "
+            "gradient float32[3], lr float32[])");
+  EXPECT_EQ(message_of<ShapeError>([&] { sgd.step(std::vector{ones({4})}, ones({2})); }),
+            "sgd: lr must have one element (parameter float32[4], gradient float32[4], lr "
+            "float32[2])");
+  EXPECT_EQ(
+      message_of<ShapeError>([&] { adamw.step(std::vector{ones({4}, DType::f64)}, scalar(1)); }),
+      "adamw: parameter and gradient must have one dtype, have float32 and float64; cast() "
+      "converts (parameter float32[4], gradient float64[4], lr float32[], t int64[1], m "
+      "float32[4], v float32[4])");
+  EXPECT_EQ(message_of<ConfigError>([&] { Sgd(store, {p}, {.nesterov = true}); }),
+            "sgd: nesterov needs a momentum above 0, is 0");
+  EXPECT_EQ(message_of<ConfigError>([&] { Sgd(store, {p}, {.momentum = -1}); }),
+            "sgd: momentum must not be negative, is -1");
+  EXPECT_EQ(message_of<ConfigError>([&] { AdamW(store, {p}, {.beta2 = 1}); }),
+            "adamw: beta2 must be in [0, 1), is 1");
+  EXPECT_EQ(message_of<ConfigError>([&] { AdamW(store, {p}, {.epsilon = 0}); }),
+            "adamw: epsilon must be positive, is 0");
+}
+
+}  // namespace
+}  // namespace tessera
