@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "tessera/engine/storage.h"
+#include "tessera/engine/tensor.h"
 #include "tessera/memory/regions.h"
 
 namespace tessera {
+
+enum class Role : uint8_t;  // storage.h
 
 // Fills the values of a new tensor.
 struct Initializer {

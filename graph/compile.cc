@@ -5,10 +5,15 @@
 #include <chrono>
 
 #include "tessera/engine/scope.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 
 namespace tessera {
+
+PreparedStep::PreparedStep() = default;
+PreparedStep::~PreparedStep() = default;
 
 const Tensor& PreparedStep::input(size_t i) {
   return program_ ? program_->input(i) : eager_inputs_.at(i);

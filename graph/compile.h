@@ -9,14 +9,20 @@
 // thread-safe; one program runs at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tessera/graph/capture.h"
-#include "tessera/graph/program.h"
+#include "tessera/engine/tensor.h"
 
 namespace tessera {
+
+class Arena;    // arena.h
+class Planner;  // memory/plan.h
+class Program;  // program.h
+
+using StepFunction = std::function<Tensors(const Tensors&)>;
 
 struct CompileOptions {
   bool eager = false;             // run the function as it is, without a graph
@@ -30,6 +36,8 @@ struct CompileOptions {
 // One signature of a compiled function, ready to run.
 class PreparedStep {
  public:
+  PreparedStep();
+  ~PreparedStep();
   // In graph mode a slot of the program, in eager mode a tensor of its own: write arguments here.
   const Tensor& input(size_t i);
   // The results of the last run(), overwritten by the next.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tessera/graph/program.h"
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {

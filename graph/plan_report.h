@@ -1,13 +1,14 @@
 // What a program needs, for people and for files: bytes by region and class, and who needs most.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "tessera/graph/program.h"
-
 namespace tessera {
+
+class Program;  // program.h
 
 struct PlannedTensor {
   std::string name;   // "%12 conv2d" or the parameter's name

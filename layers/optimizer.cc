@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/storage.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

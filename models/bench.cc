@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tessera/graph/program.h"
 #include "tessera/models/session.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/random.h"

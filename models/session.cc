@@ -4,6 +4,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/graph/program.h"
 #include "tessera/layers/adamw.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"

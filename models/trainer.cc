@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tessera/graph/program.h"
 #include "tessera/models/metrics.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/session.h"
