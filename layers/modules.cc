@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/bias.h"
+#include "tessera/layers/dropout.h"
 #include "tessera/layers/linear.h"
 #include "tessera/runtime/error.h"
 
@@ -64,5 +65,7 @@ BatchNorm2d::BatchNorm2d(Store& store, std::string name, const Settings& s)
 Tensor BatchNorm2d::forward(const Tensor& x) const {
   return batch_norm(x, gamma_, beta_, running_mean_, running_var_, params_);
 }
+
+Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p_); }
 
 }  // namespace tessera

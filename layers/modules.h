@@ -72,4 +72,16 @@ class BatchNorm2d final : public Module {
   Tensor gamma_, beta_, running_mean_, running_var_;
 };
 
+// dropout with probability p. Has no parameters; its place makes its random numbers its own.
+class Dropout final : public Module {
+ public:
+  Dropout(std::string name, double p) : Module(std::move(name)), p_(p) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  double p_;
+};
+
 }  // namespace tessera

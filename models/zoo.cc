@@ -1,0 +1,122 @@
+#include "tessera/models/zoo.h"
+
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "tessera/models/cnn.h"
+#include "tessera/models/lenet.h"
+#include "tessera/models/mlp.h"
+#include "tessera/models/resnet.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+using Made = std::unique_ptr<Module>;
+
+Made make_mlp(const ModelOptions& o, Store& store) {
+  Mlp::Settings s{
+      .in = o.height * o.width * o.channels, .classes = o.classes, .dropout = o.dropout};
+  if (!o.widths.empty()) s.hidden = o.widths;
+  return std::make_unique<Mlp>(store, s);
+}
+
+Made make_lenet5(const ModelOptions& o, Store& store) {
+  return std::make_unique<LeNet5>(
+      store,
+      LeNet5::Settings{
+          .channels = o.channels, .height = o.height, .width = o.width, .classes = o.classes});
+}
+
+Made make_cnn_bn(const ModelOptions& o, Store& store) {
+  CnnBn::Settings s{.channels = o.channels,
+                    .height = o.height,
+                    .width = o.width,
+                    .dropout = o.dropout,
+                    .classes = o.classes};
+  if (!o.widths.empty()) s.widths = o.widths;
+  return std::make_unique<CnnBn>(store, s);
+}
+
+Made make_resnet(ResNet::Settings s, const ModelOptions& o, Store& store) {
+  s.channels = o.channels;
+  s.classes = o.classes;
+  return std::make_unique<ResNet>(store, s);
+}
+
+ResNet::Settings resnet18_cifar() {
+  ResNet::Settings s = ResNet::imagenet(18);
+  s.stem = ResNet::Stem::kSmall;
+  return s;
+}
+
+struct Entry {
+  std::string name;
+  std::function<Made(const ModelOptions&, Store&)> make;
+  bool has_dropout = false, has_widths = false;
+};
+
+Entry resnet_entry(std::string name, ResNet::Settings settings) {
+  return {std::move(name), [settings](const ModelOptions& o, Store& store) {
+            return make_resnet(settings, o, store);
+          }};
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = [] {
+    std::vector<Entry> list{{"mlp", make_mlp, true, true},
+                            {"lenet5", make_lenet5},
+                            {"cnn_bn", make_cnn_bn, true, true}};
+    for (int depth : {20, 32, 44, 56, 110}) {
+      list.push_back(resnet_entry(fmt::format("resnet{}", depth), ResNet::cifar(depth)));
+    }
+    for (int depth : {18, 34, 50, 101, 152}) {
+      list.push_back(resnet_entry(fmt::format("resnet{}", depth), ResNet::imagenet(depth)));
+    }
+    list.push_back(resnet_entry("resnet18_cifar", resnet18_cifar()));
+    return list;
+  }();
+  return all;
+}
+
+void check_options(const Entry& entry, const ModelOptions& o) {
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(fmt::format("model {}: {}", entry.name, what));
+  };
+  if (o.height < 1 || o.width < 1 || o.channels < 1) {
+    refuse(fmt::format("images must have at least one pixel and channel, are {}x{}x{}", o.height,
+                       o.width, o.channels));
+  }
+  if (o.classes < 1) refuse(fmt::format("classes must be at least 1, is {}", o.classes));
+  if (!(o.dropout >= 0 && o.dropout < 1)) {
+    refuse(fmt::format("dropout must be in [0, 1), is {}", o.dropout));
+  }
+  if (o.dropout > 0 && !entry.has_dropout) refuse("has no dropout; leave it out or set it to 0");
+  if (!o.widths.empty() && !entry.has_widths) refuse("has fixed widths; leave them out");
+}
+
+}  // namespace
+
+std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& options,
+                                   Store& store) {
+  for (const Entry& entry : entries()) {
+    if (entry.name != name) continue;
+    check_options(entry, options);
+    return entry.make(options, store);
+  }
+  throw ConfigError(
+      fmt::format("model: there is no '{}'; known are {}", name, fmt::join(model_names(), ", ")));
+}
+
+const std::vector<std::string>& model_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const Entry& entry : entries()) list.push_back(entry.name);
+    return list;
+  }();
+  return names;
+}
+
+}  // namespace tessera

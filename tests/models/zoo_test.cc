@@ -1,0 +1,155 @@
+#include "tessera/models/zoo.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+int64_t count(const Tensors& tensors) {
+  int64_t sum = 0;
+  for (const Tensor& tensor : tensors) sum += tensor.elements();
+  return sum;
+}
+
+struct Case {
+  const char* name;
+  ModelOptions options;
+  int64_t parameters;
+};
+
+const ModelOptions kImageNet{.height = 224, .width = 224, .channels = 3, .classes = 1000};
+const ModelOptions kMnist{.height = 28, .width = 28, .channels = 1};
+
+// The counts that the authors of the networks and of their well-known implementations report.
+const Case kCases[] = {
+    {"lenet5", kMnist, 61'706},
+    {"resnet20", {}, 269'722},
+    {"resnet32", {}, 464'154},
+    {"resnet44", {}, 658'586},
+    {"resnet56", {}, 853'018},
+    {"resnet110", {}, 1'727'962},
+    {"resnet18", kImageNet, 11'689'512},
+    {"resnet34", kImageNet, 21'797'672},
+    {"resnet50", kImageNet, 25'557'032},
+    {"resnet101", kImageNet, 44'549'160},
+    {"resnet152", kImageNet, 60'192'808},
+    {"resnet18_cifar", {}, 11'173'962},
+    {"mlp", kMnist, 784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10},
+    {"cnn_bn", kMnist,
+     9 * (1 * 32 + 32 * 32 + 32 * 64 + 64 * 64) + 2 * (32 + 32 + 64 + 64) + 7 * 7 * 64 * 10 + 10},
+};
+
+TEST(Zoo, NetworksHaveTheirPublishedNumberOfParameters) {
+  std::vector<std::string> seen;
+  for (const Case& c : kCases) {
+    Store store;
+    make_model(c.name, c.options, store);
+    EXPECT_EQ(count(store.parameters()), c.parameters) << c.name;
+    seen.push_back(c.name);
+  }
+  for (const std::string& name : model_names()) {
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), name), 1) << name << " has no case";
+  }
+}
+
+// A step of training through every layer: all gradients there, finite and not all zero.
+TEST(Zoo, EveryParameterOfTheSmallNetworksGetsAGradient) {
+  const std::vector<std::pair<std::string, ModelOptions>> cases{
+      {"mlp", kMnist},
+      {"lenet5", {.height = 12, .width = 15, .channels = 2}},
+      {"cnn_bn", {.height = 9, .width = 8, .channels = 3, .classes = 4, .dropout = 0.5}},
+      {"resnet20", {.height = 13, .width = 9, .channels = 3}},
+      {"resnet18_cifar", {.height = 8, .width = 8}},
+      {"resnet50", {.height = 33, .width = 33, .classes = 5}}};
+  for (const auto& [name, options] : cases) {
+    Store store(7);
+    const auto model = make_model(name, options, store);
+    const Tensor x = random_normal({4, options.height, options.width, options.channels}, 1);
+    const Tensor labels = from_vector<int32_t>({4}, {0, 1, 2, 3});
+    TrainingScope training;
+    RandomScope random(1, zeros({2}, DType::i64));
+    const Tensor logits = (*model)(x);
+    EXPECT_EQ(logits.shape(), Shape({4, options.classes})) << name;
+    const Tensors grads = gradients(cross_entropy(logits, labels), store.parameters());
+    for (size_t i = 0; i < grads.size(); ++i) {
+      double norm = 0;
+      for (float value : grads[i].to_vector<float>()) norm += std::abs(value);
+      EXPECT_TRUE(std::isfinite(norm) && norm > 0)
+          << name << " " << store.parameters()[i].impl()->storage->name << " " << norm;
+    }
+  }
+}
+
+TEST(Zoo, NamesAreThoseOfTheLiterature) {
+  Store cifar;
+  make_model("resnet20", {}, cifar);
+  for (const char* name : {"conv1.weight", "bn1.gamma", "bn1.running_var", "layer1.0.conv1.weight",
+                           "layer3.2.bn2.beta", "fc.weight", "fc.bias"}) {
+    EXPECT_TRUE(cifar.find(name).defined()) << name;
+  }
+  EXPECT_FALSE(cifar.find("layer2.0.downsample.0.weight").defined());
+  EXPECT_FALSE(cifar.find("conv1.bias").defined());
+
+  Store imagenet;
+  make_model("resnet50", kImageNet, imagenet);
+  EXPECT_EQ(imagenet.find("conv1.weight").shape(), Shape({64, 7, 7, 3}));
+  EXPECT_EQ(imagenet.find("layer1.0.downsample.0.weight").shape(), Shape({256, 1, 1, 64}));
+  EXPECT_EQ(imagenet.find("layer4.0.downsample.1.running_mean").shape(), Shape({2048}));
+  EXPECT_EQ(imagenet.find("layer4.2.conv3.weight").shape(), Shape({2048, 1, 1, 512}));
+  EXPECT_EQ(imagenet.find("fc.weight").shape(), Shape({1000, 2048}));
+
+  Store lenet;
+  make_model("lenet5", kMnist, lenet);
+  EXPECT_EQ(lenet.find("fc1.weight").shape(), Shape({120, 400}));
+}
+
+TEST(Zoo, WidthsAreOptionsOfTheMlpAndTheCnn) {
+  Store mlp;
+  make_model("mlp", {.height = 2, .width = 2, .channels = 1, .classes = 3, .widths = {5}}, mlp);
+  EXPECT_EQ(count(mlp.parameters()), 4 * 5 + 5 + 5 * 3 + 3);
+  Store cnn;
+  make_model("cnn_bn", {.height = 8, .width = 8, .channels = 1, .widths = {2, 3, 4}}, cnn);
+  EXPECT_EQ(cnn.find("conv3.weight").shape(), Shape({4, 3, 3, 3}));
+  EXPECT_EQ(cnn.find("fc.weight").shape(), Shape({10, 4 * 4 * 4}));
+}
+
+std::string message_of(const char* name, const ModelOptions& options) {
+  Store store;
+  try {
+    make_model(name, options, store);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no ConfigError";
+}
+
+TEST(Zoo, WhatCannotBeMadeIsExplained) {
+  EXPECT_EQ(message_of("resnet21", {}),
+            "model: there is no 'resnet21'; known are mlp, lenet5, cnn_bn, resnet20, resnet32, "
+            "resnet44, resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152, "
+            "resnet18_cifar");
+  EXPECT_EQ(message_of("resnet20", {.classes = 0}),
+            "model resnet20: classes must be at least 1, is 0");
+  EXPECT_EQ(message_of("resnet20", {.dropout = 0.5}),
+            "model resnet20: has no dropout; leave it out or set it to 0");
+  EXPECT_EQ(message_of("lenet5", {.widths = {3}}),
+            "model lenet5: has fixed widths; leave them out");
+  EXPECT_EQ(message_of("mlp", {.dropout = 1}), "model mlp: dropout must be in [0, 1), is 1");
+  EXPECT_EQ(message_of("lenet5", {.height = 11, .width = 28}),
+            "lenet5: images must be at least 12x12 pixels, are 11x28");
+  EXPECT_EQ(message_of("cnn_bn", {.height = 3, .width = 3}),
+            "cnn_bn: 4 convolutions need a larger image than 3x3");
+  EXPECT_EQ(message_of("cnn_bn", {.widths = {1, 1, 1, 1, 1}}),
+            "cnn_bn: takes one to four widths, was given 5");
+}
+
+}  // namespace
+}  // namespace tessera
