@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -73,7 +72,6 @@ class Handle {
 
   operator hid_t() const { return id_; }
   bool ok() const { return id_ >= 0; }
-  bool close() { return close_(std::exchange(id_, -1)) >= 0; }
 
  private:
   hid_t id_;
@@ -99,17 +97,8 @@ std::string text_of(const ArraySpec& array) {
   return fmt::format("{} [{}]", array.dtype, fmt::join(array.shape, "x"));
 }
 
-// Of the next `count` bytes of the file.
-uint32_t crc_of_file(std::FILE* file, size_t count) {
-  std::vector<unsigned char> part(size_t{1} << 20);
-  uLong crc = crc32(0, nullptr, 0);
-  while (count > 0) {
-    size_t got = std::fread(part.data(), 1, std::min(part.size(), count), file);
-    if (got == 0) break;
-    crc = crc32(crc, part.data(), static_cast<uInt>(got));
-    count -= got;
-  }
-  return static_cast<uint32_t>(crc);
+uint32_t crc_of(const unsigned char* bytes, size_t count, uint32_t before = 0) {
+  return static_cast<uint32_t>(crc32_z(before, bytes, count));
 }
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
@@ -129,7 +118,13 @@ void check_crc(const std::string& path) {
   }
   if (std::memcmp(trailer, kTrailer, kTrailerDigits) != 0) return;
   std::rewind(file.get());
-  uint32_t crc = crc_of_file(file.get(), end);
+  std::vector<unsigned char> part(size_t{1} << 16);
+  uint32_t crc = 0;
+  for (size_t left = end, got; left > 0; left -= got) {
+    got = std::fread(part.data(), 1, std::min(part.size(), left), file.get());
+    if (got == 0) fail(path, "cannot be read: " + system_error());
+    crc = crc_of(part.data(), got, crc);
+  }
   if (fmt::format(kTrailer, crc) != trailer) {
     fail(path, "is damaged: its checksum is not that of its bytes; use another copy");
   }
@@ -186,23 +181,33 @@ void check_writable(const std::string& path, std::span<const ConstArray> arrays)
   if (twice != names.end()) fail(path, fmt::format("the name '{}' is given twice", *twice));
 }
 
-void write_hdf5(const std::string& path, std::span<const ConstArray> arrays) {
+// The bytes of the HDF5 file, made in memory: HDF5 1.10 crashes when the program ends if it could
+// not write a file (a full disk), so it is not let near one.
+std::vector<unsigned char> hdf5_image(const std::string& path, std::span<const ConstArray> arrays) {
   Quiet quiet;
-  Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+  constexpr size_t kGrowth = size_t{1} << 20;
+  Handle in_memory(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_fapl_core(in_memory, kGrowth, /*backing_store=*/false);
+  Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, in_memory), H5Fclose);
   if (!file.ok()) fail(path, "cannot be made: " + hdf5_error());
   write_attributes(file, path);
   for (const ConstArray& array : arrays) write_array(file, path, array);
-  if (!file.close()) fail(path, "cannot be written: " + hdf5_error());
+  if (H5Fflush(file, H5F_SCOPE_GLOBAL) < 0) fail(path, "cannot be made: " + hdf5_error());
+  ssize_t size = H5Fget_file_image(file, nullptr, 0);
+  std::vector<unsigned char> image(size < 0 ? 0 : static_cast<size_t>(size));
+  if (size <= 0 || H5Fget_file_image(file, image.data(), image.size()) != size) {
+    fail(path, "cannot be made: " + hdf5_error());
+  }
+  return image;
 }
 
-void append_trailer(const std::string& path) {
-  File file(std::fopen(path.c_str(), "r+b"), std::fclose);
-  std::error_code error;
-  size_t size = std::filesystem::file_size(path, error);
-  if (!file || error) fail(path, "cannot be read again: " + system_error());
-  std::string trailer = fmt::format(kTrailer, crc_of_file(file.get(), size));
-  std::fseek(file.get(), 0, SEEK_END);
-  if (std::fwrite(trailer.data(), 1, trailer.size(), file.get()) != trailer.size() ||
+// Writes the bytes and the trailer, and waits until the disk has them.
+void write_file(const std::string& path, const std::vector<unsigned char>& image) {
+  File file(std::fopen(path.c_str(), "wb"), std::fclose);
+  if (!file) fail(path, "cannot be made: " + system_error());
+  std::string trailer = fmt::format(kTrailer, crc_of(image.data(), image.size()));
+  if (std::fwrite(image.data(), 1, image.size(), file.get()) != image.size() ||
+      std::fwrite(trailer.data(), 1, trailer.size(), file.get()) != trailer.size() ||
       std::fflush(file.get()) != 0 || fsync(fileno(file.get())) != 0) {
     fail(path, "cannot be written: " + system_error());
   }
@@ -322,10 +327,10 @@ std::string differences(std::span<const MutableArray> wanted, const std::vector<
 
 void write_weights(const std::string& path, std::span<const ConstArray> arrays) {
   check_writable(path, arrays);
+  std::vector<unsigned char> image = hdf5_image(path, arrays);
   std::string partial = path + ".partial";
   try {
-    write_hdf5(partial, arrays);
-    append_trailer(partial);
+    write_file(partial, image);
     if (std::rename(partial.c_str(), path.c_str()) != 0) {
       fail(path, "cannot be replaced: " + system_error());
     }

@@ -1,0 +1,219 @@
+#include "tessera/models/weights_file.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+class WeightsFile : public testing::Test {
+ protected:
+  WeightsFile()
+      : dir_(std::filesystem::path(testing::TempDir()) / ("weights_" + std::to_string(getpid()))),
+        path_((dir_ / "weights.h5").string()) {
+    std::filesystem::create_directories(dir_);
+    for (size_t i = 0; i < w_.size(); ++i) w_[i] = 0.1f * static_cast<float>(i) - 0.7f;
+    for (size_t i = 0; i < b_.size(); ++i) b_[i] = 1.0 / (3.0 + static_cast<double>(i));
+  }
+  ~WeightsFile() override { std::filesystem::remove_all(dir_); }
+
+  void save() {
+    write_weights(path_,
+                  std::vector<ConstArray>{{{"layer1.0.conv.w", "float32", {2, 3, 4}}, w_.data()},
+                                          {{"fc.b", "float64", {5}}, b_.data()},
+                                          {{"scale", "float32", {}}, w_.data()}});
+  }
+  void load() {
+    read_weights(path_, std::vector<MutableArray>{
+                            {{"fc.b", "float64", {5}}, b_in_.data()},
+                            {{"scale", "float32", {}}, &scale_in_},
+                            {{"layer1.0.conv.w", "float32", {2, 3, 4}}, w_in_.data()}});
+  }
+  bool equal() const { return w_in_ == w_ && b_in_ == b_ && scale_in_ == w_[0]; }
+  std::string error_of_load() {
+    try {
+      load();
+    } catch (const CheckpointError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::filesystem::path dir_;
+  std::string path_;
+  std::vector<float> w_ = std::vector<float>(24), w_in_ = std::vector<float>(24);
+  std::vector<double> b_ = std::vector<double>(5), b_in_ = std::vector<double>(5);
+  float scale_in_ = 0;
+};
+
+TEST_F(WeightsFile, ComesBackBitForBit) {
+  save();
+  load();
+  EXPECT_TRUE(equal());
+  EXPECT_EQ(list_weights(path_), (std::vector<ArraySpec>{{"fc.b", "float64", {5}},
+                                                         {"layer1.0.conv.w", "float32", {2, 3, 4}},
+                                                         {"scale", "float32", {}}}));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
+}
+
+TEST_F(WeightsFile, NamesEveryDifference) {
+  save();
+  try {
+    read_weights(path_, std::vector<MutableArray>{{{"fc.w", "float32", {2}}, w_in_.data()},
+                                                  {{"fc.b", "float64", {4}}, b_in_.data()},
+                                                  {{"scale", "float64", {}}, b_in_.data()}});
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_EQ(error.what(),
+              "weights '" + path_ +
+                  "': does not fit the model:\n"
+                  "  missing: 'fc.w', float32 [2]\n"
+                  "  different: 'fc.b' is float64 [5] in the file, but float64 [4] in the model\n"
+                  "  different: 'scale' is float32 [] in the file, but float64 [] in the model\n"
+                  "  too many: 'layer1.0.conv.w', float32 [2x3x4]");
+    EXPECT_EQ(b_in_, std::vector<double>(5)) << "nothing may be touched";
+  }
+}
+
+// A damaged file is an error or, where the damage is outside the data, read rightly.
+TEST_F(WeightsFile, SurvivesEveryTruncation) {
+  save();
+  const std::string whole = read(path_);
+  for (size_t size = 0; size < whole.size(); size += 5) {
+    write(path_, whole.substr(0, size));
+    if (error_of_load() == "no error") {
+      EXPECT_TRUE(equal()) << size;
+    }
+    w_in_.assign(24, 0);
+  }
+}
+
+TEST_F(WeightsFile, FindsEveryFlippedByte) {
+  save();
+  const std::string whole = read(path_);
+  size_t found = 0;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x41);
+    write(path_, damaged);
+    if (error_of_load() == "no error") {
+      EXPECT_TRUE(equal()) << i;
+    } else {
+      ++found;
+    }
+    w_in_.assign(24, 0);
+  }
+  EXPECT_GE(found + 14, whole.size());  // all but the words that mark the checksum
+}
+
+TEST_F(WeightsFile, ReadsAFileWithoutOurChecksum) {
+  save();
+  std::string whole = read(path_);
+  write(path_, whole.substr(0, whole.rfind("tessera crc32")));
+  load();
+  EXPECT_TRUE(equal());
+}
+
+TEST_F(WeightsFile, WhatIsNoWeightFileIsAnError) {
+  EXPECT_NE(error_of_load().find("cannot be opened: No such file"), std::string::npos);
+  write(path_, "");
+  EXPECT_NE(error_of_load().find("is damaged: it has only 0 bytes"), std::string::npos);
+  write(path_, std::string(5000, 'x'));
+  EXPECT_NE(error_of_load().find("is no HDF5 file"), std::string::npos);
+  std::filesystem::remove(path_);
+  std::filesystem::create_directory(path_);
+  EXPECT_NE(error_of_load().find(path_), std::string::npos);
+}
+
+TEST_F(WeightsFile, RefusesNamesThatCannotBeStored) {
+  auto error_of = [&](std::vector<ConstArray> arrays) {
+    try {
+      write_weights(path_, arrays);
+    } catch (const CheckpointError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(error_of({{{"a/b", "float32", {1}}, w_.data()}}).find("'a/b'"), std::string::npos);
+  EXPECT_NE(error_of({{{"", "float32", {1}}, w_.data()}}).find("''"), std::string::npos);
+  EXPECT_NE(error_of({{{"a", "int8", {1}}, w_.data()}}).find("dtype int8"), std::string::npos);
+  EXPECT_NE(error_of({{{"a", "float32", {-1}}, w_.data()}}).find("[-1]"), std::string::npos);
+  EXPECT_NE(error_of({{{"a", "float32", {1}}, w_.data()}, {{"a", "float32", {1}}, w_.data()}})
+                .find("'a' is given twice"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(WeightsFile, AWriteThatFailsLeavesTheOldFile) {
+  save();
+  const std::string before = read(path_);
+  std::vector<float> large(1 << 20, 1.0f);
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = 100000;  // as a full disk would: writes beyond it fail
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::vector<ConstArray> arrays{{{"a", "float32", {1 << 20}}, large.data()}};
+  EXPECT_THROW(write_weights(path_, arrays), CheckpointError);
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read(path_), before);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
+  load();
+  EXPECT_TRUE(equal());
+}
+
+// A Python that has h5py, or "".
+std::string python_with_h5py() {
+  for (std::string python : {"python3", "/usr/bin/python3"}) {
+    if (std::system((python + " -c 'import h5py' 2> /dev/null").c_str()) == 0) return python;
+  }
+  return "";
+}
+
+TEST_F(WeightsFile, OpensInH5py) {
+  std::string python = python_with_h5py();
+  if (python.empty()) GTEST_SKIP() << "no python3 with h5py here (Debian: python3-h5py)";
+  save();
+  constexpr char kScript[] = R"(
+import h5py, sys
+f = h5py.File(sys.argv[1], 'r')
+assert sorted(f) == ['fc.b', 'layer1.0.conv.w', 'scale'], list(f)
+assert f['layer1.0.conv.w'].shape == (2, 3, 4)
+assert abs(f['layer1.0.conv.w'][1, 2, 3] - 1.6) < 1e-6
+assert f['fc.b'].dtype == 'float64' and f['scale'].shape == ()
+assert f.attrs['format_version'] == 1 and f.attrs['format'] == b'tessera weights'
+f.close()
+f = h5py.File(sys.argv[1], 'r+')
+f['fc.b'][0] = 42.0
+f.close()
+)";
+  write((dir_ / "check.py").string(), kScript);
+  ASSERT_EQ(std::system((python + " " + (dir_ / "check.py").string() + " " + path_).c_str()), 0);
+  load();  // what h5py changed is read, the checksum being gone
+  EXPECT_EQ(b_in_[0], 42.0);
+}
+
+}  // namespace
+}  // namespace tessera
