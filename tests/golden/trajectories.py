@@ -32,7 +32,7 @@ class Recipe:
 
 RECIPES = {
     "lenet5": Recipe("lenet5", image=(28, 28, 1), tile=(28, 28), noise=2.0, batch=32, lr=0.01),
-    "resnet20": Recipe("resnet20", image=(32, 32, 3), tile=(4, 4), noise=1.0, batch=16, lr=0.1),
+    "resnet20": Recipe("resnet20", image=(32, 32, 3), tile=(4, 4), noise=2.0, batch=16, lr=0.1),
 }
 
 
