@@ -7,6 +7,13 @@
 
 namespace tessera {
 
+// Inputs x, mean, inverse, gamma, beta.
+ScalarProgram normalise_program();
+// dx = (dy gamma - first - (x - mean) inverse second) inverse, inputs dy, x, mean, inverse, gamma,
+// first, second: where first and second are the means of dy gamma and of dy gamma xhat over the
+// elements that share a mean.
+ScalarProgram normalise_grad_program();
+
 class Normalise : public Op {
  public:
   explicit Normalise(std::string name);

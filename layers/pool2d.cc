@@ -122,8 +122,6 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
   const PoolOpParams params;
 };
 
-Tensor average(const Tensor& x, const Pool2dParams& params);
-
 class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
  public:
   explicit AveragePool2dGrad(PoolOpParams params) : params(std::move(params)) {}
@@ -144,11 +142,6 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
       average_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape),
                              in[0].as<T>(), out[0].as<T>());
     });
-  }
-
-  bool differentiable() const override { return true; }
-  Tensors grad(const GradArgs& args) const override {
-    return {average(args.grad_outputs[0], params.pool)};
   }
 
   const PoolOpParams params;
@@ -184,10 +177,6 @@ class AveragePool2d final : public OpBase<AveragePool2d> {
   const PoolOpParams params;
 };
 
-Tensor average(const Tensor& x, const Pool2dParams& params) {
-  return apply1(std::make_shared<AveragePool2d>(PoolOpParams{params}), {x});
-}
-
 // dx[b,i,j,k] = dy[b,k] / (h w)
 class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
  public:
@@ -208,11 +197,6 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
       global_average_pool_grad<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
                                   out[0].as<T>());
     });
-  }
-
-  bool differentiable() const override { return true; }
-  Tensors grad(const GradArgs& args) const override {
-    return {global_average_pool(args.grad_outputs[0])};
   }
 
   const PoolOpParams params;
@@ -256,7 +240,9 @@ Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
   return apply1(std::make_shared<MaxPool2d>(PoolOpParams{params, 0, positions}), {x});
 }
 
-Tensor average_pool2d(const Tensor& x, const Pool2dParams& params) { return average(x, params); }
+Tensor average_pool2d(const Tensor& x, const Pool2dParams& params) {
+  return apply1(std::make_shared<AveragePool2d>(PoolOpParams{params}), {x});
+}
 
 Tensor global_average_pool(const Tensor& x) {
   return apply1(std::make_shared<GlobalAveragePool>(), {x});

@@ -63,7 +63,7 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
   });
 }
 
-// Each pixel of dx gathers from the windows that it lies in, so that no two threads meet.
+// Each row of dx gathers from the windows that it lies in, so that no two threads meet.
 template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const uint8_t* positions,
                      T* dx) {
@@ -71,17 +71,16 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
   pool.parallel_for(s.n * s.h, [&](int64_t row) {
     const int64_t b = row / s.h, i = row % s.h;
     const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
-    std::fill_n(dx + row * s.w * s.c, s.w * s.c, T(0));
-    for (int64_t j = 0; j < s.w; ++j) {
-      const Range v = windows_with(j, s.kernel_w, s.stride_w, s.pad_w, out_w);
-      T* to = dx + (row * s.w + j) * s.c;
-      for (int64_t p = u.begin; p < u.end; ++p) {
-        for (int64_t q = v.begin; q < v.end; ++q) {
-          const int64_t position =
-              (i + s.pad_h - p * s.stride_h) * s.kernel_w + (j + s.pad_w - q * s.stride_w);
-          const int64_t from = ((b * out_h + p) * out_w + q) * s.c;
-          leaves<T>().add_where(dy + from, positions + from, static_cast<int>(position), s.c, to);
-        }
+    T* to = dx + row * s.w * s.c;
+    std::fill_n(to, s.w * s.c, T(0));
+    for (int64_t p = u.begin; p < u.end; ++p) {
+      const int64_t first = (i + s.pad_h - p * s.stride_h) * s.kernel_w;  // position in the window
+      for (int64_t q = 0; q < out_w; ++q) {
+        const int64_t from = ((b * out_h + p) * out_w + q) * s.c, start = q * s.stride_w - s.pad_w;
+        const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
+        for (int64_t j = v.begin; j < v.end; ++j)
+          leaves<T>().add_where(dy + from, positions + from, static_cast<int>(first + j - start),
+                                s.c, to + j * s.c);
       }
     }
   });
@@ -111,17 +110,16 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
   pool.parallel_for(s.n * s.h, [&](int64_t row) {
     const int64_t b = row / s.h, i = row % s.h;
     const Range rows = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
-    std::fill_n(dx + row * s.w * s.c, s.w * s.c, T(0));
-    for (int64_t j = 0; j < s.w; ++j) {
-      const Range columns = windows_with(j, s.kernel_w, s.stride_w, s.pad_w, out_w);
-      for (int64_t p = rows.begin; p < rows.end; ++p) {
-        const Range u = window_of(p, s.kernel_h, s.stride_h, s.pad_h, s.h);
-        for (int64_t q = columns.begin; q < columns.end; ++q) {
-          const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
-          leaves<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c,
-                                   static_cast<T>(divisor(s, u, v, p, q)), s.c,
-                                   dx + (row * s.w + j) * s.c);
-        }
+    T* to = dx + row * s.w * s.c;
+    std::fill_n(to, s.w * s.c, T(0));
+    for (int64_t p = rows.begin; p < rows.end; ++p) {
+      const Range u = window_of(p, s.kernel_h, s.stride_h, s.pad_h, s.h);
+      for (int64_t q = 0; q < out_w; ++q) {
+        const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
+        const T pixels = static_cast<T>(divisor(s, u, v, p, q));
+        for (int64_t j = v.begin; j < v.end; ++j)
+          leaves<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels, s.c,
+                                   to + j * s.c);
       }
     }
   });

@@ -1,0 +1,24 @@
+// layer_norm (Ba, Kiros and Hinton 2016): every row to mean 0 and variance 1 over its channels,
+// then scaled and shifted.
+//
+//   x [.., c]   gamma, beta [c]   y like x
+//   y = (x - mean) / sqrt(variance + eps) gamma + beta,   mean and variance over the last axis
+//
+// Cut as batch norm is: the statistics [.., 1] of each row, then a pointwise step, which fusion
+// joins with what follows. x and the statistics are kept for the gradient. float32 or float64.
+// Throws ShapeError: x a scalar, vectors that are not [c], eps not larger than 0.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+struct LayerNormParams {
+  double eps = 1e-5;  // added to the variance, > 0
+  bool operator==(const LayerNormParams&) const = default;
+};
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const LayerNormParams& params = {});
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// A scalar program over a batch, with inputs that the pointwise op cannot read: a value for every
+// channel of every sample.
+//
+//   y [n, .., c]   inputs: [n, .., c], [n, c] (rank 2) or [c]; the first is like y
+//
+// float32 or float64. Has no gradient of its own: for ops that bring theirs.
+#pragma once
+
+#include <string>
+
+#include "tessera/engine/op.h"
+
+namespace tessera {
+
+struct SamplePointwiseParams {
+  std::string name;
+  ScalarProgram program;
+  bool operator==(const SamplePointwiseParams&) const = default;
+};
+
+class SamplePointwise : public OpBase<SamplePointwise> {
+ public:
+  explicit SamplePointwise(SamplePointwiseParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return params.name; }
+  Specs infer(std::span<const TensorSpec> in) const override;
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override;
+  uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }
+
+  const SamplePointwiseParams params;
+};
+
+Tensor sample_pointwise(std::string name, ScalarProgram program, Tensors inputs);
+
+}  // namespace tessera
