@@ -43,6 +43,27 @@ Tensor gelu(const Tensor& x) {
                    {{{0, kGradient}, dx.build(dx.mul(dx.in(1), slope))}});
 }
 
+Tensor gelu_tanh(const Tensor& x) {
+  // y = x (1 + tanh(u)) / 2 with u = a (x + b x^3)
+  const double a = std::sqrt(2 / std::numbers::pi), b = 0.044715;
+  ScalarBuilder y(1);
+  ScalarBuilder dx(2);                                      // x, dy
+  const auto inner = [&](ScalarBuilder& p, double cubic) {  // 1 + cubic x^2
+    return p.add(p.mul(p.mul(p.in(0), p.in(0)), p.value(cubic)), p.value(1));
+  };
+  const auto half = [&](ScalarBuilder& p, int t) {
+    return p.mul(p.add(t, p.value(1)), p.value(0.5));
+  };
+  const auto tanh_u = [&](ScalarBuilder& p) {
+    return p.push(ScalarOp::tanh, p.mul(p.mul(p.in(0), p.value(a)), inner(p, b)));
+  };
+  const int t = tanh_u(dx);
+  const int du = dx.mul(dx.mul(dx.in(0), dx.value(0.5 * a)), inner(dx, 3 * b));
+  const int slope = dx.add(half(dx, t), dx.mul(dx.sub(dx.value(1), dx.mul(t, t)), du));
+  return pointwise("gelu_tanh", y.build(y.mul(y.in(0), half(y, tanh_u(y)))), {x},
+                   {{{0, kGradient}, dx.build(dx.mul(dx.in(1), slope))}});
+}
+
 Tensor silu(const Tensor& x) {
   ScalarBuilder y(1);
   ScalarBuilder dx(2);  // x, dy

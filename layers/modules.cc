@@ -66,6 +66,29 @@ Tensor BatchNorm2d::forward(const Tensor& x) const {
   return batch_norm(x, gamma_, beta_, running_mean_, running_var_, params_);
 }
 
+LayerNorm::LayerNorm(Store& store, std::string name, const Settings& s)
+    : Module(std::move(name)), params_{.eps = s.eps} {
+  require_positive(*this, "features", s.features);
+  gamma_ = store.parameter(part("gamma"), {s.features}, Initializer::ones());
+  beta_ = store.parameter(part("beta"), {s.features}, Initializer::zeros());
+}
+
+Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, gamma_, beta_, params_); }
+
+GroupNorm::GroupNorm(Store& store, std::string name, const Settings& s)
+    : Module(std::move(name)), params_{.groups = s.groups, .eps = s.eps} {
+  require_positive(*this, "channels", s.channels);
+  require_positive(*this, "groups", s.groups);
+  if (s.channels % s.groups != 0) {
+    throw ConfigError(fmt::format("{}: groups = {} must divide channels = {}", this->name(),
+                                  s.groups, s.channels));
+  }
+  gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::ones());
+  beta_ = store.parameter(part("beta"), {s.channels}, Initializer::zeros());
+}
+
+Tensor GroupNorm::forward(const Tensor& x) const { return group_norm(x, gamma_, beta_, params_); }
+
 Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p_); }
 
 }  // namespace tessera

@@ -10,6 +10,8 @@
 
 #include "tessera/layers/batch_norm.h"
 #include "tessera/layers/conv2d.h"
+#include "tessera/layers/group_norm.h"
+#include "tessera/layers/layer_norm.h"
 #include "tessera/layers/module.h"
 
 namespace tessera {
@@ -70,6 +72,41 @@ class BatchNorm2d final : public Module {
  private:
   BatchNormParams params_;
   Tensor gamma_, beta_, running_mean_, running_var_;
+};
+
+// layer_norm. "gamma" [features] starts as ones, "beta" as zeros.
+class LayerNorm final : public Module {
+ public:
+  struct Settings {
+    int64_t features = 0;  // the size of the last axis
+    double eps = 1e-5;     // added to the variance
+  };
+  LayerNorm(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  LayerNormParams params_;
+  Tensor gamma_, beta_;
+};
+
+// group_norm. "gamma" [channels] starts as ones, "beta" as zeros.
+class GroupNorm final : public Module {
+ public:
+  struct Settings {
+    int64_t channels = 0;
+    int64_t groups = 32;  // divides channels
+    double eps = 1e-5;    // added to the variance
+  };
+  GroupNorm(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  GroupNormParams params_;
+  Tensor gamma_, beta_;
 };
 
 // dropout with probability p. Has no parameters; its place makes its random numbers its own.

@@ -21,6 +21,10 @@ struct Case {
 const Case kCases[] = {
     {"relu", relu, [](double x) { return x > 0 ? x : 0; }},
     {"gelu", gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }},
+    {"gelu_tanh", gelu_tanh,
+     [](double x) {
+       return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1)) * (x + 0.044715 * x * x * x)));
+     }},
     {"silu", silu, [](double x) { return x / (1 + std::exp(-x)); }},
     {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
     {"tanh", tanh, [](double x) { return std::tanh(x); }},

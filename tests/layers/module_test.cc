@@ -120,6 +120,32 @@ TEST(Modules, BatchNormKeepsRunningStatistics) {
   EXPECT_EQ(store.find("bn.running_var").to_vector<float>()[0], 0.5);
 }
 
+TEST(Modules, LayerAndGroupNormAreTheOpsWithTheirParameters) {
+  Store store;
+  const LayerNorm layer(store, "ln", {.features = 6, .eps = 0.5});
+  const GroupNorm group(store, "gn", {.channels = 6, .groups = 3});
+  const Tensor x = random_normal({2, 3, 4, 6}, 1);
+  const Tensor ln_gamma = store.find("ln.gamma"), ln_beta = store.find("ln.beta");
+  EXPECT_EQ(layer(x).to_vector<float>(),
+            layer_norm(x, ln_gamma, ln_beta, {.eps = 0.5}).to_vector<float>());
+  EXPECT_EQ(group(x).to_vector<float>(),
+            group_norm(x, store.find("gn.gamma"), store.find("gn.beta"), {.groups = 3})
+                .to_vector<float>());
+}
+
+TEST(Modules, DropoutWorksInTrainingOnlyAndByItsPlace) {
+  const Dropout first("a", 0.5), second("b", 0.5);
+  const Tensor x = ones({4, 50});
+  EXPECT_EQ(first(x).to_vector<float>(), x.to_vector<float>());
+  TrainingScope training;
+  const auto draw = [&](const Dropout& dropout) {
+    RandomScope random(1, zeros({2}, DType::i64));
+    return dropout(x).to_vector<float>();
+  };
+  EXPECT_EQ(draw(first), draw(first));
+  EXPECT_NE(draw(first), draw(second));
+}
+
 template <class F>
 std::string message_of(F call) {
   try {
@@ -138,6 +164,10 @@ TEST(Modules, SizesThatCannotBeMeantAreExplained) {
             "conv: groups = 2 must divide in = 3 and out = 4");
   EXPECT_EQ(message_of([&] { BatchNorm2d(store, "bn", {}); }),
             "bn: channels must be at least 1, is 0");
+  EXPECT_EQ(message_of([&] { LayerNorm(store, "ln", {}); }),
+            "ln: features must be at least 1, is 0");
+  EXPECT_EQ(message_of([&] { GroupNorm(store, "gn", {.channels = 8, .groups = 3}); }),
+            "gn: groups = 3 must divide channels = 8");
   const Linear taken(store, "fc", {.in = 1, .out = 1});
   EXPECT_NE(message_of([&] { Linear(store, "fc", {.in = 1, .out = 1}); }).find("fc.weight"),
             std::string::npos);
