@@ -46,7 +46,7 @@ struct ModelConfig {
   std::string name = "resnet20";
   int64_t classes = 10;
   double dropout = 0;           // probability, for the models that have one
-  std::vector<int64_t> hidden;  // mlp: the widths of the hidden layers; empty: the model's own
+  std::vector<int64_t> widths;  // mlp, cnn_bn: of each layer; empty: the model's own
 };
 
 struct DataConfig {

@@ -51,9 +51,9 @@ Device configured_device(const Config& config) {
   if (config.device == "auto") {
     std::vector<DeviceInfo> devices = physical_devices();
     Device chosen = devices.back().device;
-    log(LogLevel::info, fmt::format("device: auto chose {}{}{}", chosen.name(),
-                                    chosen.is_cpu() ? ", because " : "",
-                                    chosen.is_cpu() ? why_no_gpu() : ""));
+    log(LogLevel::info,
+        fmt::format("device: auto chose {}{}{}", chosen.name(), chosen.is_cpu() ? ", because " : "",
+                    chosen.is_cpu() ? why_no_gpu() : ""));
     return chosen;
   }
   Device device = parse_device(config.device);
@@ -62,8 +62,11 @@ Device configured_device(const Config& config) {
 }
 
 Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization)
-    : config_(config), image_(image), normalization_(normalization),
-      device_(configured_device(config)), store_(config.seed) {
+    : config_(config),
+      image_(image),
+      normalization_(normalization),
+      device_(configured_device(config)),
+      store_(config.seed) {
   const Planner* planner = planner_of(config);
   ModelOptions options;
   options.classes = config.model.classes;
@@ -71,7 +74,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   options.width = image.width;
   options.channels = image.channels;
   options.dropout = config.model.dropout;
-  options.widths = config.model.hidden;
+  options.widths = config.model.widths;
   model_ = make_model(config.model.name, options, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   arena_ = std::make_shared<Arena>(context(current_device()).memory());
@@ -80,7 +83,8 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   compile.planner = planner;
   compile.arena = arena_;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, compile);
-  evaluation_ = std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
+  evaluation_ =
+      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
 }
 
 Session::~Session() = default;
@@ -88,9 +92,8 @@ Session::~Session() = default;
 Tensors Session::train(const Tensors& arguments) {
   TrainingScope training;
   RandomScope random(config_.seed, arguments[3]);
-  ImageNormalizeParams normalize{
-      {normalization_.mean.begin(), normalization_.mean.end()},
-      {normalization_.std.begin(), normalization_.std.end()}};
+  ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
+                                 {normalization_.std.begin(), normalization_.std.end()}};
   Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
   Tensor loss = cross_entropy(logits, arguments[1], {config_.loss.label_smoothing});
   Tensor correct = top_k_correct(logits, arguments[1]);
@@ -102,9 +105,8 @@ Tensors Session::train(const Tensors& arguments) {
 Tensors Session::evaluate(const Tensors& arguments) {
   TrainingScope training(false);
   NoGradScope no_grad;
-  ImageNormalizeParams normalize{
-      {normalization_.mean.begin(), normalization_.mean.end()},
-      {normalization_.std.begin(), normalization_.std.end()}};
+  ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
+                                 {normalization_.std.begin(), normalization_.std.end()}};
   Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
   return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1])};
 }

@@ -61,7 +61,7 @@ TEST(Config, AnEmptyTextIsAllDefaults) {
 
 // The one description: whatever a key holds, printing and parsing agree on it.
 TEST(Config, PrintsWhatItParses) {
-  for (const char* text : {"", kExample, "train: {steps: 7}", "model: {hidden: [3, 4]}",
+  for (const char* text : {"", kExample, "train: {steps: 7}", "model: {widths: [3, 4]}",
                            "data: {mean: [0.5, 0.25, 0.1], std: [1, 2, 0.3], root: 'a, [b]: #c'}",
                            "data: {augment: [{crop: {padding: 2, border: reflect}}]}",
                            "schedule: {name: multistep, milestones: [32000st, 48000st]}",
@@ -95,7 +95,7 @@ TEST(Config, ReportsAllErrorsAtOnceWithTheirPlaces) {
       error_of("seed: 1\nmodel: {nmae: x}\ndata:\n  batch: many\n  batch: 3\n"
                "schedule: {warmup: 5}\n"),
       "a.yaml:2:9: unknown key in model: 'nmae' is not known; did you mean 'name'? (known: "
-      "name, classes, dropout, hidden)\n"
+      "name, classes, dropout, widths)\n"
       "a.yaml:4:10: data.batch: must be a whole number from 1 to 2147483647, but is 'many'\n"
       "a.yaml:5:3: data.batch: is given twice, first in line 4\n"
       "a.yaml:6:20: schedule.warmup: must be a length with its unit, epochs or steps, such as "
@@ -126,7 +126,7 @@ TEST(Config, ChecksTypesUnitsAndRanges) {
       {"train: {epochs: 15ep}", "train.epochs: must be a number above 0, but is '15ep'"},
       {"schedule: {warmup: 0.5st}", "but is '0.5st'"},
       {"schedule: {warmup: -1ep}", "but is '-1ep'"},
-      {"model:", "a.yaml:1:1: model: must be a map of keys (name, classes, dropout, hidden)"},
+      {"model:", "a.yaml:1:1: model: must be a map of keys (name, classes, dropout, widths)"},
       {"model: resnet20", "a.yaml:1:8: model: must be a map of keys"},
       {"run: {dir: {a: b}}", "run.dir: must be a text, but is a map"},
       {"mode: grpah", "mode: 'grpah' is not known; did you mean 'graph'? (known: graph, eager)"},
