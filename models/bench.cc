@@ -1,8 +1,8 @@
 // Answers that need no data: the plan of a configuration, and how fast its step runs.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include <fmt/format.h>
 
 #include "tessera/graph/program.h"
 #include "tessera/models/session.h"

@@ -55,7 +55,8 @@ class Session {
   std::unique_ptr<Compiled> train_, evaluation_;
 };
 
-// Sets the thread count and finds the device; throws DeviceError with the reason when there is none.
+// Sets the thread count and finds the device; throws DeviceError with the reason when there is
+// none.
 Device configured_device(const Config& config);
 
 }  // namespace tessera

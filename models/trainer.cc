@@ -1,10 +1,10 @@
 #include "tessera/models/trainer.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <cmath>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "tessera/graph/program.h"
 #include "tessera/models/metrics.h"
@@ -33,8 +33,8 @@ Normalization normalization_of(const Config& config, const Dataset& data) {
 
 void check_classes(const Config& config, const Dataset& data) {
   if (config.model.classes < data.classes())
-    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}", data.name(),
-                                  data.classes(), config.model.classes));
+    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",
+                                  data.name(), data.classes(), config.model.classes));
 }
 
 LoaderOptions evaluation_options(const Config& config) {
@@ -112,7 +112,9 @@ class Evaluator {
 class Training {
  public:
   Training(const Config& config, const Print& print)
-      : config_(config), print_(print), data_(open_data(data_source(config))),
+      : config_(config),
+        print_(print),
+        data_(open_data(data_source(config))),
         loader_(data_.train, training_options(config)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
         evaluator_(session_, data_.test, evaluation_options(config)),
@@ -162,12 +164,13 @@ class Training {
     size_t arena = session_.arena()->bytes(), rest = 0;
     for (const HostBuffer& region : session_.regions())
       if (region.name != "arena") rest += region.bytes;
-    print_(fmt::format("{}: {} parameters tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
-                       "loader {:.1f} MiB, {} threads, {}",
-                       config_.model.name, session_.store().parameters().size(),
-                       static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
-                       static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
-                       config_.mode));
+    print_(
+        fmt::format("{}: {} parameters tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
+                    "loader {:.1f} MiB, {} threads, {}",
+                    config_.model.name, session_.store().parameters().size(),
+                    static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
+                    static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
+                    config_.mode));
   }
 
   void train_on(const Batch& batch, int64_t step, Tally& tally) {
@@ -181,25 +184,26 @@ class Training {
     ready.run();
     double loss = ready.output(0).item<double>();
     if (!std::isfinite(loss))
-      throw DivergedError(fmt::format("training: the loss is {} at step {} (epoch {:.2f}, lr {:.4g}); "
-                                      "lower optimizer.lr or lengthen schedule.warmup",
-                                      loss, step, epochs(step), lr_));
+      throw DivergedError(
+          fmt::format("training: the loss is {} at step {} (epoch {:.2f}, lr {:.4g}); "
+                      "lower optimizer.lr or lengthen schedule.warmup",
+                      loss, step, epochs(step), lr_));
     tally.add(ready, batch.count);
   }
 
   void report(const char* phase, int64_t step, const Tally& tally) {
     rate_ = tally.rate();
     if (phase == std::string_view("train")) trained_ = tally;
-    folder_.write({epochs(step + 1), step + 1, phase, tally.mean_loss(), tally.accuracy(), lr_,
-                   rate_});
+    folder_.write(
+        {epochs(step + 1), step + 1, phase, tally.mean_loss(), tally.accuracy(), lr_, rate_});
   }
 
   void say_epoch(int64_t step, double seconds) {
-    print_(fmt::format("epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  "
-                       "test loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
-                       epochs(step + 1), epochs(total_steps_), step + 1, trained_.mean_loss(),
-                       100 * trained_.accuracy(), tested_->mean_loss(), 100 * tested_->accuracy(),
-                       lr_, seconds));
+    print_(fmt::format(
+        "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  "
+        "test loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+        epochs(step + 1), epochs(total_steps_), step + 1, trained_.mean_loss(),
+        100 * trained_.accuracy(), tested_->mean_loss(), 100 * tested_->accuracy(), lr_, seconds));
   }
 
   Config config_;
@@ -218,7 +222,9 @@ class Training {
 
 }  // namespace
 
-TrainResult train(const Config& config, const Print& print) { return Training(config, print).run(); }
+TrainResult train(const Config& config, const Print& print) {
+  return Training(config, print).run();
+}
 
 TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
                          const Print& print) {

@@ -30,11 +30,11 @@ TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::stri
 PlanReport plan(const Config& config);
 
 struct BenchResult {
-  double images_per_second = 0;            // of the median step
+  double images_per_second = 0;  // of the median step
   double step_ms_p50 = 0, step_ms_p95 = 0;
   double first_step_ms = 0, compile_ms = 0;
-  double loss = 0;                         // of the last step
-  size_t peak_bytes = 0;                   // asked of the machine for tensors, at most
+  double loss = 0;        // of the last step
+  size_t peak_bytes = 0;  // asked of the machine for tensors, at most
   int threads = 0;
   std::string json() const;
 };
