@@ -17,7 +17,9 @@ constexpr int64_t kChunkBytes = 1280;    // summed index at once: a panel of 16 
 constexpr int64_t kColumnsBytes = 2048;  // output channels at once, so that their sums stay in L2
 constexpr int64_t kFilterBytes = 128
                                  << 10;  // larger filters come from a slower cache: use them longer
-constexpr int64_t kLongPixels = 96, kMinPixels = 24, kMinTasks = 16;
+constexpr int64_t kLongPixels = 96, kMinPixels = 24;
+constexpr int64_t kTaskWork = 1 << 18, kMinTasks = 16;  // products worth waking a thread for
+constexpr int64_t kPackWork = 1 << 15;                  // the same for packed elements
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -73,7 +75,8 @@ void cut(GatherPlan& plan, const Extent& v, size_t element) {
   const int64_t filters =
       plan.shape.kh * plan.shape.kw * plan.in_c / plan.shape.groups * plan.out_c;
   if (filters * size > kFilterBytes) rows = std::max(rows, ceil_div(kLongPixels, pixels_per_row));
-  rows = std::min(rows, plan.n * v.count / kMinTasks);
+  const int64_t work = filters * plan.n * plan.shape.out_h() * plan.shape.out_w();
+  rows = std::min(rows, plan.n * v.count / std::clamp<int64_t>(work / kTaskWork, 1, kMinTasks));
   rows = std::max(rows, ceil_div(kMinPixels, pixels_per_row));
   if (rows > 48 && pixels_per_row == 1) rows = rows / 48 * 48;
   if (rows >= v.count) {
@@ -308,9 +311,12 @@ void prepare(ThreadPool& pool, const GatherPlan& plan, Ready<T>& ready, const T*
   if (plan.depthwise) return;
   const int64_t groups = plan.shape.groups;
   const int64_t panels = ceil_div(plan.out_c / groups, 2 * leaves<T>().lanes);
-  pool.parallel_for(plan.phases * groups * panels, [&](int64_t task) {
-    const Phase<T>& p = ready.phases[task / (groups * panels)];
-    pack_panel(plan, p, task / panels % groups, task % panels, w);
+  const int64_t all = plan.phases * groups * panels;
+  const int64_t elements = plan.shape.o * plan.shape.kh * plan.shape.kw * plan.shape.c / groups;
+  const int64_t tasks = std::clamp<int64_t>(elements / kPackWork, 1, all);
+  pool.parallel_for(tasks, [&](int64_t task) {
+    for (int64_t i = all * task / tasks; i < all * (task + 1) / tasks; ++i)
+      pack_panel(plan, ready.phases[i / (groups * panels)], i / panels % groups, i % panels, w);
   });
 }
 

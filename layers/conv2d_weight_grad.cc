@@ -13,11 +13,13 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kSumBytes = 192 << 10;  // a task's part of dw: stays in a small L2
-constexpr int64_t kPixels = 128;          // of a block: its tile of x stays in L1
+constexpr int64_t kPixels = 192;          // of a block: its tile of x stays in L1
 constexpr int64_t kFilters = 256;         // of a task at most: packing x for them pays
-constexpr int64_t kDyBytes = 128 << 10;   // packed dy of a block
+constexpr int64_t kJoinBytes = 16 << 10;  // joined rows of a block: half of L1
+constexpr int64_t kDyBytes = 192 << 10;   // packed dy of a block
 constexpr int64_t kDirectBytes = 128;     // pixels up to this size are read where they lie
 constexpr int64_t kTasks = 32;            // wanted, so that many threads find work
+constexpr int64_t kTaskWork = 1 << 18;    // products worth waking a thread for
 constexpr int64_t kPartialBytes = 8 << 20;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -57,7 +59,7 @@ Buffers<T> lay_out(const WeightGradPlan& plan, int threads, void* scratch) {
   Buffers<T> b{};
   const int64_t slack = 3 * plan.lanes;  // whole vectors may be read past the last pixel
   if (!plan.direct) b.x_stride = plan.block_pixels * slack;
-  if (plan.padded) b.x_stride = plan.padded_rows() * plan.padded_columns() * s.c + slack;
+  if (plan.padded) b.x_stride = plan.padded_elements() + plan.block_pixels * plan.join_width;
   const int64_t filters = ceil_div(plan.cut_filters, plan.row_tile) * plan.row_tile;
   if (plan.pack_dy) b.dy_stride = plan.block_pixels * filters;
   b.x_stride = ceil_div(b.x_stride, 16) * 16, b.dy_stride = ceil_div(b.dy_stride, 16) * 16;
@@ -75,14 +77,13 @@ struct Tile {
 };
 
 Tile tile_of(const WeightGradPlan& plan, int64_t index) {
-  const int64_t within = index % plan.row_tiles,
-                row_columns = plan.shape.kw * (plan.shape.c / plan.shape.groups);
+  const int64_t within = index % plan.row_tiles;
   const int64_t first = within * plan.vectors / plan.row_tiles;
   const int64_t last = (within + 1) * plan.vectors / plan.row_tiles;
   Tile tile;
   tile.row = index / plan.row_tiles;
   tile.column = first * plan.lanes;
-  tile.columns = std::min(last * plan.lanes, row_columns) - tile.column;
+  tile.columns = std::min(last * plan.lanes, plan.row_columns) - tile.column;
   tile.vectors = static_cast<int>(last - first);
   return tile;
 }
@@ -171,6 +172,20 @@ const T* block_start(const WeightGradPlan& plan, const Block& b, const T* x, T* 
   return buffer;
 }
 
+// Puts the rows of each pixel's window next to each other. Whole vectors are copied: the next row
+// overwrites what is too much.
+template <class T>
+void join_rows(const WeightGradPlan& plan, const Block& b, const T* start, int64_t row_length,
+               T* to) {
+  const ConvShape& s = plan.shape;
+  const int64_t columns = s.kw * s.c, whole = ceil_div(columns, plan.lanes) * plan.lanes;
+  for (int64_t u = 0; u < s.kh; ++u)
+    for (int64_t y = 0; y < b.rows; ++y)
+      leaves<T>().copy_points(start + (y * s.stride_h + u * s.dilation_h) * row_length,
+                              s.stride_w * s.c, plan.out_w, whole,
+                              to + y * plan.out_w * plan.join_width + u * columns, plan.join_width);
+}
+
 // What a task sums: some tiles of some filters of a group, over a run of blocks.
 struct Part {
   int64_t run, group, first_filter, filters, first_tile, last_tile;
@@ -182,9 +197,8 @@ void add_block(const WeightGradPlan& plan, const Block& b, const Part& part, con
                const T* dy, bool accumulate, T* x_buffer, T* dy_buffer, T* sum) {
   const ConvShape& s = plan.shape;
   const GemmLeavesOf<T>& leaf = leaves<T>();
-  const int64_t channels = s.c / s.groups;
   const int64_t first = part.group * (s.o / s.groups) + part.first_filter;
-  const int64_t row_columns = s.kw * channels, filter = s.kh * row_columns;
+  const int64_t filter = plan.rows * plan.row_columns;
   OuterProduct<T> product{};
   product.a = dy + b.first_pixel * s.o + first;
   product.a_point = s.o, product.a_quad = plan.row_tile;
@@ -196,10 +210,15 @@ void add_block(const WeightGradPlan& plan, const Block& b, const Part& part, con
   product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
   int64_t row_length = 0;
   const T* start = plan.direct ? block_start(plan, b, x, x_buffer, row_length) : x_buffer;
+  T* joined = x_buffer + plan.padded_elements();
+  if (plan.joined) join_rows(plan, b, start, row_length, joined);
   for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
     const Tile tile = tile_of(plan, t);
     product.vectors = tile.vectors, product.columns = tile.columns;
-    if (plan.direct) {
+    if (plan.joined) {
+      product.b = joined + tile.column, product.b_point = plan.join_width;
+      product.lines = 1, product.points = b.pixels;
+    } else if (plan.direct) {
       product.b = start + tile.row * s.dilation_h * row_length + tile.column;
       product.b_line = s.stride_h * row_length, product.b_point = s.stride_w * s.c;
       product.lines = b.rows, product.points = plan.out_w;
@@ -208,7 +227,7 @@ void add_block(const WeightGradPlan& plan, const Block& b, const Part& part, con
       product.b = x_buffer, product.b_line = 0, product.b_point = tile.vectors * plan.lanes;
       product.lines = 1, product.points = b.pixels;
     }
-    product.c = sum + first * filter + tile.row * row_columns + tile.column;
+    product.c = sum + first * filter + tile.row * plan.row_columns + tile.column;
     leaf.outer(product);
   }
 }
@@ -285,7 +304,9 @@ void cut(WeightGradPlan& plan) {
     plan.slices = plan.slice_tiles = 1;
   }
   if (plan.direct) {
-    plan.block_rows = std::clamp<int64_t>(kPixels / plan.out_w, 1, plan.out_h);
+    const int64_t most =
+        plan.joined ? std::min(kPixels, kJoinBytes / (plan.join_width * size)) : kPixels;
+    plan.block_rows = std::clamp<int64_t>(most / plan.out_w, 1, plan.out_h);
     plan.blocks_per_image = ceil_div(plan.out_h, plan.block_rows);
     plan.block_rows = ceil_div(plan.out_h, plan.blocks_per_image);
     plan.block_pixels = plan.block_rows * plan.out_w;
@@ -296,7 +317,8 @@ void cut(WeightGradPlan& plan) {
     plan.blocks = ceil_div(pixels, plan.block_pixels);
   }
   const int64_t groups = plan.depthwise ? 1 : s.groups;
-  plan.runs = std::min(ceil_div(kTasks, plan.slices * plan.cuts * groups),
+  const int64_t tasks = std::clamp<int64_t>(plan.weights() * pixels / kTaskWork, 1, kTasks);
+  plan.runs = std::min(ceil_div(tasks, plan.slices * plan.cuts * groups),
                        kPartialBytes / (plan.weights() * size));
   plan.runs = std::clamp<int64_t>(plan.runs, 1, plan.blocks);
 }
@@ -313,14 +335,22 @@ WeightGradPlan plan_weight_grad(const ConvShape& given) {
   plan.out_h = s.out_h(), plan.out_w = s.out_w();
   plan.lanes = leaves<T>().lanes, plan.row_tile = leaves<T>().row_tile;
   plan.depthwise = s.groups > 1 && s.groups == s.c && s.groups == s.o;
-  const int64_t row_columns = s.kw * (s.c / s.groups);
-  plan.vectors = ceil_div(row_columns, plan.lanes), plan.row_tiles = ceil_div(plan.vectors, 3);
+  plan.rows = s.kh, plan.row_columns = s.kw * (s.c / s.groups);
+  plan.vectors = ceil_div(plan.row_columns, plan.lanes);
   const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows could be endless
   plan.direct =
       plan.depthwise || (!pointwise && s.groups == 1 && (s.dilation_w == 1 || s.kw == 1) &&
                          s.c * static_cast<int64_t>(sizeof(T)) <= kDirectBytes);
   plan.padded =
-      plan.direct && (s.pad_h || s.pad_w || (!plan.depthwise && row_columns % plan.lanes));
+      plan.direct && (s.pad_h || s.pad_w || (!plan.depthwise && plan.row_columns % plan.lanes));
+  const int64_t all = ceil_div(plan.row_columns * s.kh, plan.lanes);
+  if (plan.padded && !plan.depthwise && 5 * all < 4 * plan.vectors * s.kh + 4) {
+    plan.joined = true;
+    plan.join_width = (plan.row_columns * (s.kh - 1) + plan.vectors * plan.lanes + plan.lanes - 1) /
+                      plan.lanes * plan.lanes;
+    plan.rows = 1, plan.row_columns *= s.kh, plan.vectors = all;
+  }
+  plan.row_tiles = ceil_div(plan.vectors, 3);
   plan.pack_dy = !plan.depthwise && (s.o % plan.row_tile || s.groups > 1 ||
                                      s.o * static_cast<int64_t>(sizeof(T)) > kDirectBytes);
   if (s.n * plan.out_h * plan.out_w * plan.weights() > 0) cut<T>(plan);

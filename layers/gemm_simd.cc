@@ -99,6 +99,13 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
   Tile<T, R, N> tile;
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
+  T* c[R];
+  for (int r = 0; r < R; ++r) {
+    c[r] = p.c + (first + r) * p.c_stride;
+    __builtin_prefetch(c[r], 1);
+    if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
+  }
   const T* a = p.a + first / R * p.a_quad;
   const int64_t a_point = p.a_point, b_point = p.b_point;
   for (int64_t line = 0; line < p.lines; ++line) {
@@ -114,9 +121,6 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
       b += b_point;
     }
   }
-  T* c[R];
-  for (int r = 0; r < R; ++r) c[r] = p.c + (first + r) * p.c_stride;
-  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
   finish(tile, c, rows, p.columns, p.accumulate);
 }
 
@@ -175,13 +179,18 @@ void dots(const DotProduct<T>& p) {
 template <class T>
 void pack_quads(const T* from, int64_t stride, int64_t points, int64_t count, T* to) {
   constexpr int R = kOuterRows;
-  int64_t i = 0;
-  for (; i + R <= count; i += R)
-    for (int64_t p = 0; p < points; ++p, to += R)
-      for (int r = 0; r < R; ++r) to[r] = from[p * stride + i + r];
-  if (i == count) return;
-  for (int64_t p = 0; p < points; ++p, to += R)
-    for (int r = 0; r < R; ++r) to[r] = i + r < count ? from[p * stride + i + r] : T(0);
+  constexpr int64_t kBlock = 16;  // points at once: their lines stay in the cache for all quads
+  const int64_t whole = count / R * R;
+  for (int64_t p0 = 0; p0 < points; p0 += kBlock) {
+    const int64_t p1 = p0 + kBlock < points ? p0 + kBlock : points;
+    for (int64_t i = 0; i < whole; i += R)
+      for (int64_t p = p0; p < p1; ++p)
+        __builtin_memcpy(to + i * points + p * R, from + p * stride + i, R * sizeof(T));
+  }
+  if (whole == count) return;
+  for (int64_t p = 0; p < points; ++p)
+    for (int r = 0; r < R; ++r)
+      to[whole * points + p * R + r] = whole + r < count ? from[p * stride + whole + r] : T(0);
 }
 
 template <class T>
@@ -195,15 +204,33 @@ void pack_transposed(const T* from, int64_t stride, int64_t points, int64_t coun
   }
 }
 
+// `N` whole vectors of each point.
+template <class T, int N>
+inline void copy_vectors(const T* from, int64_t from_stride, int64_t points, T* to,
+                         int64_t to_stride) {
+  using V = Vector<T>;
+  for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride)
+    for (int v = 0; v < N; ++v) V::store(to + v * V::kLanes, V::load(from + v * V::kLanes));
+}
+
 template <class T>
 void copy_points(const T* from, int64_t from_stride, int64_t points, int64_t length, T* to,
                  int64_t to_stride) {
   using V = Vector<T>;
-  for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride) {
-    int64_t j = 0;
-    for (; j + V::kLanes <= length; j += V::kLanes) V::store(to + j, V::load(from + j));
-    for (; j < length; ++j) to[j] = from[j];
+  constexpr int64_t L = V::kLanes;
+  for (; length >= 3 * L; length -= 3 * L, from += 3 * L, to += 3 * L)
+    copy_vectors<T, 3>(from, from_stride, points, to, to_stride);
+  if (length >= 2 * L) {
+    copy_vectors<T, 2>(from, from_stride, points, to, to_stride);
+    length -= 2 * L, from += 2 * L, to += 2 * L;
   }
+  if (length >= L) {
+    copy_vectors<T, 1>(from, from_stride, points, to, to_stride);
+    length -= L, from += L, to += L;
+  }
+  if (length == 0) return;
+  for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride)
+    for (int64_t j = 0; j < length; ++j) to[j] = from[j];
 }
 
 template <class T>
