@@ -97,6 +97,8 @@ PlanReport plan_report(const Program& program) {
   report.unplanned = unplanned_bytes(program.problem());
   report.slots = static_cast<int64_t>(program.slot_bytes());
   report.planner = program.planner();
+  report.problem = program.problem();
+  report.plan = program.plan();
   report.steps = static_cast<int>(graph.steps.size());
   report.tensors = static_cast<int>(blocks.size());
   add_classes(report, graph, blocks);

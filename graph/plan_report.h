@@ -31,6 +31,8 @@ struct PlanReport {
   int tensors = 0, steps = 0;
   std::string planner;
   std::vector<PlannedTensor> top;  // the ten largest blocks of the arena
+  Problem problem;                 // what was planned, for drawing and for files
+  Plan plan;
 
   int64_t total() const { return arena + persistent + slots; }
   double ratio() const;  // arena / lower bound

@@ -17,7 +17,7 @@ struct Program::Bound {
 };
 
 Program::Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSettings& settings)
-    : graph_(std::move(graph)), arena_(std::move(arena)) {
+    : graph_(std::move(graph)), arena_(std::move(arena)), threads_(cpu_context().pool().size()) {
   passes_ = lower(graph_, settings.lower);
   choose_kernels();
   make_plan(settings);
@@ -134,6 +134,10 @@ void Program::bind() {
 }
 
 void Program::run() {
+  if (cpu_context().pool().size() > threads_)
+    throw Error(fmt::format("program: planned for {} threads, now there are {}; set the threads "
+                            "before the step is prepared",
+                            threads_, cpu_context().pool().size()));
   bind();
   for (Bound& step : bound_)
     if (step.kernel != nullptr) step.kernel->run(*step.where, step.in, step.out, step.scratch);

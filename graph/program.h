@@ -27,7 +27,8 @@ class Program {
 
   // Takes the slots, the arena and the persistent tensors, if that has not happened yet.
   void bind();
-  // One step: fill the inputs, run, read the outputs. Allocates nothing after bind().
+  // One step: fill the inputs, run, read the outputs. Allocates nothing after bind(). Throws Error
+  // when the CPU has more threads than when the program was made: scratch is planned for each.
   void run();
 
   // Where argument i is put and result i is read: tensors in the slots, valid while the program
@@ -58,6 +59,7 @@ class Program {
   Graph graph_;
   std::shared_ptr<Arena> arena_;
   uint64_t generation_ = 0;
+  int threads_ = 0;
   std::vector<PassRecord> passes_;
   std::vector<int64_t> scratch_bytes_;
   Lifetimes lifetimes_;

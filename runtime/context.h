@@ -40,7 +40,8 @@ class CpuContext final : public Context {
  public:
   explicit CpuContext(int threads);
   ThreadPool& pool() { return *pool_; }
-  // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it.
+  // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it;
+  // a step that is prepared already can run with fewer threads, not with more.
   void set_threads(int threads);
   RawMemory& memory() override;
   Stream& stream() override { return *stream_; }

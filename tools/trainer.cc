@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "tessera/memory/plan_draw.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
@@ -16,7 +17,7 @@ struct Arguments {
   std::string config, run;
   std::vector<std::string> overrides;
   int64_t steps = 50;
-  bool json = false;
+  bool json = false, draw = false;
 };
 
 void say(const std::string& line) {
@@ -41,7 +42,8 @@ int run_eval(const Arguments& arguments) {
 
 int run_plan(const Arguments& arguments) {
   PlanReport report = plan(load_config(arguments.config, arguments.overrides));
-  say(arguments.json ? report.json() : report.text());
+  if (arguments.draw) say(draw_plan_text(report.problem, report.plan));
+  else say(arguments.json ? report.json() : report.text());
   return 0;
 }
 
@@ -88,8 +90,10 @@ int dispatch(int argc, char** argv) {
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
-  CLI::App* plan = with_config(add("plan", "what a step needs, before running it", run_plan), arguments);
+  CLI::App* plan =
+      with_config(add("plan", "what a step needs, before running it", run_plan), arguments);
   plan->add_flag("--json", arguments.json, "as JSON");
+  plan->add_flag("--draw", arguments.draw, "as a picture for the terminal: time to the right");
   CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
   bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench->add_flag("--json", arguments.json, "as JSON");

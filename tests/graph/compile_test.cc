@@ -112,6 +112,18 @@ TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
   EXPECT_EQ(cpu_memory().statistics().live_bytes, live);
 }
 
+TEST(Compile, MoreThreadsThanPlannedForAreRefused) {
+  Fixture f;
+  cpu_context().set_threads(1);
+  auto step = compile([&](const Tensor& x) { return f.step(x); });
+  PreparedStep& ready = step.prepare({batch(8, 1).spec()});
+  cpu_context().set_threads(2);
+  EXPECT_THROW(ready.run(), Error);
+  cpu_context().set_threads(1);
+  EXPECT_NO_THROW(ready.run());
+  cpu_context().set_threads(0);
+}
+
 TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
