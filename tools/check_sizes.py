@@ -30,39 +30,36 @@ def blank(match):
     return re.sub(r"[^\n]", " ", match.group())
 
 
+def kind_of(head):
+    """What the block after `head` is, outside of any function."""
+    head = head.strip()
+    if SCOPE.match(head) and "(" not in SCOPE.sub("", head):
+        return "scope"
+    return "function" if ")" in head and not MEMBER_INITIALISER.search(head) else "value"
+
+
 def cpp_functions(text):
     """Yields (name, first line, lines) of the functions of a C++ file. A heuristic over braces: a
     block outside any function opens one when what stands before it has parameters."""
     text = NOISE.sub(blank, RAW_STRING.sub(blank, text))
-    stack = []       # per open brace: "scope", "function" or "value"
-    head, head_line, line = "", 1, 1
-    for c in text:
-        if c == "\n":
-            line += 1
-        inside = "function" in stack or "value" in stack
-        if c == "{":
-            kind = "value"
-            if not inside:
-                h = head.strip()
-                if SCOPE.match(h) and "(" not in SCOPE.sub("", h):
-                    kind, head = "scope", ""
-                elif ")" in h and not MEMBER_INITIALISER.search(h):
-                    kind = "function"
-            stack.append(kind)
-        elif c == "}" and stack:
+    stack = []     # what each open brace is: "scope", "function" or "value"
+    begin = 0      # where the declaration starts that is being read
+    for mark in re.finditer(r"[{};]|\b(?:public|private|protected)\s*:", text):
+        inside = bool(stack) and stack[-1] != "scope"
+        if mark.group() == "{":
+            stack.append("value" if inside else kind_of(text[begin:mark.start()]))
+            if stack[-1] == "scope":
+                begin = mark.end()
+        elif mark.group() == "}" and stack:
             kind = stack.pop()
             if kind == "function":
-                yield name_of(head), head_line, line - head_line + 1
+                declaration = text[begin:mark.end()]
+                size = declaration.strip().count("\n") + 1
+                yield name_of(declaration.split("{")[0]), text.count("\n", 0, mark.end()) + 2 - size, size
             if kind != "value":
-                head = ""
-        elif inside:
-            continue
-        elif c == ";" or c == ":" and head.strip() in ("public", "private", "protected"):
-            head = ""
-        else:
-            if not head.strip():
-                head, head_line = "", line
-            head += c
+                begin = mark.end()
+        elif not inside:
+            begin = mark.end()
 
 
 def name_of(head):
