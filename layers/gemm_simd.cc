@@ -193,15 +193,61 @@ void pack_quads(const T* from, int64_t stride, int64_t points, int64_t count, T*
       to[whole * points + p * R + r] = whole + r < count ? from[p * stride + whole + r] : T(0);
 }
 
+// to[p * to_stride + j] = from[j * stride + p] for a square of kSide<T> lines and points.
+template <class T>
+constexpr int kSide = 32 / sizeof(T);
+
+#if defined(__AVX2__)
+inline void transpose(const float* from, int64_t stride, float* to, int64_t to_stride) {
+  __m256 a[8], b[8];
+  for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(from + i * stride);
+  for (int i = 0; i < 8; i += 2) {  // pairs of lines
+    b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {  // fours of lines
+    a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
+    a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
+    a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+    a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {  // halves
+    _mm256_storeu_ps(to + i * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+  }
+}
+
+inline void transpose(const double* from, int64_t stride, double* to, int64_t to_stride) {
+  __m256d a[4], b[4];
+  for (int i = 0; i < 4; ++i) a[i] = _mm256_loadu_pd(from + i * stride);
+  for (int i = 0; i < 4; i += 2) {
+    b[i] = _mm256_unpacklo_pd(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_pd(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    _mm256_storeu_pd(to + i * to_stride, _mm256_permute2f128_pd(b[i], b[i + 2], 0x20));
+    _mm256_storeu_pd(to + (i + 2) * to_stride, _mm256_permute2f128_pd(b[i], b[i + 2], 0x31));
+  }
+}
+#else
+template <class T>
+inline void transpose(const T* from, int64_t stride, T* to, int64_t to_stride) {
+  for (int p = 0; p < kSide<T>; ++p)
+    for (int j = 0; j < kSide<T>; ++j) to[p * to_stride + j] = from[j * stride + p];
+}
+#endif
+
 template <class T>
 void pack_transposed(const T* from, int64_t stride, int64_t points, int64_t count, int64_t width,
                      T* to) {
-  constexpr int64_t kBlock = 16;  // a few lines of `from` at once, each read in whole cache lines
-  for (int64_t p0 = 0; p0 < points; p0 += kBlock) {
-    int64_t p1 = p0 + kBlock < points ? p0 + kBlock : points;
-    for (int64_t j = 0; j < width; ++j)
-      for (int64_t p = p0; p < p1; ++p) to[p * width + j] = j < count ? from[j * stride + p] : T(0);
-  }
+  constexpr int64_t S = kSide<T>;
+  const int64_t lines = count / S * S, whole = points / S * S;
+  for (int64_t p = 0; p < whole; p += S)
+    for (int64_t j = 0; j < lines; j += S)
+      transpose(from + j * stride + p, stride, to + p * width + j, width);
+  for (int64_t p = 0; p < points; ++p)
+    for (int64_t j = p < whole ? lines : 0; j < width; ++j)
+      to[p * width + j] = j < count ? from[j * stride + p] : T(0);
 }
 
 // `N` whole vectors of each point.
