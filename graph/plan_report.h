@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/memory/plan.h"
+
 namespace tessera {
 
 class Program;  // program.h
