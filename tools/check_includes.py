@@ -64,7 +64,8 @@ def check_file(name, text, files):
         elif floor is not None and floor_of(target) not in BELOW[floor] | {floor}:
             problems.append(f'{name}: {floor}/ must not include "{spelled}": it is not below')
     if SWITCH.search(text) and name != SWITCH_HEADER:
-        problems.append(f"{name}: only {SWITCH_HEADER} reads TESSERA_CUDA; use `if constexpr (kCuda)`")
+        problems.append(f"{name}: only {SWITCH_HEADER} reads TESSERA_CUDA; use `if constexpr "
+                        "(kCuda)`")
     return problems, targets
 
 

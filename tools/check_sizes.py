@@ -21,7 +21,8 @@ NOISE = re.compile(
     r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'"  # characters, but not 1'000
     r"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",       # preprocessor lines with their continuations
     re.S | re.M)
-SCOPE = re.compile(r"^(template\s*<.*>\s*)?(inline\s+)?(namespace|class|struct|union|enum|extern)\b", re.S)
+SCOPE = re.compile(
+    r"^(template\s*<.*>\s*)?(inline\s+)?(namespace|class|struct|union|enum|extern)\b", re.S)
 MEMBER_INITIALISER = re.compile(r"\)\s*(noexcept\s*)?:(?!:)[^{]*[\w>]\s*$", re.S)
 
 
@@ -55,7 +56,8 @@ def cpp_functions(text):
             if kind == "function":
                 declaration = text[begin:mark.end()]
                 size = declaration.strip().count("\n") + 1
-                yield name_of(declaration.split("{")[0]), text.count("\n", 0, mark.end()) + 2 - size, size
+                first = text.count("\n", 0, mark.end()) + 2 - size
+                yield name_of(declaration.split("{")[0]), first, size
             if kind != "value":
                 begin = mark.end()
         elif not inside:

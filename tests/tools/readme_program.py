@@ -20,8 +20,9 @@ def extract(readme, program):
     if block is None:
         sys.exit(f"{readme}: there is no ```cpp block")
     code = block.group(1)
-    if code.count("\n") >= MAX_LINES:
-        sys.exit(f"{readme}: the first program has {code.count(chr(10))} lines, not under {MAX_LINES}")
+    lines = code.count("\n")
+    if lines >= MAX_LINES:
+        sys.exit(f"{readme}: the first program has {lines} lines, not under {MAX_LINES}")
     Path(program).write_text(code, encoding="utf-8")
 
 
