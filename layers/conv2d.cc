@@ -96,12 +96,9 @@ class Conv2d final : public OpBase<Conv2d> {
     EpilogueRun more(params.epilogue, in.subspan(2), out[0]);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const Epilogue<T> hook{[](void* run, T*, int64_t first, int64_t count) {
-                               static_cast<EpilogueRun*>(run)->apply(first, count);
-                             },
-                             &more};
+      const Epilogue<T> hook = more.hook<T>();
       conv2d<T>(where.pool(), shape, in[0].as<T>(), in[1].as<T>(), out[0].as<T>(), scratch.data,
-                params.epilogue.code.empty() ? nullptr : &hook);
+                &hook);
     });
   }
 
@@ -156,12 +153,9 @@ class Conv2dInputGrad final : public OpBase<Conv2dInputGrad> {
     EpilogueRun more(params.epilogue, in.subspan(2), out[0]);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const Epilogue<T> hook{[](void* run, T*, int64_t first, int64_t count) {
-                               static_cast<EpilogueRun*>(run)->apply(first, count);
-                             },
-                             &more};
+      const Epilogue<T> hook = more.hook<T>();
       conv2d_input_grad<T>(where.pool(), shape, in[0].as<T>(), in[1].as<T>(), out[0].as<T>(),
-                           scratch.data, params.epilogue.code.empty() ? nullptr : &hook);
+                           scratch.data, &hook);
     });
   }
 

@@ -382,7 +382,7 @@ void run_task(const GatherPlan& plan, const Ready<T>& ready, int64_t task, const
       multiply(plan, p, pixels, in, to);
     }
   }
-  if (epilogue) {
+  if (epilogue && epilogue->apply) {
     const int64_t rows = std::min(plan.rows * plan.out_step_h, plan.out_h - out_row);
     epilogue->apply(epilogue->context, to, to - out, images * rows * plan.out_w * plan.out_c);
   }

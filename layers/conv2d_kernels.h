@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tessera/layers/epilogue_hook.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
@@ -31,15 +32,6 @@ struct ConvShape {
   int64_t out_h() const { return (h + 2 * pad_h - dilation_h * (kh - 1) - 1) / stride_h + 1; }
   int64_t out_w() const { return (w + 2 * pad_w - dilation_w * (kw - 1) - 1) / stride_w + 1; }
   bool operator==(const ConvShape&) const = default;
-};
-
-// Called on each contiguous range of the result once it is final, on the thread that wrote it and
-// while it is in the cache. Ranges are whole pixels (all channels), cover the result exactly once
-// and are cut by the shape alone. `rows` points at element `first_element` of the result.
-template <class T>
-struct Epilogue {
-  void (*apply)(void* context, T* rows, int64_t first_element, int64_t count) = nullptr;
-  void* context = nullptr;
 };
 
 // Bytes of scratch; `element` is sizeof(float) or sizeof(double), `threads` the size of the pool.

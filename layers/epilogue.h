@@ -6,6 +6,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
+#include "tessera/layers/epilogue_hook.h"
 
 namespace tessera {
 
@@ -18,6 +19,15 @@ class EpilogueRun {
   EpilogueRun(const ScalarProgram& program, Buffers more, const Buffer& result);
   // Elements [first, first + count) of the result, which have just been written.
   void apply(int64_t first, int64_t count) const;
+  // The same as what kernels take; nothing where the program does nothing. T is the result's.
+  template <class T>
+  Epilogue<T> hook() {
+    if (program_.code.empty()) return {};
+    return {[](void* run, T*, int64_t first, int64_t count) {
+              static_cast<EpilogueRun*>(run)->apply(first, count);
+            },
+            this};
+  }
 
  private:
   const ScalarProgram& program_;

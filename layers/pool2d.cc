@@ -6,6 +6,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/layers/checks.h"
+#include "tessera/layers/epilogue.h"
 #include "tessera/layers/pool2d_kernels.h"
 
 namespace tessera {
@@ -14,8 +15,9 @@ namespace {
 // The settings of the ops, the stride spelled out.
 struct PoolOpParams {
   Pool2dParams pool;
-  Size2 image = 0;         // of the gradients: what their inputs do not tell
-  bool positions = false;  // of the maximum: a second output for the gradient
+  Size2 image = 0;                         // of the gradients: what their inputs do not tell
+  bool positions = false;                  // of the maximum: a second output for the gradient
+  ScalarProgram epilogue = no_epilogue();  // of the maximum's gradient
   bool operator==(const PoolOpParams&) const = default;
 };
 
@@ -62,7 +64,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
   std::string_view name() const override { return "max_pool2d_grad"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check(name(), in, {"dy", "positions"});
+    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), {"dy", "positions"});
     check.floats({0});
     check.dtype(1, DType::u8);
     check.rank(0, 4);
@@ -73,11 +75,23 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    EpilogueRun more(params.epilogue, in.subspan(2), out[0]);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
+      const Epilogue<T> hook = more.hook<T>();
       max_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
-                         in[1].as<uint8_t>(), out[0].as<T>());
+                         in[1].as<uint8_t>(), out[0].as<T>(), &hook);
     });
+  }
+
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int hot,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in) const override {
+    auto whole = join_epilogue(params.epilogue, p, hot, infer(in)[0], p_in);
+    if (!whole) return std::nullopt;
+    PoolOpParams joined = params;
+    joined.epilogue = *whole;
+    return Absorbed{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, hot)};
   }
 
   const PoolOpParams params;
@@ -115,8 +129,9 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
 
   Tensors grad(const GradArgs& args) const override {
     const Shape& x = args.input_specs[0].shape;
-    return {apply1(std::make_shared<MaxPool2dGrad>(PoolOpParams{params.pool, {x[1], x[2]}}),
-                   {args.grad_outputs[0], args.outputs[1]})};
+    return {apply1(
+        std::make_shared<MaxPool2dGrad>(PoolOpParams{.pool = params.pool, .image = {x[1], x[2]}}),
+        {args.grad_outputs[0], args.outputs[1]})};
   }
 
   const PoolOpParams params;
@@ -170,7 +185,8 @@ class AveragePool2d final : public OpBase<AveragePool2d> {
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     const Shape& x = args.input_specs[0].shape;
-    return {apply1(std::make_shared<AveragePool2dGrad>(PoolOpParams{params.pool, {x[1], x[2]}}),
+    return {apply1(std::make_shared<AveragePool2dGrad>(
+                       PoolOpParams{.pool = params.pool, .image = {x[1], x[2]}}),
                    {args.grad_outputs[0]})};
   }
 

@@ -7,6 +7,8 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kTaskElements = 4096;  // enough for an epilogue's loops, few enough for L1
+
 template <class T>
 const PoolLeavesOf<T>& leaves() {
   const PoolLeaves& all = TESSERA_SELECT_LEAVES(pool_leaves);
@@ -46,43 +48,47 @@ int64_t divisor(const PoolShape& s, Range u, Range v, int64_t i, int64_t j) {
 template <class T>
 void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t* positions) {
   const int64_t out_h = s.out_h(), out_w = s.out_w();
-  pool.parallel_for(s.n * out_h, [&](int64_t row) {
-    const int64_t b = row / out_h, i = row % out_h;
+  pool.parallel_for(s.n * out_h, [&](int64_t task) {
+    const int64_t b = task / out_h, i = task % out_h, to = task * out_w * s.c;
     const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
-    for (int64_t j = 0; j < out_w; ++j) {
-      const Range v = window_of(j, s.kernel_w, s.stride_w, s.pad_w, s.w);
-      const int64_t skipped_rows = u.begin - (i * s.stride_h - s.pad_h);
-      const int64_t skipped_columns = v.begin - (j * s.stride_w - s.pad_w);
-      const PoolWindow window{u.end - u.begin, v.end - v.begin, s.w * s.c,
-                              static_cast<int>(skipped_rows * s.kernel_w + skipped_columns),
-                              static_cast<int>(s.kernel_w)};
-      const int64_t to = (row * out_w + j) * s.c;
-      leaves<T>().max(x + ((b * s.h + u.begin) * s.w + v.begin) * s.c, window, s.c, y + to,
-                      positions ? positions + to : nullptr);
-    }
+    const PoolRow row{u.end - u.begin,
+                      u.begin - (i * s.stride_h - s.pad_h),
+                      s.w,
+                      s.c,
+                      out_w,
+                      s.kernel_w,
+                      s.stride_w,
+                      s.pad_w};
+    leaves<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
+                        positions ? positions + to : nullptr);
   });
 }
 
 // Each row of dx gathers from the windows that it lies in, so that no two threads meet.
 template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const uint8_t* positions,
-                     T* dx) {
-  const int64_t out_h = s.out_h(), out_w = s.out_w();
-  pool.parallel_for(s.n * s.h, [&](int64_t row) {
-    const int64_t b = row / s.h, i = row % s.h;
-    const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
-    T* to = dx + row * s.w * s.c;
-    std::fill_n(to, s.w * s.c, T(0));
-    for (int64_t p = u.begin; p < u.end; ++p) {
-      const int64_t first = (i + s.pad_h - p * s.stride_h) * s.kernel_w;  // position in the window
-      for (int64_t q = 0; q < out_w; ++q) {
-        const int64_t from = ((b * out_h + p) * out_w + q) * s.c, start = q * s.stride_w - s.pad_w;
-        const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
-        for (int64_t j = v.begin; j < v.end; ++j)
-          leaves<T>().add_where(dy + from, positions + from, static_cast<int>(first + j - start),
-                                s.c, to + j * s.c);
-      }
+                     T* dx, const Epilogue<T>* epilogue) {
+  const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.w * s.c;
+  const int64_t together = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
+  pool.parallel_for((s.n * s.h + together - 1) / together, [&](int64_t task) {
+    const int64_t first = task * together, last = std::min(first + together, s.n * s.h);
+    for (int64_t line = first; line < last; ++line) {
+      const int64_t b = line / s.h, i = line % s.h;
+      const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
+      const PoolRow row{std::max<int64_t>(0, u.end - u.begin),
+                        i + s.pad_h - u.begin * s.stride_h,
+                        s.w,
+                        s.c,
+                        out_w,
+                        s.kernel_w,
+                        s.stride_w,
+                        s.pad_w};
+      const int64_t from = (b * out_h + u.begin) * out_w * s.c;
+      leaves<T>().max_row_grad(dy + from, positions + from, row, s.stride_h, dx + line * length);
     }
+    if (epilogue && epilogue->apply)
+      epilogue->apply(epilogue->context, dx + first * length, first * length,
+                      (last - first) * length);
   });
 }
 
@@ -147,12 +153,13 @@ void global_average_pool_grad(ThreadPool& pool, int64_t n, int64_t pixels, int64
   });
 }
 
-#define TESSERA_POOL(T)                                                                       \
-  template void max_pool2d(ThreadPool&, const PoolShape&, const T*, T*, uint8_t*);            \
-  template void max_pool2d_grad(ThreadPool&, const PoolShape&, const T*, const uint8_t*, T*); \
-  template void average_pool2d(ThreadPool&, const PoolShape&, const T*, T*);                  \
-  template void average_pool2d_grad(ThreadPool&, const PoolShape&, const T*, T*);             \
-  template void global_average_pool(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);    \
+#define TESSERA_POOL(T)                                                                      \
+  template void max_pool2d(ThreadPool&, const PoolShape&, const T*, T*, uint8_t*);           \
+  template void max_pool2d_grad(ThreadPool&, const PoolShape&, const T*, const uint8_t*, T*, \
+                                const Epilogue<T>*);                                         \
+  template void average_pool2d(ThreadPool&, const PoolShape&, const T*, T*);                 \
+  template void average_pool2d_grad(ThreadPool&, const PoolShape&, const T*, T*);            \
+  template void global_average_pool(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);   \
   template void global_average_pool_grad(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);
 TESSERA_POOL(float)
 TESSERA_POOL(double)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tessera/layers/epilogue_hook.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
@@ -21,7 +22,7 @@ template <class T>
 void max_pool2d(ThreadPool& pool, const PoolShape& shape, const T* x, T* y, uint8_t* positions);
 template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& shape, const T* dy,
-                     const uint8_t* positions, T* dx);
+                     const uint8_t* positions, T* dx, const Epilogue<T>* epilogue = nullptr);
 
 template <class T>
 void average_pool2d(ThreadPool& pool, const PoolShape& shape, const T* x, T* y);

@@ -1,4 +1,4 @@
-// What pooling does to the channels of one pixel.
+// What pooling does to the channels of one pixel, and what the maximum does to a row of windows.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,24 @@
 
 namespace tessera {
 
-// The part of a window that lies in the image; `first` is its first pixel's position in the window,
-// counted in rows of `kernel_w`.
-struct PoolWindow {
-  int64_t rows, columns, row_step;  // row_step: elements from one image row to the next
-  int first, kernel_w;
+// One row of windows: `rows` rows of each lie in the image, the first of them is row `first_row` of
+// the window. A position in a window counts its pixels row by row.
+struct PoolRow {
+  int64_t rows, first_row;
+  int64_t w, c, out_w;
+  int64_t kernel_w, stride_w, pad_w;
 };
 
 template <class T>
 struct PoolLeavesOf {
-  // y[j] = the maximum over the window of x[.., j], positions[j] where it lies (unless null), j < c
-  void (*max)(const T* x, const PoolWindow& window, int64_t c, T* y, uint8_t* positions);
-  // dx[j] += dy[j] where positions[j] is `position`
-  void (*add_where)(const T* dy, const uint8_t* positions, int position, int64_t c, T* dx);
+  // y [out_w, c] = the maxima of a row of windows over x [rows, w, c], positions [out_w, c] where
+  // they lie (unless null)
+  void (*max_row)(const T* x, const PoolRow& row, T* y, uint8_t* positions);
+  // dx [w, c] of one image row = the sum of dy over the windows that have their maximum there. It
+  // lies in `rows` rows of windows, dy and positions [rows, out_w, c]: in row `first_row` of the
+  // windows of the first, stride_h less in each following one.
+  void (*max_row_grad)(const T* dy, const uint8_t* positions, const PoolRow& row, int64_t stride_h,
+                       T* dx);
   // y[j] += x[j] / divisor
   void (*add_quotient)(const T* x, T divisor, int64_t c, T* y);
   // y[j] = x[j] / divisor

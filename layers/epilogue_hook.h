@@ -1,0 +1,17 @@
+// What a kernel over raw memory calls on its result while it is hot.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+// Called on each contiguous range of the result once it is final, on the thread that wrote it and
+// while it is in the cache. Ranges are whole pixels (all channels), cover the result exactly once
+// and are cut by the shape alone. `rows` points at element `first_element` of the result.
+template <class T>
+struct Epilogue {
+  void (*apply)(void* context, T* rows, int64_t first_element, int64_t count) = nullptr;
+  void* context = nullptr;
+};
+
+}  // namespace tessera
