@@ -192,7 +192,7 @@ TEST(LowerBound, RoundsToAlignmentWhereSound) {
 
 TEST(Malformed, NamesTheBuffer) {
   const auto fault = [](Interval buffer) {
-    buffer.id = "x";
+    buffer.id = std::string(1, 'x');
     return malformed({{{0, 1, 1}, buffer}}).value_or("nothing");
   };
   EXPECT_EQ(fault({0, 1, -5}), "buffer 1 (x): its size must not be below 0, but it is -5");

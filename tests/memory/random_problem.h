@@ -24,7 +24,7 @@ inline Problem random_problem(uint32_t seed, int count, int64_t times, int64_t l
   int64_t next_fixed = 0;
   for (int i = 0; i < count; ++i) {
     Interval buffer;
-    buffer.id = "b" + std::to_string(i);
+    buffer.id = std::to_string(i);
     buffer.lower = below(times);
     buffer.upper = buffer.lower + 1 + below(below(4) == 0 ? times : 1 + times / 8);
     buffer.size = 1 + below(largest);
