@@ -25,12 +25,12 @@ class Program;  // program.h
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
 struct CompileOptions {
-  bool eager = false;             // run the function as it is, without a graph
-  const Planner* planner = nullptr;  // nullptr: "best"
-  std::vector<std::string> off;   // passes not to run (lower.h names them)
-  std::string dump_after;         // print the graph to stdout after this pass
+  bool eager = false;                 // run the function as it is, without a graph
+  const Planner* planner = nullptr;   // nullptr: "best"
+  std::vector<std::string> off = {};  // passes not to run (lower.h names them)
+  std::string dump_after = {};        // print the graph to stdout after this pass
   bool verify_plan = false;
-  std::shared_ptr<Arena> arena;   // shared with other compiled functions; nullptr: one of its own
+  std::shared_ptr<Arena> arena = {};  // shared with other compiled functions; nullptr: its own
 };
 
 // One signature of a compiled function, ready to run.
@@ -105,9 +105,12 @@ constexpr size_t arity() {
   auto takes = []<size_t... I>(std::index_sequence<I...>) {
     return std::is_invocable_v<F, std::conditional_t<I == I, const Tensor&, void>...>;
   };
-  if constexpr (N > 8) return N;
-  else if constexpr (takes(std::make_index_sequence<N>())) return N;
-  else return arity<F, N + 1>();
+  if constexpr (N > 8)
+    return N;
+  else if constexpr (takes(std::make_index_sequence<N>()))
+    return N;
+  else
+    return arity<F, N + 1>();
 }
 
 }  // namespace internal
@@ -121,8 +124,10 @@ class CompiledFunction : public Compiled {
   template <class... T>
   R operator()(const T&... arguments) {
     Tensors results = call({arguments...});
-    if constexpr (std::is_same_v<R, Tensor>) return results.at(0);
-    else return results;
+    if constexpr (std::is_same_v<R, Tensor>)
+      return results.at(0);
+    else
+      return results;
   }
 };
 

@@ -14,8 +14,8 @@ namespace tessera {
 struct ModelOptions {
   int64_t height = 32, width = 32, channels = 3;  // of the images
   int64_t classes = 10;
-  double dropout = 0;           // probability, in [0, 1); mlp and cnn_bn
-  std::vector<int64_t> widths;  // mlp: hidden layers, cnn_bn: filters; empty: the model's own
+  double dropout = 0;                // probability, in [0, 1); mlp and cnn_bn
+  std::vector<int64_t> widths = {};  // mlp: hidden layers, cnn_bn: filters; empty: the model's own
 };
 
 // The network [n, height, width, channels] -> logits [n, classes]. Throws ConfigError: an unknown

@@ -98,7 +98,7 @@ class MemoryDataset : public Dataset {
 // Which data to open.
 struct DataSource {
   std::string name = "synthetic";  // one of data_names()
-  std::string root;                // folder of the files; not used by "synthetic"
+  std::string root = {};           // folder of the files; not used by "synthetic"
   uint64_t seed = 1;               // "synthetic": which images are generated
   int64_t train_count = 0;         // the first so many; 0: all ("synthetic": 10000)
   int64_t test_count = 0;          // the first so many; 0: all ("synthetic": 2000)

@@ -26,7 +26,7 @@ struct LoaderOptions {
   uint64_t seed = 1;       // of the order and of the augmentation
   int workers = 2;         // threads; 0: batches are made in the thread that calls next()
   int read_ahead = 4;      // batches ready or in the making besides the one handed out, >= 1
-  Augment augment;         // empty for evaluation
+  Augment augment = {};    // empty for evaluation
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full
   // Process `rank` of `world`: all see the same order and each takes its part of every global batch
   // (world x batch samples); a last one that is not full is divided as evenly as can be.
