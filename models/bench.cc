@@ -6,6 +6,7 @@
 
 #include "tessera/graph/program.h"
 #include "tessera/models/session.h"
+#include "tessera/models/step_probe.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/random.h"
 
@@ -29,11 +30,11 @@ ImageShape loaded_shape(const Config& config) {
 
 }  // namespace
 
-PlanReport plan(const Config& config) {
+PlanReport plan(const Config& config, const PassSettings& passes) {
   Config graph = config;
   graph.mode = "graph";
   ImageShape image = loaded_shape(graph);
-  Session session(graph, image, plain_normalization(image));
+  Session session(graph, image, plain_normalization(image), passes);
   PreparedStep& train = session.train_step(graph.data.batch);
   session.evaluation_step(graph.data.batch);
   PlanReport report = plan_report(*train.program());
@@ -65,6 +66,7 @@ BenchResult bench(const Config& config, int64_t steps) {
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
   for (int64_t i = 0; i < steps; ++i) {
+    const StepProbe probe;
     auto at = static_cast<size_t>(i % kBatches);
     Clock::time_point start = Clock::now();
     image_slot.assign(std::span<const uint8_t>(images.data() + at * bytes, bytes));

@@ -61,7 +61,8 @@ Device configured_device(const Config& config) {
   return device;
 }
 
-Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization)
+Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization,
+                 const PassSettings& passes)
     : config_(config),
       image_(image),
       normalization_(normalization),
@@ -82,7 +83,10 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   compile.eager = config.mode == "eager";
   compile.planner = planner;
   compile.arena = arena_;
-  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, compile);
+  compile.off = passes.off;
+  CompileOptions dumped = compile;
+  dumped.dump_after = passes.dump_after;
+  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);
   evaluation_ =
       std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
 }
@@ -121,14 +125,20 @@ Specs batch_specs(const ImageShape& image, int64_t batch) {
 }  // namespace
 
 PreparedStep& Session::train_step(int64_t batch) {
+  for (const Prepared& known : train_steps_)
+    if (known.batch == batch) return *known.step;
   Specs specs = batch_specs(image_, batch);
   specs.push_back({DType::f64, {}, {}});
   specs.push_back({DType::i64, {2}, {}});
-  return train_->prepare(specs);
+  train_steps_.push_back({batch, &train_->prepare(specs)});
+  return *train_steps_.back().step;
 }
 
 PreparedStep& Session::evaluation_step(int64_t batch) {
-  return evaluation_->prepare(batch_specs(image_, batch));
+  for (const Prepared& known : evaluation_steps_)
+    if (known.batch == batch) return *known.step;
+  evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
+  return *evaluation_steps_.back().step;
 }
 
 void Session::bind() {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tessera/graph/compile.h"
 #include "tessera/layers/module.h"
@@ -11,17 +13,25 @@
 
 namespace tessera {
 
+// A look into the compiler: what it computes stays the same.
+struct PassSettings {
+  std::vector<std::string> off = {};  // passes not to run (graph/lower.h names them)
+  std::string dump_after = {};        // print the training step's graph to stdout after this pass
+};
+
 class Session {
  public:
   // `image` is what the loader hands over, `normalization` has one entry per channel. Declares all
   // persistent tensors; takes no memory. Throws ConfigError: unknown model or planner; DeviceError:
   // a device that cannot be used, with the reason.
-  Session(const Config& config, const ImageShape& image, const Normalization& normalization);
+  Session(const Config& config, const ImageShape& image, const Normalization& normalization,
+          const PassSettings& passes = {});
   ~Session();
 
   // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
   // [batch], lr float64 [], position int64 [2] = {step, index of the first image}; results mean
   // loss and count of right answers, float32 [].
+  // Prepared at the first call; later calls for the same batch only find it, without allocating.
   PreparedStep& train_step(int64_t batch);
   // Evaluation: arguments images and labels; the same results.
   PreparedStep& evaluation_step(int64_t batch);
@@ -40,6 +50,10 @@ class Session {
   void load_weights(const std::string& path);
 
  private:
+  struct Prepared {
+    int64_t batch;
+    PreparedStep* step;
+  };
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);
   Tensors weights() const;
@@ -53,6 +67,7 @@ class Session {
   std::unique_ptr<Optimizer> optimizer_;
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<Compiled> train_, evaluation_;
+  std::vector<Prepared> train_steps_, evaluation_steps_;
 };
 
 // Sets the thread count and finds the device; throws DeviceError with the reason when there is

@@ -10,6 +10,7 @@
 #include "tessera/models/metrics.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/session.h"
+#include "tessera/models/step_probe.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/error.h"
 
@@ -134,8 +135,7 @@ class Training {
     int64_t log_every = config_.train.log_every.steps(loader_.batches());
     Tally since_log;
     for (int64_t step = 0; step < total_steps_; ++step) {
-      const Batch& batch = loader_.next();
-      train_on(batch, step, since_log);
+      const Batch& batch = next_step(step, since_log);
       bool end = step + 1 == total_steps_;
       bool log = end || batch.last || (log_every > 0 && (step + 1) % log_every == 0);
       if (log) {
@@ -171,6 +171,14 @@ class Training {
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
                     static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
                     config_.mode));
+  }
+
+  // From the loader to the loss; allocates nothing. The batch is valid until the next call.
+  const Batch& next_step(int64_t step, Tally& tally) {
+    const StepProbe probe;
+    const Batch& batch = loader_.next();
+    train_on(batch, step, tally);
+    return batch;
   }
 
   void train_on(const Batch& batch, int64_t step, Tally& tally) {

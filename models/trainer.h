@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tessera/graph/plan_report.h"
-#include "tessera/models/config.h"
+#include "tessera/models/session.h"
 
 namespace tessera {
 
@@ -26,8 +26,9 @@ TrainResult train(const Config& config, const Print& print);
 TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
                          const Print& print);
 
-// What a training step (and the evaluation that shares its arena) needs. Opens no data.
-PlanReport plan(const Config& config);
+// What a training step (and the evaluation that shares its arena) needs. Opens no data. Throws
+// ConfigError for an unknown pass.
+PlanReport plan(const Config& config, const PassSettings& passes = {});
 
 struct BenchResult {
   double images_per_second = 0;  // of the median step

@@ -18,6 +18,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   int64_t steps = 50;
   bool json = false, draw = false;
+  PassSettings passes;
 };
 
 void say(const std::string& line) {
@@ -41,7 +42,8 @@ int run_eval(const Arguments& arguments) {
 }
 
 int run_plan(const Arguments& arguments) {
-  PlanReport report = plan(load_config(arguments.config, arguments.overrides));
+  PlanReport report = plan(load_config(arguments.config, arguments.overrides), arguments.passes);
+  if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
   if (arguments.draw) say(draw_plan_text(report.problem, report.plan));
   else say(arguments.json ? report.json() : report.text());
   return 0;
@@ -76,8 +78,18 @@ CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   return app;
 }
 
+void require_verb(const CLI::App& app, const std::string& word) {
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->check_name(word)) return;
+    known += " " + verb->get_name();
+  }
+  throw ConfigError(fmt::format("there is no verb '{}'; known are{}", word, known));
+}
+
 int dispatch(int argc, char** argv) {
-  CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch."};
+  CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
+               "trainer"};
   Arguments arguments;
   Verb verb = nullptr;
   auto add = [&](const char* name, const char* help, Verb run) {
@@ -94,6 +106,10 @@ int dispatch(int argc, char** argv) {
       with_config(add("plan", "what a step needs, before running it", run_plan), arguments);
   plan->add_flag("--json", arguments.json, "as JSON");
   plan->add_flag("--draw", arguments.draw, "as a picture for the terminal: time to the right");
+  plan->add_option("--dump-after", arguments.passes.dump_after,
+                   "print the graph after this pass, or after \"capture\"");
+  plan->add_option("--off", arguments.passes.off, "leave out a pass; may be given again")
+      ->allow_extra_args(false);
   CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
   bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench->add_flag("--json", arguments.json, "as JSON");
@@ -102,6 +118,7 @@ int dispatch(int argc, char** argv) {
   // train is what is meant where the first word is an option.
   std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words[0].starts_with("--config")) words.insert(words.begin(), "train");
+  if (!words.empty() && !words[0].starts_with('-')) require_verb(app, words[0]);
   std::reverse(words.begin(), words.end());
   try {
     app.parse(words);

@@ -38,10 +38,10 @@ class Folder {
     }
     std::string folder = source_.root.empty() ? "." : source_.root;
     throw DataError(fmt::format(
-        "data {}: {} in folder '{}'; looked for {}; unpack the data set's "
+        "data {}: {} '{}'; looked for {}; unpack the data set's "
         "files there or set data.root to the folder that has them",
         source_.name,
-        fs::is_directory(folder, ignored) ? "a file is missing" : "there is no such folder:",
+        fs::is_directory(folder, ignored) ? "a file is missing in folder" : "there is no such folder:",
         fs::absolute(folder, ignored).lexically_normal().string(), fmt::join(tried, ", ")));
   }
 
