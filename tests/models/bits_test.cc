@@ -1,0 +1,185 @@
+// The same bits, whatever way a step is run: eager or graph, every planner, each pass off, any
+// number of threads and of loader workers. TESSERA_LONG_TESTS=1 runs 50 steps everywhere.
+#include <cstdlib>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "tessera/graph/lower.h"
+#include "tessera/memory/plan.h"
+#include "tessera/models/session.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/synthetic.h"
+#include "tessera/tests/models/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::Threads;
+using testing_zoo::ZooStep;
+
+struct Case {
+  const char* model;
+  ModelOptions options;
+  int64_t batch;
+  int64_t steps;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+
+const Case kCases[] = {
+    {"lenet5", {.height = 28, .width = 28, .channels = 1}, 8, 50},
+    {"cnn_bn",
+     {.height = 14, .width = 14, .channels = 3, .dropout = 0.3, .widths = {8, 8, 16, 16}},
+     8,
+     50},
+    {"resnet20", {}, 4, 12}};
+
+bool long_tests() { return std::getenv("TESSERA_LONG_TESTS") != nullptr; }
+
+std::vector<std::string> all_passes() {
+  std::vector<std::string> names(1);
+  for (char c : pass_names()) {
+    if (c == ',')
+      names.emplace_back();
+    else if (c != ' ')
+      names.back().push_back(c);
+  }
+  return names;
+}
+
+// What a run leaves behind: the loss and the count of right answers of each step, then all
+// persistent values.
+std::vector<float> train(const Case& c, const CompileOptions& options, int64_t steps) {
+  ZooStep step(c.model, c.options, c.batch);
+  Compiled compiled(step.function(), options);
+  std::vector<float> seen;
+  for (int64_t i = 0; i < steps; ++i)
+    for (const Tensor& result : compiled.call(step.arguments(i)))
+      seen.push_back(result.item<float>());
+  const std::vector<float> values = step.values();
+  seen.insert(seen.end(), values.begin(), values.end());
+  return seen;
+}
+
+// Tells the first difference; bits, so that NaN and -0 count too.
+testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size())
+    return testing::AssertionFailure() << a.size() << " values against " << b.size();
+  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0)
+    return testing::AssertionSuccess();
+  size_t first = 0;
+  while (std::memcmp(&a[first], &b[first], sizeof(float)) == 0) ++first;
+  return testing::AssertionFailure()
+         << "value " << first << " of " << a.size() << ": " << a[first] << " against " << b[first];
+}
+
+class Bits : public testing::TestWithParam<Case> {
+ protected:
+  int64_t steps() const { return long_tests() ? 50 : GetParam().steps; }
+  std::vector<float> eager() const {
+    CompileOptions options;
+    options.eager = true;
+    return train(GetParam(), options, steps());
+  }
+};
+
+TEST_P(Bits, EagerAndEveryPlannerAgree) {
+  const std::vector<float> expected = eager();
+  // The weights moved: a run that does nothing would agree with itself too.
+  ASSERT_FALSE(same_bits(expected, train(GetParam(), {.eager = true}, 0)));
+  for (const Planner* planner : planners()) {
+    CompileOptions graph;
+    graph.planner = planner;
+    graph.verify_plan = true;
+    EXPECT_TRUE(same_bits(train(GetParam(), graph, steps()), expected)) << planner->name();
+  }
+}
+
+TEST_P(Bits, EagerAndGraphWithoutEachPassAgree) {
+  const std::vector<float> expected = eager();
+  const std::vector<std::string> passes = all_passes();
+  ASSERT_EQ(passes.size(), 6u);
+  for (const std::string& pass : passes) {
+    CompileOptions graph;
+    graph.off = {pass};
+    graph.verify_plan = true;
+    EXPECT_TRUE(same_bits(train(GetParam(), graph, steps()), expected)) << "without " << pass;
+  }
+  CompileOptions graph;
+  graph.off = passes;
+  EXPECT_TRUE(same_bits(train(GetParam(), graph, steps()), expected)) << "without all passes";
+}
+
+TEST_P(Bits, TheNumberOfThreadsChangesNothing) {
+  const std::vector<float> expected = eager();
+  for (int count : {1, 2, 4}) {
+    const Threads threads(count);
+    EXPECT_TRUE(same_bits(train(GetParam(), {}, steps()), expected)) << count << " threads";
+    if (count == 2) continue;  // as before
+    EXPECT_TRUE(same_bits(eager(), expected)) << "eager, " << count << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, Bits, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.model); });
+
+// Trains a session as the trainer does: shuffled, cropped and flipped images out of a loader, with
+// a smaller batch at the end of each epoch.
+std::vector<float> train_session(const Config& config, int workers, int64_t steps) {
+  constexpr int64_t kImages = 28;
+  LoaderOptions options;
+  options.batch = config.data.batch;
+  options.shuffle = true;
+  options.seed = config.seed;
+  options.workers = workers;
+  options.augment = {crop(4), flip_horizontal()};
+  Loader loader(synthetic(5, SyntheticSplit::kTrain, kImages), options);
+  Session session(config, loader.shape(), loader.dataset().normalization());
+  std::vector<float> seen;
+  for (int64_t i = 0; i < steps; ++i) {
+    const Batch& batch = loader.next();
+    PreparedStep& step = session.train_step(batch.count);
+    Tensor images = step.input(0), labels = step.input(1), lr = step.input(2);
+    Tensor position = step.input(3);
+    images.assign(
+        std::span(batch.images, static_cast<size_t>(batch.count * loader.shape().bytes())));
+    labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
+    lr.assign_scalar(config.optimizer.lr);
+    position.assign(std::span<const int64_t>(std::vector<int64_t>{i, batch.first}));
+    step.run();
+    for (size_t k = 0; k < step.outputs(); ++k) seen.push_back(step.output(k).item<float>());
+  }
+  for (const Tensors* list : {&session.store().parameters(), &session.store().states()})
+    for (const Tensor& tensor : *list)
+      for (float value : tensor.to_vector<float>()) seen.push_back(value);
+  return seen;
+}
+
+void expect_same_for_any_workers(const std::string& model, double dropout, int64_t steps) {
+  Config config;
+  config.seed = 11;
+  config.threads = 2;
+  config.data.batch = 8;
+  config.model.name = model;
+  config.model.dropout = dropout;
+  if (model == "cnn_bn") config.model.widths = {8, 8, 16, 16};
+  config.optimizer = {.lr = 0.02, .nesterov = true, .weight_decay = 1e-4};
+  const Threads restored(2);  // a session sets the number
+  config.mode = "eager";
+  const std::vector<float> expected = train_session(config, 0, steps);
+  config.mode = "graph";
+  for (int workers = 0; workers <= 4; ++workers)
+    EXPECT_TRUE(same_bits(train_session(config, workers, steps), expected)) << workers;
+  config.seed = 12;
+  EXPECT_FALSE(same_bits(train_session(config, 0, steps), expected)) << "the seed does not matter";
+}
+
+TEST(BitsOfSessions, AnyNumberOfLoaderWorkersGivesTheBitsOfEagerMode) {
+  expect_same_for_any_workers("lenet5", 0, 50);
+  expect_same_for_any_workers("cnn_bn", 0.3, 50);
+  expect_same_for_any_workers("resnet20", 0, long_tests() ? 50 : 9);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,125 @@
+// Lifetimes that are too short, on purpose, in every network: wherever the plan that follows lets
+// another value overwrite one that is still needed, the ownership replay must say so.
+#include <regex>
+
+#include <gtest/gtest.h>
+
+#include "tessera/graph/program.h"
+#include "tessera/graph/replay.h"
+#include "tessera/memory/plan_check.h"
+#include "tessera/tests/models/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::small_options;
+using testing_zoo::ZooStep;
+
+constexpr size_t kMostBlocks = 150;  // of a network; the larger ones are sampled evenly
+
+struct Outcome {
+  int shortened = 0, overwritten = 0;
+};
+
+class WrongLifetimes : public testing::TestWithParam<std::string> {
+ protected:
+  WrongLifetimes()
+      : step_(GetParam(), small_options(GetParam()), 2),
+        compiled_(step_.function(), {}),
+        program_(*compiled_.prepare(step_.specs()).program()),
+        truth_(program_.lifetimes().problem(&blocks_)) {}
+
+  // Where each block stands under another plan.
+  std::vector<int64_t> offsets_of(const Plan& plan) const {
+    std::vector<int64_t> offsets = program_.offsets();
+    for (size_t i = 0; i < blocks_.size(); ++i) offsets[blocks_[i]] = plan.offsets[i];
+    return offsets;
+  }
+
+  // Does the text name a step by number and op, and a value of block `first` or `second`?
+  void expect_names_the_fault(const std::string& text, int first, int second) const {
+    std::smatch match;
+    ASSERT_TRUE(std::regex_search(text, match, std::regex("^step (\\d+) \\(([^ )]+)"))) << text;
+    const auto s = static_cast<size_t>(std::stoi(match[1]));
+    ASSERT_LT(s, program_.graph().steps.size()) << text;
+    EXPECT_EQ(match[2].str(), program_.graph().steps[s].op->name()) << text;
+    bool named = false;
+    for (int block : {first, second}) named = named || names_block(text, block);
+    EXPECT_TRUE(named) << text << "; blocks " << first << ", " << second;
+  }
+
+  bool names_block(const std::string& text, int block) const {
+    const Lifetimes& lifetimes = program_.lifetimes();
+    if (lifetimes.blocks[block].step >= 0) return text.find("scratch") != std::string::npos;
+    for (size_t id = 0; id < lifetimes.block_of.size(); ++id) {
+      if (lifetimes.block_of[id] != block) continue;
+      const std::string name = program_.graph().value_text(static_cast<ValueId>(id));
+      for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
+        if (!std::isdigit(static_cast<unsigned char>(text[at + name.size()]))) return true;
+    }
+    return false;
+  }
+
+  // The replay of a plan for wrong lifetimes says something exactly if check() of the true ones
+  // does, which shares no code with it.
+  bool expect_caught(const Plan& plan) const {
+    const auto fault = check(truth_, plan);
+    const std::string text = replay(program_.graph(), program_.lifetimes(), offsets_of(plan));
+    EXPECT_EQ(!text.empty(), fault.has_value())
+        << "replay: " << text << "; check: " << (fault ? fault->text : "");
+    if (!fault || text.empty()) return fault.has_value();
+    expect_names_the_fault(text, blocks_[static_cast<size_t>(fault->first)],
+                           blocks_[static_cast<size_t>(fault->second)]);
+    return true;
+  }
+
+  ZooStep step_;
+  Compiled compiled_;
+  const Program& program_;
+  std::vector<int> blocks_;
+  Problem truth_;
+};
+
+TEST_P(WrongLifetimes, AreCaughtWhereverAnotherValueOverwritesTheOneCutShort) {
+  const Planner& planner = *find_planner("best_fit");
+  ASSERT_FALSE(expect_caught(planner.solve(truth_))) << "the true lifetimes are at fault";
+  const size_t every = (truth_.buffers.size() + kMostBlocks - 1) / kMostBlocks;
+  Outcome outcome;
+  for (size_t i = 0; i < truth_.buffers.size() && !HasFailure(); i += every) {
+    Problem wrong = truth_;
+    --wrong.buffers[i].upper;
+    ++outcome.shortened;
+    outcome.overwritten += expect_caught(planner.solve(wrong));
+  }
+  EXPECT_GT(outcome.overwritten, 0);
+  RecordProperty("shortened", outcome.shortened);
+  RecordProperty("overwritten", outcome.overwritten);
+}
+
+// Block i is put onto block j while both are live.
+TEST_P(WrongLifetimes, PlantedOverlapsAreFoundByCheckAndReplay) {
+  const Plan good = find_planner("best_fit")->solve(truth_);
+  const size_t every = (truth_.buffers.size() + kMostBlocks - 1) / kMostBlocks;
+  int planted = 0;
+  for (size_t i = 0; i < truth_.buffers.size() && !HasFailure(); i += every) {
+    const Interval& block = truth_.buffers[i];
+    for (size_t j = 0; j < truth_.buffers.size(); ++j) {
+      const Interval& other = truth_.buffers[j];
+      if (j == i || other.lower >= block.upper || block.lower >= other.upper) continue;
+      Plan bad = good;
+      bad.offsets[i] = bad.offsets[j];
+      bad.bytes = std::max(bad.bytes, bad.offsets[i] + block.size);
+      EXPECT_TRUE(expect_caught(bad)) << i << " on " << j;
+      ++planted;
+      break;
+    }
+  }
+  EXPECT_GT(planted, 0);
+  RecordProperty("planted", planted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, WrongLifetimes, testing::ValuesIn(model_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,181 @@
+// How often each pass fires in each network, and what the fusions that matter make of a layer. The
+// counts are lower limits: a pass may find more, but a change that blinds one shows here.
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/structural.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/lower.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/activation.h"
+#include "tessera/layers/conv2d.h"
+#include "tessera/layers/modules.h"
+#include "tessera/tests/models/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::small_options;
+using testing_zoo::ZooStep;
+
+struct Least {
+  const char* model;
+  int fuse_pointwise, fuse_epilogues, order_updates, in_place;
+};
+
+// The networks record no dead and no equal steps; tests/graph has graphs that do.
+constexpr Least kLeast[] = {{"mlp", 2, 5, 4, 1},
+                            {"lenet5", 4, 9, 7, 1},
+                            {"cnn_bn", 4, 5, 10, 5},
+                            {"resnet20", 37, 19, 43, 23},
+                            {"resnet32", 61, 31, 68, 35},
+                            {"resnet44", 85, 43, 95, 47},
+                            {"resnet56", 109, 55, 121, 59},
+                            {"resnet110", 217, 109, 239, 113},
+                            {"resnet18", 35, 18, 45, 22},
+                            {"resnet34", 67, 34, 80, 38},
+                            {"resnet50", 84, 34, 118, 71},
+                            {"resnet101", 169, 68, 230, 139},
+                            {"resnet152", 254, 102, 343, 207},
+                            {"resnet18_cifar", 36, 17, 45, 22}};
+
+void PrintTo(const Least& least, std::ostream* out) { *out << least.model; }
+
+struct Lowered {
+  std::map<std::string, int> fired;
+  int recorded, left;  // steps
+};
+
+Lowered lowered(const std::string& model, std::vector<std::string> off = {}) {
+  ZooStep step(model, small_options(model), 2);
+  const Graph recorded = capture(step.function(), step.specs());
+  Compiled compiled(step.function(), {.off = std::move(off)});
+  const Program& program = *compiled.prepare(step.specs()).program();
+  Lowered result{
+      {}, static_cast<int>(recorded.steps.size()), static_cast<int>(program.graph().steps.size())};
+  for (const PassRecord& pass : program.passes()) result.fired[pass.name] = pass.fired;
+  return result;
+}
+
+// Every firing of these passes leaves one step less.
+int steps_saved(const std::map<std::string, int>& fired) {
+  return fired.at("dead_steps") + fired.at("equal_steps") + fired.at("fuse_pointwise") +
+         fired.at("fuse_epilogues");
+}
+
+class Passes : public testing::TestWithParam<Least> {};
+
+TEST_P(Passes, FireInEveryNetwork) {
+  const Least& least = GetParam();
+  const Lowered all = lowered(least.model);
+  const std::map<std::string, int> limits = {{"dead_steps", 0},
+                                             {"equal_steps", 0},
+                                             {"fuse_pointwise", least.fuse_pointwise},
+                                             {"fuse_epilogues", least.fuse_epilogues},
+                                             {"order_updates", least.order_updates},
+                                             {"in_place", least.in_place}};
+  ASSERT_EQ(all.fired.size(), limits.size());
+  for (const auto& [pass, count] : all.fired) {
+    RecordProperty(pass, count);
+    ASSERT_TRUE(limits.contains(pass)) << pass;
+    EXPECT_GE(count, limits.at(pass)) << pass;
+  }
+  EXPECT_EQ(all.recorded - all.left, steps_saved(all.fired));
+}
+
+TEST_P(Passes, DoNothingWhenTheyAreSwitchedOff) {
+  const Lowered all = lowered(GetParam().model);
+  for (const auto& [pass, ignored] : all.fired) {
+    const Lowered without = lowered(GetParam().model, {pass});
+    EXPECT_EQ(without.fired.at(pass), 0) << pass;
+    EXPECT_EQ(without.recorded - without.left, steps_saved(without.fired)) << pass;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, Passes, testing::ValuesIn(kLeast),
+                         [](const auto& info) { return std::string(info.param.model); });
+
+TEST(PassesOfTheZoo, AreCountedForEveryModel) {
+  std::vector<std::string> counted;
+  for (const Least& least : kLeast) counted.push_back(least.model);
+  EXPECT_EQ(counted, model_names());
+}
+
+// The parts of the fused steps below.
+struct Parts {
+  Store store{5};
+  Conv2d conv{store, "conv", {.in = 3, .out = 8, .kernel = 3, .padding = 1}};
+  Conv2d plain{store, "plain", {.in = 8, .out = 8, .kernel = 3, .padding = 1, .bias = false}};
+  BatchNorm2d bn{store, "bn", {.channels = 8}};
+  Linear fc{store, "fc", {.in = 8, .out = 4}};
+};
+
+// "conv2d batch_norm+relu": the names of the steps in their order.
+std::string names(const Graph& graph) {
+  std::string text;
+  for (const GraphStep& step : graph.steps) {
+    if (!text.empty()) text += ' ';
+    text += step.op->name();
+  }
+  return text;
+}
+
+// The steps before and after lowering; the results must be the same bits as without any.
+void expect_fused(const StepFunction& step, const Shape& shape, const std::string& before,
+                  const std::string& after) {
+  const Tensor x = random_normal(shape, 1);
+  EXPECT_EQ(names(capture(step, {x.spec()})), before);
+  Compiled fused(step, {.verify_plan = true}), eager(step, {.eager = true});
+  EXPECT_EQ(names(fused.prepare({x.spec()}).program()->graph()), after);
+  const Tensors results = fused.call({x}), wanted = eager.call({x});
+  ASSERT_EQ(results.size(), wanted.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    EXPECT_EQ(results[i].to_vector<float>(), wanted[i].to_vector<float>()) << after << ", " << i;
+}
+
+// Two small steps make scale and shift of the running statistics, the third does all the rest.
+TEST(Fusion, EvaluationOfConvolutionBatchNormShortcutAndReluIsOneStep) {
+  Parts p;
+  const std::string scale = "add_scalar sqrt div mul sub", fused = "add_scalar+sqrt+div mul+sub";
+  const auto plain = [&](const Tensors& x) { return Tensors{relu(p.bn(p.conv(x[0])))}; };
+  expect_fused(plain, {2, 7, 7, 3}, "conv2d bias " + scale + " batch_norm relu", fused + " conv2d");
+  const auto shortcut = [&](const Tensors& x) { return Tensors{relu(p.bn(p.plain(x[0])) + x[0])}; };
+  expect_fused(shortcut, {2, 7, 7, 8}, "conv2d " + scale + " batch_norm add relu",
+               fused + " conv2d");
+}
+
+TEST(Fusion, BiasAndActivationGoIntoTheProduct) {
+  Parts p;
+  const auto step = [&](const Tensors& x) { return Tensors{gelu(p.fc(x[0]))}; };
+  expect_fused(step, {5, 8}, "matmul bias gelu", "matmul");
+}
+
+TEST(Fusion, TrainingNormalisesAddsAndClipsInOneStep) {
+  Parts p;
+  const auto step = [&](const Tensors& x) {
+    TrainingScope training;
+    return Tensors{relu(p.bn(p.plain(x[0])) + x[0])};
+  };
+  const std::string statistics = "conv2d block_moments batch_norm_finalise batch_norm_update ";
+  expect_fused(step, {2, 7, 7, 8}, statistics + "batch_norm add relu",
+               statistics + "batch_norm+add+relu");
+}
+
+TEST(Fusion, TheGradientOfReluGoesIntoThatOfTheConvolutionBeforeIt) {
+  Parts p;
+  const Tensor filters = p.store.find("conv.weight");
+  const auto step = [&](const Tensors& x) {
+    const Tensor loss = mean(p.plain(relu(conv2d(x[0], filters, {.padding = 1}))));
+    return Tensors{gradients(loss, Tensors{filters})[0], loss};
+  };
+  const std::string mean_and_back = "sum_run view div_scalar fill div_scalar_grad view expand ";
+  expect_fused(
+      step, {2, 7, 7, 3},
+      "conv2d relu conv2d " + mean_and_back + "conv2d_input_grad relu_grad conv2d_weight_grad",
+      "conv2d conv2d sum_run view div_scalar fill div_scalar_grad view expand "
+      "conv2d_input_grad conv2d_weight_grad");
+}
+
+}  // namespace
+}  // namespace tessera

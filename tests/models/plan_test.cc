@@ -1,0 +1,322 @@
+// Memory of every network: against what eager execution has live, against the lower bound, and
+// against what is really asked of the machine. Lifetimes are worked out here once more, from the
+// graph alone, so that a mistake in graph/lifetimes.cc cannot hide itself.
+#include <chrono>
+#include <map>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/eager.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/program.h"
+#include "tessera/memory/plan_check.h"
+#include "tessera/models/session.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/synthetic.h"
+#include "tessera/tests/models/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::natural_options;
+using testing_zoo::small_options;
+using testing_zoo::Threads;
+using testing_zoo::ZooStep;
+
+// Blocks of the arena and their exact bytes, from the steps of a graph: values that share bytes
+// (views, and outputs that took the bytes of an input) are one block, from its first producer to
+// its last reader.
+class OwnLifetimes {
+ public:
+  // `program` says which outputs took the bytes of an input; nullptr: none did, as in eager mode.
+  OwnLifetimes(const Graph& graph, const Program* program)
+      : graph_(graph), parent_(graph.values.size()) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    first_.assign(parent_.size(), -1);
+    last_.assign(parent_.size(), -1);
+    find_views();
+    for (size_t s = 0; s < graph.steps.size(); ++s) add_step(static_cast<int>(s), program);
+    for (ValueId id : graph.outputs) slots_.push_back(find(id));
+    add_scratch(program);
+  }
+
+  // Faults found on the way: an output on an input where nothing allows it.
+  const std::string& faults() const { return faults_; }
+  // The blocks, and where the program put each; sizes are exact, not rounded.
+  const Problem& problem() const { return problem_; }
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+
+  // The most bytes live at once.
+  int64_t peak() const {
+    std::vector<int64_t> live(graph_.steps.size() + 2, 0);
+    for (const Interval& block : problem_.buffers) {
+      live[static_cast<size_t>(block.lower)] += block.size;
+      live[static_cast<size_t>(block.upper)] -= block.size;
+    }
+    std::partial_sum(live.begin(), live.end(), live.begin());
+    return *std::max_element(live.begin(), live.end());
+  }
+
+ private:
+  ValueId find(ValueId id) const {
+    while (parent_[id] != id) id = parent_[id];
+    return id;
+  }
+
+  void find_views() {
+    for (const GraphStep& step : graph_.steps)
+      for (size_t o = 0; o < step.outputs.size(); ++o)
+        if (int view = step.op->views(static_cast<int>(o)); view >= 0)
+          parent_[step.outputs[o]] = find(step.inputs[view]);
+    reads_.resize(graph_.values.size());
+    for (size_t s = 0; s < graph_.steps.size(); ++s)
+      for (ValueId id : graph_.steps[s].inputs) reads_[find(id)] = static_cast<int>(s);
+    for (ValueId id : graph_.outputs) reads_[find(id)] = static_cast<int>(graph_.steps.size());
+  }
+
+  void add_step(int s, const Program* program) {
+    const GraphStep& step = graph_.steps[s];
+    ValueId taken = -1;
+    for (size_t o = 0; o < step.outputs.size(); ++o) {
+      const ValueId id = step.outputs[o];
+      if (step.op->views(static_cast<int>(o)) >= 0 || step.op->updates(static_cast<int>(o)) >= 0)
+        continue;
+      const ValueId under = program ? shared_input(s, static_cast<int>(o), *program) : -1;
+      if (under >= 0) {
+        if (under == taken) faults_ += "two outputs on one input at step " + std::to_string(s);
+        taken = under;
+        last_[under] = std::max({last_[under], reads_[id], s});
+        parent_[id] = under;
+      } else {
+        first_[id] = s;
+        last_[id] = std::max(reads_[id], s);
+      }
+    }
+  }
+
+  // The block of an input that the program gave to output o of step s, after checking that it may.
+  ValueId shared_input(int s, int o, const Program& program) {
+    const GraphStep& step = graph_.steps[s];
+    const ValueId id = step.outputs[o];
+    const int block = program.lifetimes().block_of[id];
+    ValueId under = -1;
+    bool allowed = false;
+    for (size_t k = 0; k < step.inputs.size(); ++k) {
+      const ValueId input = step.inputs[k];
+      if (program.lifetimes().block_of[input] != block) continue;
+      if (under >= 0 && input != step.inputs[k - 1] && !same_whole(input, under)) allowed = false;
+      under = find(input);
+      allowed = k < 32 && (step.op->may_reuse(o) >> k & 1) &&
+                graph_.values[input].spec.bytes() == graph_.values[id].spec.bytes() &&
+                last_[under] <= s;
+    }
+    if (under >= 0 && !allowed)
+      faults_ += "step " + std::to_string(s) + " writes " + graph_.value_text(id) +
+                 " over an input that it may not overwrite; ";
+    return under;
+  }
+  bool same_whole(ValueId a, ValueId b) const { return find(a) == find(b); }
+
+  void add_block(int first, int last, int64_t bytes, int64_t offset) {
+    problem_.buffers.push_back({.lower = first, .upper = last + 1, .size = bytes});
+    offsets_.push_back(offset);
+  }
+
+  void add_scratch(const Program* program) {
+    for (ValueId id = 0; id < static_cast<ValueId>(parent_.size()); ++id) {
+      if (parent_[id] != id || first_[id] < 0) continue;
+      if (std::find(slots_.begin(), slots_.end(), id) != slots_.end()) continue;
+      const int64_t at = program ? program->offsets()[program->lifetimes().block_of[id]] : 0;
+      add_block(first_[id], last_[id], static_cast<int64_t>(graph_.values[id].spec.bytes()), at);
+    }
+    for (size_t s = 0; s < graph_.steps.size(); ++s) {
+      const GraphStep& step = graph_.steps[s];
+      if (step.op->views(0) >= 0) continue;
+      const Choice choice = step.op->choices(graph_.input_specs(step), context(step.device)).at(0);
+      if (choice.scratch_bytes == 0) continue;
+      const int64_t at = program ? program->offsets()[program->lifetimes().scratch[s]] : 0;
+      add_block(static_cast<int>(s), static_cast<int>(s),
+                static_cast<int64_t>(choice.scratch_bytes), at);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<ValueId> parent_, slots_;
+  std::vector<int> first_, last_, reads_;  // of the value that a block starts with
+  Problem problem_;
+  std::vector<int64_t> offsets_;
+  std::string faults_;
+};
+
+// A step with its graph as it was recorded and its program, not bound to any memory.
+struct Planned {
+  Planned(const std::string& model, const ModelOptions& options, int64_t batch)
+      : step(model, options, batch),
+        recorded(capture(step.function(), step.specs())),
+        compiled(step.function(), {}),
+        program(*compiled.prepare(step.specs()).program()) {}
+
+  ZooStep step;
+  Graph recorded;
+  Compiled compiled;
+  Program& program;
+};
+
+double ratio(int64_t plan, int64_t bound) {
+  return static_cast<double>(plan) / static_cast<double>(bound);
+}
+
+int64_t natural_batch(const std::string& model) {
+  return model == "resnet101" || model == "resnet152" ? 1 : 4;
+}
+
+class Plans : public testing::TestWithParam<std::string> {};
+
+TEST_P(Plans, ArenaIsWithinTwoPercentOfTheLowerBoundWorkedOutIndependently) {
+  const Threads threads(2);
+  const Planned planned(GetParam(), natural_options(GetParam()), natural_batch(GetParam()));
+  const Program& program = planned.program;
+  const OwnLifetimes own(program.graph(), &program);
+  EXPECT_EQ(own.faults(), "");
+  EXPECT_EQ(program.planner(), "best");
+  EXPECT_FALSE(check(program.problem(), program.plan()));
+  // The plan holds for the lifetimes found here too.
+  const auto fault = check(own.problem(), {own.offsets(), program.plan().bytes});
+  EXPECT_FALSE(fault) << fault->text;
+  const int64_t arena = program.plan().bytes;
+  EXPECT_LE(arena, own.peak() * 1.02);
+  EXPECT_GE(arena, own.peak());
+
+  // Eager runs the steps as recorded and overwrites nothing: at the least it holds every value from
+  // its making to its last reading.
+  const OwnLifetimes eager(planned.recorded, nullptr);
+  EXPECT_LE(own.peak(), eager.peak());
+  EXPECT_LE(arena, eager.peak()) << "the arena against the least that eager can hold";
+  RecordProperty("arena", std::to_string(arena));
+  RecordProperty("arena_by_lower_bound", std::to_string(ratio(arena, own.peak())));
+  RecordProperty("arena_by_least_of_eager", std::to_string(ratio(arena, eager.peak())));
+}
+
+// The large networks run on images of 64x64.
+TEST_P(Plans, ArenaIsAtOrUnderTheMostBytesThatEagerHasLive) {
+  const Threads threads(2);
+  const Planned planned(GetParam(), small_options(GetParam()), natural_batch(GetParam()));
+  ZooStep eager(GetParam(), small_options(GetParam()), natural_batch(GetParam()));
+  eager.store.materialize();
+  const Tensors arguments = eager.arguments(0);
+  Allocator& allocator = eager_allocator(Device{});
+  allocator.reset_peak();
+  const size_t before = allocator.statistics().live_bytes;
+  eager(arguments);
+  const size_t peak = allocator.statistics().peak_live_bytes - before;
+  EXPECT_LE(planned.program.arena_bytes(), peak);
+  EXPECT_EQ(allocator.statistics().live_bytes, before) << "eager did not give everything back";
+  RecordProperty("arena", std::to_string(planned.program.arena_bytes()));
+  RecordProperty("eager_peak", std::to_string(peak));
+  RecordProperty("arena_by_eager",
+                 std::to_string(ratio(static_cast<int64_t>(planned.program.arena_bytes()),
+                                      static_cast<int64_t>(peak))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, Plans, testing::ValuesIn(model_names()),
+                         [](const auto& info) { return info.param; });
+
+// What PyTorch has live at its peak in the same step, with its tape freed on the way.
+TEST(Plan, ResNet50WithABatchOf32At224NeedsNoMoreThanPyTorch) {
+  const Threads threads(2);
+  ZooStep step("resnet50", natural_options("resnet50"), 32);
+  Compiled compiled(step.function(), {});
+  const auto start = std::chrono::steady_clock::now();
+  const Program& program = *compiled.prepare(step.specs()).program();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const OwnLifetimes own(program.graph(), &program);
+  EXPECT_EQ(own.faults(), "");
+  EXPECT_LE(program.arena_bytes(), 2'769'203'240u);
+  EXPECT_LE(program.plan().bytes, own.peak() * 1.02);
+  RecordProperty("arena", std::to_string(program.arena_bytes()));
+  RecordProperty("seconds", std::to_string(took.count()));
+}
+
+TEST(Plan, CompileTimeOfResNet20) {
+  ZooStep step("resnet20", {}, 128);
+  Compiled compiled(step.function(), {});
+  const PreparedStep& ready = compiled.prepare(step.specs());
+  EXPECT_GT(ready.compile_milliseconds(), 0);
+  RecordProperty("milliseconds", std::to_string(ready.compile_milliseconds()));
+}
+
+Config small_config(const std::string& model, const ModelOptions& options, int64_t batch) {
+  Config config;
+  config.threads = 2;
+  config.model.name = model;
+  config.model.classes = options.classes;
+  config.data.batch = batch;
+  config.optimizer.nesterov = true;
+  config.optimizer.weight_decay = 1e-4;
+  return config;
+}
+
+// Plans above are made of ZooStep; this ties them to what a session runs.
+TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
+  const Threads threads(2);
+  for (const std::string& model : model_names()) {
+    const ModelOptions options = small_options(model);
+    const auto channels = static_cast<size_t>(options.channels);
+    Session session(small_config(model, options, 2),
+                    {static_cast<int>(options.height), static_cast<int>(options.width),
+                     static_cast<int>(options.channels)},
+                    {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)});
+    const Planned planned(model, options, 2);
+    EXPECT_EQ(session.train_step(2).program()->graph().text(), planned.program.graph().text())
+        << model;
+    EXPECT_EQ(session.arena()->bytes(), planned.program.arena_bytes()) << model;
+  }
+}
+
+// Asked of the machine while a session is made, run and evaluated, to the byte. The order of a
+// shuffled epoch is listed, but is not a tensor: it comes from the heap.
+void expect_planned_is_measured(const std::string& model) {
+  const Config config = small_config(model, {}, 8);
+  const size_t before = cpu_memory().statistics().live_bytes;
+  LoaderOptions options{.batch = 8, .shuffle = true, .workers = 2};
+  options.augment = {crop(4), flip_horizontal()};
+  Loader loader(synthetic(5, SyntheticSplit::kTrain, 20), options);
+  Session session(config, loader.shape(), loader.dataset().normalization());
+  for (int64_t batch : {8, 4}) {
+    session.train_step(batch);
+    session.evaluation_step(batch);
+  }
+  size_t listed = 0;
+  std::map<std::string, int> names;
+  for (const HostBuffer& region : session.regions()) {
+    listed += region.bytes;
+    ++names[region.name];
+  }
+  EXPECT_EQ(names, (std::map<std::string, int>{{"arena", 1}, {"persistent", 1}, {"slots", 4}}));
+  for (const HostBuffer& buffer : loader.host_buffers())
+    if (!buffer.name.ends_with(": order")) listed += buffer.bytes;
+  session.bind();
+  EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model;
+
+  const uint64_t calls = cpu_memory().statistics().allocations;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t count = loader.next().count;
+    for (PreparedStep* step : {&session.train_step(count), &session.evaluation_step(count)}) {
+      Tensor labels = step->input(1);
+      labels.assign(std::span<const int32_t>(std::vector<int32_t>(static_cast<size_t>(count), 1)));
+      step->run();
+    }
+  }
+  EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model << ", after steps";
+  EXPECT_EQ(cpu_memory().statistics().allocations, calls) << model;
+}
+
+TEST(Plan, WhatIsAskedOfTheMachineIsWhatIsPlannedToTheByte) {
+  const Threads restored(2);
+  for (const char* model : {"mlp", "lenet5", "cnn_bn", "resnet20", "resnet18_cifar"})
+    expect_planned_is_measured(model);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,121 @@
+// A training step of any network of the zoo, put together as sessions do it, to be captured with
+// other options than a session has, or run eagerly. Batches come from a formula.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/graph/compile.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/metrics.h"
+#include "tessera/layers/sgd.h"
+#include "tessera/models/zoo.h"
+#include "tessera/tests/golden/formula.h"
+
+namespace tessera::testing_zoo {
+
+inline constexpr double kLearningRate = 0.02;
+
+// The images that a network was made for: 28x28x1, 32x32x3 or 224x224x3 with 1000 classes.
+inline ModelOptions natural_options(const std::string& model) {
+  for (const char* name : {"mlp", "lenet5", "cnn_bn"})
+    if (model == name) return {.height = 28, .width = 28, .channels = 1};
+  for (const char* name : {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"})
+    if (model == name) return {.height = 224, .width = 224, .channels = 3, .classes = 1000};
+  return {};
+}
+
+// The same network on images small enough to run it in a test.
+inline ModelOptions small_options(const std::string& model) {
+  ModelOptions options = natural_options(model);
+  options.height = std::min<int64_t>(options.height, 64);
+  options.width = std::min<int64_t>(options.width, 64);
+  options.classes = std::min<int64_t>(options.classes, 100);
+  return options;
+}
+
+// Kernels of the CPU take scratch for each thread, so tests that look at bytes fix the number.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(cpu_context().pool().size()) {
+    cpu_context().set_threads(count);
+  }
+  ~Threads() { cpu_context().set_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+// Arguments: images uint8 [batch x H x W x C], labels int32 [batch], lr float64 [], position
+// int64 [2]; results: loss and count of right answers.
+class ZooStep {
+ public:
+  ZooStep(const std::string& model, const ModelOptions& options, int64_t batch)
+      : options_(options),
+        batch_(batch),
+        network_(make_model(model, options, store)),
+        sgd_(store, store.parameters(), {.momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}) {
+  }
+
+  Tensors operator()(const Tensors& arguments) {
+    TrainingScope training;
+    RandomScope random(1, arguments[3]);
+    const auto channels = static_cast<size_t>(options_.channels);
+    const ImageNormalizeParams normalize{std::vector<double>(channels, 0.5),
+                                         std::vector<double>(channels, 0.25)};
+    Tensor logits = (*network_)(image_normalize(arguments[0], normalize));
+    const Tensor loss = cross_entropy(logits, arguments[1]);
+    const Tensor correct = top_k_correct(logits, arguments[1]);
+    logits = Tensor();
+    sgd_.step(gradients(loss, store.parameters()), arguments[2]);
+    return {loss, correct};
+  }
+
+  StepFunction function() {
+    return [this](const Tensors& arguments) { return (*this)(arguments); };
+  }
+
+  Specs specs() const {
+    return {{DType::u8, {batch_, options_.height, options_.width, options_.channels}, {}},
+            {DType::i32, {batch_}, {}},
+            {DType::f64, {}, {}},
+            {DType::i64, {2}, {}}};
+  }
+
+  // The batch of step `index`.
+  Tensors arguments(int64_t index) const {
+    const Specs wanted = specs();
+    const std::string number = std::to_string(index);
+    const auto pixels = golden::integers("pixels/" + number, wanted[0].shape.elements(), 256);
+    const auto labels = golden::integers("labels/" + number, batch_, options_.classes);
+    return {from_vector(wanted[0].shape, std::vector<uint8_t>(pixels.begin(), pixels.end())),
+            from_vector(wanted[1].shape, std::vector<int32_t>(labels.begin(), labels.end())),
+            scalar(kLearningRate, DType::f64), from_vector<int64_t>({2}, {index, index * batch_})};
+  }
+
+  // Every persistent value: parameters, optimizer state, statistics.
+  std::vector<float> values() const {
+    std::vector<float> all;
+    for (const Tensors* list : {&store.parameters(), &store.states()})
+      for (const Tensor& tensor : *list)
+        for (float value : tensor.to_vector<float>()) all.push_back(value);
+    return all;
+  }
+
+  Store store{3};
+
+ private:
+  ModelOptions options_;
+  int64_t batch_;
+  std::unique_ptr<Module> network_;
+  Sgd sgd_;
+};
+
+}  // namespace tessera::testing_zoo
