@@ -1,9 +1,9 @@
 #include "tessera/runtime/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
+
+#include <sched.h>
 
 namespace tessera {
 
@@ -13,8 +13,30 @@ int available_cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
+namespace {
+
+constexpr int kSpins = 4000;  // 40 to 100 microseconds
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+template <class Condition>
+bool spin(int times, Condition&& holds) {
+  for (int i = 0; i < times; ++i) {
+    if (holds()) return true;
+    relax();
+  }
+  return false;
+}
+
+}  // namespace
+
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = available_cores();
+  spins_ = threads <= available_cores() ? kSpins : 0;  // else it would keep others from working
   workers_.reserve(threads - 1);
   for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
 }
@@ -41,30 +63,41 @@ void ThreadPool::run(int64_t tasks, Body body, void* fn) {
     for (int64_t task = 0; task < tasks; ++task) body(fn, task, 0);
     return;
   }
-  {
-    std::lock_guard lock(mutex_);
-    tasks_ = tasks, body_ = body, fn_ = fn;
-    busy_ = static_cast<int>(workers_.size());
-    ++round_;
+  tasks_ = tasks, body_ = body, fn_ = fn;
+  busy_ = static_cast<int>(workers_.size());
+  ++round_;
+  // A worker first counts itself among the sleepers and then looks at the round, so either it sees
+  // this one or it is seen here; the lock waits until it really sleeps.
+  if (sleepers_ > 0) {
+    { std::lock_guard lock(mutex_); }
+    start_.notify_all();
   }
-  start_.notify_all();
   run_share(0);
+  const auto done = [this] { return busy_ == 0; };
+  if (spin(spins_, done)) return;
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
+  waits_ = true;
+  done_.wait(lock, done);
+  waits_ = false;
 }
 
 void ThreadPool::work(int thread) {
   uint64_t seen = 0;
+  const auto called = [&] { return round_ != seen || stop_; };
   for (;;) {
-    {
+    if (!spin(spins_, called)) {
       std::unique_lock lock(mutex_);
-      start_.wait(lock, [&] { return stop_ || round_ != seen; });
-      if (stop_) return;
-      seen = round_;
+      ++sleepers_;
+      start_.wait(lock, called);
+      --sleepers_;
     }
+    if (stop_) return;
+    seen = round_;
     run_share(thread);
-    std::lock_guard lock(mutex_);
-    if (--busy_ == 0) done_.notify_one();
+    if (--busy_ == 0 && waits_) {
+      { std::lock_guard lock(mutex_); }
+      done_.notify_one();
+    }
   }
 }
 

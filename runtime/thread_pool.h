@@ -2,6 +2,7 @@
 // alone, so nothing that is computed depends on timing.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -48,11 +49,15 @@ class ThreadPool {
   void run_share(int thread) const;
 
   std::vector<std::thread> workers_;
+  // Threads look at these for a few microseconds before they sleep: the gap between two kernels is
+  // shorter than a wake-up. `sleepers_` and `waits_` tell whether anybody must be woken.
+  std::atomic<uint64_t> round_{0};
+  std::atomic<int> busy_{0}, sleepers_{0};
+  std::atomic<bool> waits_{false}, stop_{false};
   std::mutex mutex_;
   std::condition_variable start_, done_;
-  uint64_t round_ = 0;
-  int busy_ = 0;
-  bool stop_ = false;
+  int spins_;  // how often to look
+  // Of the round; written before round_ grows.
   int64_t tasks_ = 0;
   Body body_ = nullptr;
   void* fn_ = nullptr;
