@@ -6,7 +6,9 @@ namespace tessera {
 namespace {
 
 // Rows of a gather tile. Two vectors by six rows fill 16 registers; with 32 registers eight rows
-// hide the latency without running out of general registers for the row pointers.
+// hide the latency without running out of general registers for the row pointers, as they do where
+// there is one vector only.
+constexpr int kNarrowRows = 8;
 #if defined(__AVX512F__)
 constexpr int kGatherRows = 8, kOuterRows = 8;
 #else
@@ -78,7 +80,7 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
 
 template <class T, int N>
 void gather_vectors(const GatherProduct<T>& p) {
-  constexpr int R = kGatherRows;
+  constexpr int R = N == 1 ? kNarrowRows : kGatherRows;
   int64_t row = 0;
   if (p.next && p.rows >= R) gather_tile<T, R, N, true>(p, row), row += R;
   for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N, false>(p, row);

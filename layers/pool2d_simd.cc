@@ -3,15 +3,22 @@
 namespace tessera {
 namespace {
 
+// What a pixel's channels are worked on with: a vector of 32 bytes, or one channel alone.
 template <class T>
-struct IntegerOf;
+struct WholeVector;
 template <>
-struct IntegerOf<float> {
-  using Type = int32_t;
+struct WholeVector<float> {
+  static constexpr int kLanes = 8;
+  typedef float Values [[gnu::vector_size(32)]];
+  typedef int32_t Integers [[gnu::vector_size(32)]];
+  typedef uint8_t Bytes [[gnu::vector_size(8)]];
 };
 template <>
-struct IntegerOf<double> {
-  using Type = int64_t;
+struct WholeVector<double> {
+  static constexpr int kLanes = 4;
+  typedef double Values [[gnu::vector_size(32)]];
+  typedef int64_t Integers [[gnu::vector_size(32)]];
+  typedef uint8_t Bytes [[gnu::vector_size(4)]];
 };
 
 // The part of a window that lies in the image, and its position there.
@@ -26,81 +33,122 @@ inline Columns columns_of(const PoolRow& p, int64_t j) {
   return {begin, end < p.w ? end : p.w, begin - start};
 }
 
-// Calls tile(k, count) for pieces of the c channels: constants where whole vectors serve, so that
-// the loops over a piece are unrolled. Few channels are done as a whole vector too: what is too
-// much belongs to the next pixel, which comes later and puts it right, and to the pixel after the
-// one that is read. `room`: channels that there are from this pixel to the end of its row.
-template <int N>
-struct Constant {
-  constexpr operator int() const { return N; }
-};
-template <class Tile>
-inline void channels(int64_t c, int64_t room, Tile tile) {
-  int64_t k = 0;
-  for (; k + 32 <= c; k += 32) tile(k, Constant<32>());
-  for (; k + 8 <= c; k += 8) tile(k, Constant<8>());
-  if (k == c) return;
-  if (k + 8 <= room)
-    tile(k, Constant<8>());
-  else
-    tile(k, static_cast<int>(c - k));
+// A window's maximum for whole vectors of channels, from the first pixel of the window in the
+// image.
+template <class T>
+inline void max_vector(const PoolRow& p, const Columns& v, const T* start, T* y,
+                       uint8_t* positions) {
+  using V = WholeVector<T>;
+  typename V::Values best, value;
+  const auto first = static_cast<int>(p.first_row * p.kernel_w + v.skipped);
+  typename V::Integers where = first - typename V::Integers{};
+  __builtin_memcpy(&best, start, sizeof best);
+  for (int64_t u = 0; u < p.rows; ++u) {
+    for (int64_t i = 0; i < v.end - v.begin; ++i) {
+      __builtin_memcpy(&value, start + (u * p.w + i) * p.c, sizeof value);
+      const auto larger = ~(value <= best) & (best == best);  // NaN stays
+      const auto position = static_cast<int>(first + u * p.kernel_w + i);
+      best = larger ? value : best;
+      where = larger ? position - typename V::Integers{} : where;
+    }
+  }
+  __builtin_memcpy(y, &best, sizeof best);
+  if (positions == nullptr) return;
+  const auto bytes = __builtin_convertvector(where, typename V::Bytes);
+  __builtin_memcpy(positions, &bytes, sizeof bytes);
+}
+
+template <class T>
+inline void max_one(const PoolRow& p, const Columns& v, const T* start, T* y, uint8_t* positions) {
+  const int64_t first = p.first_row * p.kernel_w + v.skipped;
+  T best = *start;
+  int64_t where = first;
+  for (int64_t u = 0; u < p.rows; ++u) {
+    for (int64_t i = 0; i < v.end - v.begin; ++i) {
+      const T value = start[(u * p.w + i) * p.c];
+      if (!(value <= best) && best == best) best = value, where = first + u * p.kernel_w + i;
+    }
+  }
+  *y = best;
+  if (positions) *positions = static_cast<uint8_t>(where);
+}
+
+// The channels of a pixel: whole vectors while there are channels and, to the end of the row, bytes
+// enough. What the last vector writes too much belongs to the next pixel, which comes later.
+template <class T>
+inline int64_t whole_vectors(int64_t c, int64_t pixels_left) {
+  constexpr int64_t L = WholeVector<T>::kLanes;
+  const int64_t up = (c + L - 1) / L * L;
+  return up <= pixels_left * c ? up : c / L * L;
 }
 
 template <class T>
 void max_row(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
-  using Integer = typename IntegerOf<T>::Type;
   for (int64_t j = 0; j < p.out_w; ++j, y += p.c, positions += positions ? p.c : 0) {
     const Columns v = columns_of(p, j);
-    const int64_t left = p.out_w - j, right = p.w - v.end + 1;  // pixels to the ends of both rows
-    channels(p.c, (left < right ? left : right) * p.c, [&](int64_t k, auto count) {
-      T best[32];
-      Integer where[32];
-      const T* start = x + v.begin * p.c + k;
-      const Integer first = static_cast<Integer>(p.first_row * p.kernel_w + v.skipped);
-      for (int l = 0; l < count; ++l) best[l] = start[l], where[l] = first;
-      for (int64_t u = 0; u < p.rows; ++u) {
-        for (int64_t i = 0; i < v.end - v.begin; ++i) {
-          const T* from = start + (u * p.w + i) * p.c;
-          const Integer position = static_cast<Integer>(first + u * p.kernel_w + i);
-          for (int l = 0; l < count; ++l) {
-            const T value = from[l];
-            const bool larger = !(value <= best[l]) && best[l] == best[l];  // NaN stays
-            best[l] = larger ? value : best[l];
-            where[l] = larger ? position : where[l];
-          }
-        }
-      }
-      for (int l = 0; l < count; ++l) y[k + l] = best[l];
-      if (positions == nullptr) return;
-      for (int l = 0; l < count; ++l) positions[k + l] = static_cast<uint8_t>(where[l]);
-    });
+    const T* start = x + v.begin * p.c;
+    const int64_t left = p.out_w - j, right = p.w - v.end + 1;
+    const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
+    int64_t k = 0;
+    for (; k < whole; k += WholeVector<T>::kLanes)
+      max_vector(p, v, start + k, y + k, positions ? positions + k : nullptr);
+    for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
   }
+}
+
+// Windows [begin, end) of a row are those that pixel x lies in.
+struct Windows {
+  int64_t x, begin, end, stride_h;
+};
+
+inline int64_t position_in(const PoolRow& p, const Windows& in, int64_t u, int64_t q) {
+  return (p.first_row - u * in.stride_h) * p.kernel_w + in.x + p.pad_w - q * p.stride_w;
+}
+
+template <class T>
+inline void grad_vector(const PoolRow& p, const Windows& in, const T* dy, const uint8_t* positions,
+                        T* dx) {
+  using V = WholeVector<T>;
+  typename V::Values sum{}, value;
+  typename V::Bytes bytes;
+  for (int64_t u = 0; u < p.rows; ++u) {
+    for (int64_t q = in.begin; q < in.end; ++q) {
+      const int64_t from = (u * p.out_w + q) * p.c;
+      __builtin_memcpy(&value, dy + from, sizeof value);
+      __builtin_memcpy(&bytes, positions + from, sizeof bytes);
+      const auto where = __builtin_convertvector(bytes, typename V::Integers);
+      const auto here = where == static_cast<int>(position_in(p, in, u, q));
+      sum += here ? value : typename V::Values{};
+    }
+  }
+  __builtin_memcpy(dx, &sum, sizeof sum);
+}
+
+template <class T>
+inline T grad_one(const PoolRow& p, const Windows& in, const T* dy, const uint8_t* positions) {
+  T sum = 0;
+  for (int64_t u = 0; u < p.rows; ++u) {
+    for (int64_t q = in.begin; q < in.end; ++q) {
+      const int64_t from = (u * p.out_w + q) * p.c;
+      if (positions[from] == position_in(p, in, u, q)) sum += dy[from];
+    }
+  }
+  return sum;
 }
 
 template <class T>
 void max_row_grad(const T* dy, const uint8_t* positions, const PoolRow& p, int64_t stride_h,
                   T* dx) {
-  using Integer = typename IntegerOf<T>::Type;
-  int64_t begin = 0, end = 0;  // the windows that pixel x lies in
-  for (int64_t x = 0; x < p.w; ++x, dx += p.c) {
-    while (begin < p.out_w && begin * p.stride_w - p.pad_w + p.kernel_w <= x) ++begin;
-    while (end < p.out_w && end * p.stride_w - p.pad_w <= x) ++end;
-    const int64_t left = p.w - x, right = p.out_w - end + 1;
-    channels(p.c, (left < right ? left : right) * p.c, [&](int64_t k, auto count) {
-      T sum[32];
-      Integer where[32];
-      for (int l = 0; l < count; ++l) sum[l] = T(0);
-      for (int64_t u = 0; u < p.rows; ++u) {
-        for (int64_t q = begin; q < end; ++q) {
-          const int64_t from = (u * p.out_w + q) * p.c + k;
-          const Integer position = static_cast<Integer>((p.first_row - u * stride_h) * p.kernel_w +
-                                                        x + p.pad_w - q * p.stride_w);
-          for (int l = 0; l < count; ++l) where[l] = positions[from + l];
-          for (int l = 0; l < count; ++l) sum[l] += where[l] == position ? dy[from + l] : T(0);
-        }
-      }
-      for (int l = 0; l < count; ++l) dx[k + l] = sum[l];
-    });
+  Windows in{0, 0, 0, stride_h};
+  for (; in.x < p.w; ++in.x, dx += p.c) {
+    while (in.begin < p.out_w && in.begin * p.stride_w - p.pad_w + p.kernel_w <= in.x) ++in.begin;
+    while (in.end < p.out_w && in.end * p.stride_w - p.pad_w <= in.x) ++in.end;
+    const int64_t left = p.w - in.x, right = p.out_w - in.end + 1;
+    const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
+    int64_t k = 0;
+    for (; k < whole; k += WholeVector<T>::kLanes)
+      grad_vector(p, in, dy + k, positions + k, dx + k);
+    for (; k < p.c; ++k) dx[k] = grad_one(p, in, dy + k, positions + k);
   }
 }
 
