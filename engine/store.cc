@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "tessera/engine/recorder.h"
 #include "tessera/runtime/context.h"
@@ -12,30 +14,45 @@
 namespace tessera {
 namespace {
 
+// Values of a new tensor, one after the other.
+class Values {
+ public:
+  Values(const Initializer& init, uint64_t key) : init_(init), random_(key, 0) {}
+  double next() {
+    if (init_.kind == Initializer::Kind::uniform) return init_.a * (2 * random_.uniform() - 1);
+    if (init_.kind == Initializer::Kind::normal) return init_.a * random_.normal();
+    return init_.a;
+  }
+
+ private:
+  const Initializer& init_;
+  RandomSequence random_;
+};
+
+// Through a small piece of the host's memory, also on the host: no tensor needs a second one.
 template <class T>
-void fill(T* values, int64_t count, const Initializer& init, uint64_t key) {
-  RandomSequence random(key, 0);
-  for (int64_t i = 0; i < count; ++i) {
-    double value = init.a;
-    if (init.kind == Initializer::Kind::uniform) value = init.a * (2 * random.uniform() - 1);
-    if (init.kind == Initializer::Kind::normal) value = init.a * random.normal();
-    values[i] = static_cast<T>(value);
+void fill(const Tensor& tensor, Values& values) {
+  Context& where = context(tensor.device());
+  auto* to = static_cast<T*>(tensor.impl()->storage->pointer);
+  T piece[4096];
+  for (int64_t i = 0; i < tensor.elements(); i += std::ssize(piece)) {
+    const int64_t count = std::min(std::ssize(piece), tensor.elements() - i);
+    for (T& value : std::span(piece, static_cast<size_t>(count)))
+      value = static_cast<T>(values.next());
+    where.copy_from_host(to + i, piece, static_cast<size_t>(count) * sizeof(T));
   }
 }
 
 void initialize(const Tensor& tensor, const Initializer& init, uint64_t key) {
-  int64_t count = tensor.elements();
-  std::vector<std::byte> host(tensor.spec().bytes());
+  Values values(init, key);
   switch (tensor.dtype()) {
-    case DType::f32: fill(reinterpret_cast<float*>(host.data()), count, init, key); break;
-    case DType::f64: fill(reinterpret_cast<double*>(host.data()), count, init, key); break;
-    case DType::u8: fill(reinterpret_cast<uint8_t*>(host.data()), count, init, key); break;
-    case DType::i32: fill(reinterpret_cast<int32_t*>(host.data()), count, init, key); break;
-    case DType::i64: fill(reinterpret_cast<int64_t*>(host.data()), count, init, key); break;
+    case DType::f32: fill<float>(tensor, values); break;
+    case DType::f64: fill<double>(tensor, values); break;
+    case DType::u8: fill<uint8_t>(tensor, values); break;
+    case DType::i32: fill<int32_t>(tensor, values); break;
+    case DType::i64: fill<int64_t>(tensor, values); break;
   }
-  const auto& storage = tensor.impl()->storage;
-  context(tensor.device()).copy_from_host(storage->pointer, host.data(), host.size());
-  ++storage->version;
+  ++tensor.impl()->storage->version;
 }
 
 }  // namespace

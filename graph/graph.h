@@ -4,6 +4,7 @@
 // before it. Passes rewrite a graph; verify() says whether it still makes sense.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,8 +49,9 @@ struct GraphStep {
 };
 
 struct Graph {
-  std::vector<Value> values;
-  std::vector<GraphStep> steps;
+  // In small pieces: only the memory that is planned is asked for in large ones.
+  std::deque<Value> values;
+  std::deque<GraphStep> steps;
   std::vector<ValueId> inputs, outputs;
 
   // The specs of a step's inputs.

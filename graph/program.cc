@@ -29,16 +29,16 @@ Program::~Program() = default;
 
 void Program::choose_kernels() {
   for (const GraphStep& step : graph_.steps) {
-    Bound bound;
+    auto bound = std::make_unique<Bound>();
     bool moves = false;  // views move nothing and have no kernel
     for (size_t o = 0; o < step.outputs.size(); ++o)
       moves = moves || step.op->views(static_cast<int>(o)) < 0;
     int64_t scratch = 0;
     if (moves) {
       Specs in = graph_.input_specs(step);
-      bound.where = &context(step.device);
-      Choice choice = step.op->choices(in, *bound.where).at(0);
-      bound.kernel = step.op->prepare(in, *bound.where, choice);
+      bound->where = &context(step.device);
+      Choice choice = step.op->choices(in, *bound->where).at(0);
+      bound->kernel = step.op->prepare(in, *bound->where, choice);
       scratch = static_cast<int64_t>(choice.scratch_bytes);
     }
     scratch_bytes_.push_back(scratch);
@@ -119,7 +119,7 @@ void Program::bind() {
   if (generation_ == arena_->generation() && !bound_.empty() && generation_ != 0) return;
   generation_ = arena_->generation();
   for (size_t s = 0; s < bound_.size(); ++s) {
-    Bound& bound = bound_[s];
+    Bound& bound = *bound_[s];
     if (bound.kernel == nullptr) continue;
     bound.in.clear();
     bound.out.clear();
@@ -139,8 +139,8 @@ void Program::run() {
                             "before the step is prepared",
                             threads_, cpu_context().pool().size()));
   bind();
-  for (Bound& step : bound_)
-    if (step.kernel != nullptr) step.kernel->run(*step.where, step.in, step.out, step.scratch);
+  for (const auto& step : bound_)
+    if (step->kernel) step->kernel->run(*step->where, step->in, step->out, step->scratch);
   for (const Value& value : graph_.values)
     if (value.previous >= 0) ++value.storage->version;
   for (const Tensor& output : outputs_) ++output.impl()->storage->version;

@@ -71,7 +71,7 @@ class Program {
   size_t slot_bytes_ = 0;
   std::shared_ptr<Region> slots_;
   Tensors inputs_, outputs_;
-  std::vector<Bound> bound_;
+  std::vector<std::unique_ptr<Bound>> bound_;
 };
 
 }  // namespace tessera

@@ -189,7 +189,7 @@ struct Phase {
   GatherAxis v, h;
   int64_t k, chunk_count, group_stride;
   T* filters;        // [group][panel][k][panel's width]; depthwise: [tap][channel]
-  int64_t* in_rows;  // of each pixel of a full task, relative to the block
+  int64_t* in_rows;  // of each pixel [row][image][column] of a full task, relative to the block
   int64_t* out_rows;
   int64_t* taps;  // offset of each tap
   Segment* segments;
@@ -240,8 +240,8 @@ template <class T>
 void fill_tables(const GatherPlan& plan, Phase<T>& p) {
   const int64_t row_length = plan.block_w * plan.in_c;
   int64_t at = 0;
-  for (int64_t image = 0; image < plan.images; ++image)
-    for (int64_t q = 0; q < std::min(plan.rows, p.v.count); ++q)
+  for (int64_t q = 0; q < std::min(plan.rows, p.v.count); ++q)
+    for (int64_t image = 0; image < plan.images; ++image)
       for (int64_t x = 0; x < p.h.count; ++x, ++at) {
         int64_t row = image * plan.block_h + q * plan.in_step_h + p.v.base - plan.base_h;
         p.in_rows[at] =
@@ -320,34 +320,108 @@ void prepare(ThreadPool& pool, const GatherPlan& plan, Ready<T>& ready, const T*
   });
 }
 
+// Rows [first, last) of a task that gather the same rows of taps: those that lie in the image. The
+// others would add zeros.
+struct Band {
+  int64_t first, last, first_tap, last_tap;
+};
+constexpr int kMostBands = 12;
+
+// The bands of a task from its row `row` of the phase on; returns how many.
+int make_bands(const GatherPlan& plan, const GatherAxis& v, int64_t row, int64_t rows,
+               Band* bands) {
+  int count = 0;
+  for (int64_t q = 0; q < rows; ++q) {
+    const int64_t start = (row + q) * plan.in_step_h + v.base;
+    Band band{q, q + 1, 0, v.taps};
+    while (band.first_tap < band.last_tap && start + band.first_tap * v.spacing < 0)
+      ++band.first_tap;
+    while (band.first_tap < band.last_tap && start + (band.last_tap - 1) * v.spacing >= plan.in_h)
+      --band.last_tap;
+    Band* last = count ? &bands[count - 1] : nullptr;
+    if (last && last->first_tap == band.first_tap && last->last_tap == band.last_tap) {
+      last->last = band.last;
+    } else if (count == kMostBands) {  // adding zeros does no harm
+      *last = {last->first, band.last, 0, v.taps};
+    } else {
+      bands[count++] = band;
+    }
+    if (plan.direct) {  // all taps lie in the image
+      bands[0].last = rows;
+      break;
+    }
+  }
+  return count;
+}
+
+struct TaskRows {
+  int64_t images;
+  const Band* bands;
+  int count;
+};
+
+// Calls run(first, count) for the pixels of rows [first_row, last_row), as the tables have them: in
+// one piece, unless the task has fewer images than the tables.
+template <class Run>
+void for_pixels(const GatherPlan& plan, int64_t columns, int64_t images, int64_t first_row,
+                int64_t last_row, Run run) {
+  const int64_t row = plan.images * columns;
+  if (images == plan.images) return run(first_row * row, (last_row - first_row) * row);
+  for (int64_t q = first_row; q < last_row; ++q) run(q * row, images * columns);
+}
+
+// One panel of output channels over one chunk, for all bands.
 template <class T>
-void multiply(const GatherPlan& plan, const Phase<T>& p, int64_t pixels, const T* in, T* out) {
+void multiply_bands(const GatherPlan& plan, const Phase<T>& p, const TaskRows& rows, int64_t index,
+                    GatherProduct<T> product) {
+  const Chunk& chunk = p.chunks[index];
+  const T* const panel = product.b;
+  const int64_t per_tap = p.v.taps ? p.k / p.v.taps : 0;
+  for (int i = 0; i < rows.count; ++i) {
+    const Band& band = rows.bands[i];
+    const int64_t begin = band.first_tap * per_tap, end = band.last_tap * per_tap;
+    const Segment *first = p.segments + chunk.first_segment, *last = first + chunk.segments;
+    int64_t k = chunk.k, chunk_end = index + 1 < p.chunk_count ? p.chunks[index + 1].k : p.k;
+    for (; first < last && k < begin; ++first) k += first->length;
+    for (; first < last && chunk_end > end; --last) chunk_end -= last[-1].length;
+    // Without a tap in this chunk there is nothing to do; without any at all, zeros are written.
+    if (first == last && (begin < end || index > 0)) continue;
+    product.segments = first, product.segment_count = last - first;
+    product.b = panel + (k - chunk.k) * product.b_stride;
+    product.accumulate = chunk.k > begin;
+    for_pixels(plan, p.h.count, rows.images, band.first, band.last,
+               [&](int64_t pixel, int64_t count) {
+                 product.a_rows = p.in_rows + pixel, product.c_rows = p.out_rows + pixel;
+                 product.rows = count;
+                 leaves<T>().gather(product);
+               });
+  }
+}
+
+template <class T>
+void multiply(const GatherPlan& plan, const Phase<T>& p, const TaskRows& rows, const T* in,
+              T* out) {
   const GemmLeavesOf<T>& leaf = leaves<T>();
   const int64_t groups = plan.shape.groups, out_c = plan.out_c / groups, in_c = plan.in_c / groups;
   const int64_t panel = 2 * leaf.lanes;
   const int64_t together = kColumnsBytes / static_cast<int64_t>(sizeof(T));
   GatherProduct<T> product{};
-  product.a_rows = p.in_rows, product.c_rows = p.out_rows, product.rows = pixels;
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t o = 0; o < out_c; o += together)
       for (int64_t i = 0; i < p.chunk_count; ++i) {
-        const Chunk& chunk = p.chunks[i];
         product.a = in + g * in_c;
-        product.segments = p.segments + chunk.first_segment;
-        product.segment_count = chunk.segments;
-        product.accumulate = i > 0;
         for (int64_t j = o; j < std::min(o + together, out_c); j += panel) {
           product.columns = std::min(panel, out_c - j);
           product.vectors = product.columns > leaf.lanes ? 2 : 1;
           product.b_stride = product.vectors * leaf.lanes;
-          product.b = p.filters + g * p.group_stride + j * p.k + chunk.k * product.b_stride;
+          product.b = p.filters + g * p.group_stride + j * p.k + p.chunks[i].k * product.b_stride;
           product.c = out + g * out_c + j;
           // What comes next: the following panel, or the next chunk of the first one.
           product.next = j + panel < std::min(o + together, out_c)
                              ? product.b + p.k * panel
                              : p.filters + g * p.group_stride + o * p.k +
                                    p.chunks[(i + 1) % p.chunk_count].k * panel;
-          leaf.gather(product);
+          multiply_bands(plan, p, rows, i, product);
         }
       }
 }
@@ -373,13 +447,16 @@ void run_task(const GatherPlan& plan, const Ready<T>& ready, int64_t task, const
   for (int64_t i = 0; i < plan.phases; ++i) {
     const Phase<T>& p = ready.phases[i];
     const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, plan.rows);
-    const int64_t pixels = images * rows * p.h.count;
-    if (pixels == 0) continue;
+    if (images * rows * p.h.count == 0) continue;
     if (plan.depthwise) {
-      depthwise<T>().gather(
-          {in, p.in_rows, pixels, p.taps, p.k, p.filters, plan.in_c, to, p.out_rows});
+      for_pixels(plan, p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+        depthwise<T>().gather({in, p.in_rows + pixel, count, p.taps, p.k, p.filters, plan.in_c, to,
+                               p.out_rows + pixel});
+      });
     } else {
-      multiply(plan, p, pixels, in, to);
+      Band bands[kMostBands];
+      const int count = make_bands(plan, p.v, row, rows, bands);
+      multiply(plan, p, {images, bands, count}, in, to);
     }
   }
   if (epilogue && epilogue->apply) {

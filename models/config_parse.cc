@@ -377,18 +377,18 @@ Config parse_config(std::string_view text, const std::string& name,
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  constexpr std::streamsize kMostBytes = 1 << 20;
+  constexpr size_t kMostBytes = size_t{1} << 20;
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), kMostBytes + 1);
-  if (!file.eof() && file.gcount() <= kMostBytes) {
+  std::string text, part(4096, '\0');
+  while (text.size() <= kMostBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
+    text.append(part, 0, static_cast<size_t>(file.gcount()));
+  if (!file.eof() && text.size() <= kMostBytes) {
     throw ConfigError(
         fmt::format("{}: cannot be read as a file; give the path of a configuration", path));
   }
-  if (file.gcount() > kMostBytes) {
+  if (text.size() > kMostBytes) {
     throw ConfigError(fmt::format("{}: is no configuration: it is larger than 1 MiB", path));
   }
-  text.resize(static_cast<size_t>(file.gcount()));
   return parse_config(text, path, overrides);
 }
 

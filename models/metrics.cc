@@ -73,6 +73,12 @@ void RunFolder::append(std::FILE* file, const char* name, std::string_view line)
   }
 }
 
+void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {
+  std::string text = "name,bytes\n";
+  for (const HostBuffer& block : blocks) text += fmt::format("{},{}\n", block.name, block.bytes);
+  append(start("memory.csv").get(), "memory.csv", text);
+}
+
 void RunFolder::write(const Metrics& metrics) {
   const struct {
     const char* name;

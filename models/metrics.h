@@ -3,6 +3,7 @@
 //   config.resolved.yaml   every key of the configuration
 //   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second
 //   metrics.jsonl          the same, one JSON object a line
+//   memory.csv             name,bytes of each block of memory that the training holds
 //   weights.h5             written by others, at weights_path()
 //
 // A line is on its way to the disk when write() returns, so a killed run keeps what it logged.
@@ -13,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/models/config.h"
 
@@ -35,7 +37,10 @@ class RunFolder {
   // Error naming the path when that cannot be done.
   explicit RunFolder(const Config& config);
 
-  // Appends a line to both files, without allocating. A value that is not finite is an empty field
+  // Writes memory.csv anew. Throws Error when the disk refuses.
+  void write_memory(const std::vector<HostBuffer>& blocks) const;
+
+  // Appends a line to both metrics files, without allocating. A value that is not finite is an empty field
   // in CSV and null in JSON. Throws Error when the disk refuses.
   void write(const Metrics& metrics);
 

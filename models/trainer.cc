@@ -126,6 +126,7 @@ class Training {
     session_.train_step(std::min(config.data.batch, loader_.samples()));
     session_.train_step(last_batch(loader_));
     session_.bind();
+    folder_.write_memory(blocks());
     introduce();
   }
 
@@ -159,13 +160,22 @@ class Training {
     return static_cast<double>(steps) / static_cast<double>(loader_.batches());
   }
 
+  // Everything of some size that training asks of the machine, each in one request.
+  std::vector<HostBuffer> blocks() const {
+    std::vector<HostBuffer> all = session_.regions();
+    for (const auto& more : {loader_.host_buffers(), evaluator_.loader().host_buffers(),
+                             data_.train->host_buffers(), data_.test->host_buffers()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
   void introduce() {
     print_(data_.train->describe());
     size_t arena = session_.arena()->bytes(), rest = 0;
     for (const HostBuffer& region : session_.regions())
       if (region.name != "arena") rest += region.bytes;
     print_(
-        fmt::format("{}: {} parameters tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
+        fmt::format("{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
                     "loader {:.1f} MiB, {} threads, {}",
                     config_.model.name, session_.store().parameters().size(),
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),

@@ -5,7 +5,7 @@ namespace tessera {
 int drop_dead_steps(Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (ValueId id : graph.outputs) needed[id] = true;
-  std::vector<GraphStep> kept;
+  std::deque<GraphStep> kept;
   for (auto step = graph.steps.rbegin(); step != graph.steps.rend(); ++step) {
     bool live = false;
     for (size_t o = 0; o < step->outputs.size(); ++o)

@@ -19,8 +19,7 @@ int merge_equal_steps(Graph& graph) {
   for (size_t id = 0; id < replacement.size(); ++id) replacement[id] = static_cast<ValueId>(id);
   using Key = std::pair<std::string_view, std::vector<ValueId>>;
   std::multimap<Key, const GraphStep*> seen;
-  std::vector<GraphStep> kept;
-  kept.reserve(graph.steps.size());  // `seen` points into it
+  std::deque<GraphStep> kept;  // `seen` points into it
   int merged = 0;
   for (GraphStep& step : graph.steps) {
     for (ValueId& id : step.inputs) id = replacement[id];
