@@ -62,8 +62,14 @@ struct Evaluator {
     }
   }
 
+  // The result may overwrite one of its own inputs, element by element.
   template <class F>
-  static void each(T* __restrict y, int64_t n, F f) {
+  static void each(T* y, int64_t n, F f) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
     for (int64_t i = 0; i < n; ++i) y[i] = f(i);
   }
 
@@ -119,10 +125,7 @@ struct Evaluator {
     for (int j = 0; j < last; ++j)
       if (range.code[j].op != ScalarOp::constant)
         execute(range.code[j], blocks[range.inputs + j], n);
-    // The result may overwrite one of its own inputs, element by element.
-    T* result = blocks[range.inputs + last];
-    execute(range.code[last], result, n);
-    copy(result, out, n);
+    execute(range.code[last], out, n);
   }
 
   static void copy(const T* from, T* to, int64_t n) {

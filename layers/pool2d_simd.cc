@@ -136,9 +136,37 @@ inline T grad_one(const PoolRow& p, const Windows& in, const T* dy, const uint8_
   return sum;
 }
 
+// Where windows do not overlap: each pixel of a window gets its dy or 0.
+template <class T>
+void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p, T* dx) {
+  using V = WholeVector<T>;
+  const auto first = static_cast<int>(p.first_row * p.kernel_w);
+  typename V::Values value;
+  typename V::Bytes bytes;
+  for (int64_t q = 0; q < p.out_w; ++q, dy += p.c, positions += p.c) {
+    const int64_t left = p.w - (q + 1) * p.kernel_w + 1, right = p.out_w - q;
+    const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
+    for (int v = 0; v < p.kernel_w; ++v, dx += p.c) {
+      int64_t k = 0;
+      for (; k < whole; k += V::kLanes) {
+        __builtin_memcpy(&value, dy + k, sizeof value);
+        __builtin_memcpy(&bytes, positions + k, sizeof bytes);
+        const auto here = __builtin_convertvector(bytes, typename V::Integers) == first + v;
+        value = here ? value : typename V::Values{};
+        __builtin_memcpy(dx + k, &value, sizeof value);
+      }
+      for (; k < p.c; ++k) dx[k] = positions[k] == first + v ? dy[k] : T(0);
+    }
+  }
+  const int64_t rest = (p.w - p.out_w * p.kernel_w) * p.c;
+  for (int64_t k = 0; k < rest; ++k) dx[k] = T(0);
+}
+
 template <class T>
 void max_row_grad(const T* dy, const uint8_t* positions, const PoolRow& p, int64_t stride_h,
                   T* dx) {
+  if (p.rows == 1 && p.kernel_w == p.stride_w && p.pad_w == 0)
+    return max_row_grad_apart(dy, positions, p, dx);
   Windows in{0, 0, 0, stride_h};
   for (; in.x < p.w; ++in.x, dx += p.c) {
     while (in.begin < p.out_w && in.begin * p.stride_w - p.pad_w + p.kernel_w <= in.x) ++in.begin;

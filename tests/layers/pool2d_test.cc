@@ -44,17 +44,30 @@ TEST(Pool2d, GlobalAverage) {
   expect_near(y, {2, 3, 6, 7});
 }
 
+// Channels as whole vectors, with a rest, and fewer than a vector.
 TEST(Pool2d, ManyChannelsPoolLikeOne) {
-  // 37 channels: whole vectors and a rest.
-  const Tensor x = spread({2, 5, 6, 37});
-  const auto all = max_pool2d(x, {.kernel = 3, .stride = Size2(2), .padding = 1});
-  const auto xs = x.to_vector<double>(), ys = all.to_vector<double>();
-  for (size_t channel = 0; channel < 37; ++channel) {
-    std::vector<double> one, expected;
-    for (size_t i = channel; i < xs.size(); i += 37) one.push_back(xs[i]);
-    for (size_t i = channel; i < ys.size(); i += 37) expected.push_back(ys[i]);
-    const Tensor alone = from_vector({2, 5, 6, 1}, one);
-    expect_near(max_pool2d(alone, {.kernel = 3, .stride = Size2(2), .padding = 1}), expected, 0);
+  for (const Pool2dParams& params : kSettings) {
+    for (int64_t c : {2, 6, 12, 37}) {
+      const Tensor x = tracked(spread({2, 5, 6, c}));
+      const Tensor y = max_pool2d(x, params), dy = normal(y.shape(), 7);
+      const Tensor dx = gradients(y, std::span(&x, 1), dy)[0];
+      const auto channel_of = [&](const Tensor& all, int64_t channel) {
+        std::vector<double> one;
+        const auto values = all.to_vector<double>();
+        for (size_t i = static_cast<size_t>(channel); i < values.size();
+             i += static_cast<size_t>(c))
+          one.push_back(values[i]);
+        return one;
+      };
+      for (int64_t k = 0; k < c; ++k) {
+        const Tensor alone = tracked(from_vector({2, 5, 6, 1}, channel_of(x, k)));
+        const Tensor pooled = max_pool2d(alone, params);
+        expect_near(pooled, channel_of(y, k), 0);
+        expect_near(gradients(pooled, std::span(&alone, 1),
+                              from_vector(pooled.shape(), channel_of(dy, k)))[0],
+                    channel_of(dx, k), 0);
+      }
+    }
   }
 }
 
