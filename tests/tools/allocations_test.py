@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What trainings and benchmarks ask of the system's memory, counted over the whole process.
+
+    allocations_test.py TRAINER LIBRARY
+
+LIBRARY is count_allocations.cc, which stands between the process and malloc, free, mmap and their
+kin. Steps must ask for nothing, and every request of 64 KiB or more must be one that is listed.
+"""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import Counter
+from pathlib import Path
+
+import cifar10_files
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "models" / "configs" / "resnet.yaml"
+LARGE = 64 * 1024
+TRAINER, LIBRARY = (str(Path(word).resolve()) for word in sys.argv[1:3])
+TRAILER = len("tessera crc32 12345678\n")  # of a weights file, after the HDF5 data
+
+
+class Counted:
+    """A run of the trainer under the library."""
+
+    def __init__(self, folder, *words):
+        counts = Path(folder) / "counts.txt"
+        environment = {**os.environ, "LD_PRELOAD": LIBRARY, "TESSERA_ALLOCATIONS": str(counts)}
+        done = subprocess.run([TRAINER, *map(str, words)], env=environment, cwd=folder,
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout + done.stderr)
+        text = counts.read_text()
+        for name in ("steps", "inside", "between"):
+            setattr(self, name, int(re.search(rf"{name}=(\d+)", text).group(1)))
+        found = re.findall(r"^request (\d+) step (\d+)$", text, re.M)
+        self.requests = [(int(size), int(step)) for size, step in found]
+
+    def until_the_end_of_training(self):
+        return Counter(size for size, step in self.requests if step < self.steps)
+
+    def large_and_listed(self):
+        return Counter(size for _, size in self.listed if size >= LARGE)
+
+    def afterwards(self):
+        return [size for size, step in self.requests if step == self.steps]
+
+
+class Allocations(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.folder = Path(cls.temporary.name)
+        cifar10_files.write(cls.folder)
+        # ResNet-20 on CIFAR-10 with crops and flips, two loader workers and a smaller last batch;
+        # three epochs.
+        cls.settings = [f"data.root={cls.folder}", "data.batch=16", "data.train_count=88",
+                        "data.test_count=40", "threads=2", "data.workers=2", "train.epochs=3"]
+        cls.graph = cls.train("graph")
+
+    @classmethod
+    def train(cls, mode):
+        run = Counted(cls.folder, "train", "--config", CONFIG, *cls.settings, f"mode={mode}",
+                      f"run.dir={cls.folder / mode}")
+        with open(cls.folder / mode / "memory.csv", newline="", encoding="utf-8") as file:
+            run.listed = [(row["name"], int(row["bytes"])) for row in csv.DictReader(file)]
+        return run
+
+    def test_a_thousand_steps_ask_for_nothing(self):
+        run = Counted(self.folder, "bench", "--config", CONFIG, "--steps", 1000, "data.batch=2",
+                      "threads=2")
+        self.assertEqual((run.steps, run.inside, run.between), (1000, 0, 0))
+
+    def test_steps_of_a_training_ask_for_nothing_across_the_ends_of_epochs(self):
+        self.assertEqual((self.graph.steps, self.graph.inside), (18, 0))
+
+    def test_every_large_request_of_a_training_is_listed(self):
+        run = self.graph
+        self.assertEqual(run.until_the_end_of_training(), run.large_and_listed())
+        listed = dict(run.listed)
+        for name, size in (("cifar10 train images", 50000 * 3072), ("cifar10 train labels", 200000)):
+            self.assertEqual(listed[name], size)
+
+    def test_what_is_listed_is_what_is_planned(self):
+        words = [TRAINER, "plan", "--json", "--config", str(CONFIG), *self.settings]
+        plan = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+        listed = dict(reversed(self.graph.listed))  # the first of the slots is that of training
+        for name, key in (("arena", "arena_bytes"), ("persistent", "persistent_bytes"),
+                          ("slots", "slot_bytes")):
+            self.assertEqual(listed[name], plan[key], name)
+
+    def test_when_training_is_over_only_the_weights_file_is_made(self):
+        image = (self.folder / "graph" / "weights.h5").stat().st_size - TRAILER
+        after = self.graph.afterwards()
+        self.assertEqual(after.count(image), 1, after)
+        after.remove(image)
+        # HDF5 grows its file in memory by whole MiB, and has one table for its own use.
+        tables = [size for size in after if size % (1 << 20) != 0]
+        self.assertLessEqual(len(tables), 1, after)
+        self.assertLess(sum(tables), 1 << 20)
+        self.assertLess(max(after), image + (1 << 20))
+
+    def test_eager_steps_are_caught(self):
+        run = self.train("eager")
+        self.assertGreater(run.inside, 0)
+        self.assertNotEqual(run.until_the_end_of_training(), run.large_and_listed())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
