@@ -49,8 +49,9 @@ function(tessera_simd_source target source)
     add_library(${object} OBJECT ${source})
     tessera_options(${object})
     target_compile_features(${object} PRIVATE cxx_std_20)
+    # Without the last, g++ clears a tile of registers with a call of memset.
     target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} -O3 -fno-math-errno
-      -fno-trapping-math)
+      -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
     target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa} Eigen=Eigen_${isa}
       EIGEN_DONT_PARALLELIZE)
     target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include
