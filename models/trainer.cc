@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -246,6 +247,9 @@ TrainResult train(const Config& config, const Print& print) {
 
 TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
                          const Print& print) {
+  if (!std::filesystem::exists(resolved_config_path(run_dir)))
+    throw ConfigError(fmt::format("run folder: there is no '{}'; give the folder of a training",
+                                  resolved_config_path(run_dir)));
   Config config = load_config(resolved_config_path(run_dir), overrides);
   DataSplit data = open_data(data_source(config));
   check_classes(config, *data.test);

@@ -151,9 +151,10 @@ void write_array(hid_t file, const std::string& path, const ConstArray& array) {
                    : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
                H5Sclose);
   hid_t type = array.dtype == "float32" ? H5T_IEEE_F32LE : H5T_IEEE_F64LE;
-  Handle data(
-      H5Dcreate2(file, array.name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-      H5Dclose);
+  Handle timeless(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(timeless, false);  // equal weights give equal files
+  Handle data(H5Dcreate2(file, array.name.c_str(), type, space, H5P_DEFAULT, timeless, H5P_DEFAULT),
+              H5Dclose);
   if (!data.ok() ||
       H5Dwrite(data, memory_type(array.dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, array.data) < 0) {
     fail(path, fmt::format("'{}' cannot be written: {}", array.name, hdf5_error()));

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""The trainer as a user meets it: verbs, messages, exit codes, run folders.
+
+    cli_test.py TRAINER
+"""
+
+import csv
+import gzip
+import json
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import cifar10_files
+
+CONFIGS = Path(__file__).resolve().parents[2] / "models" / "configs"
+QUICKSTART, RESNET = CONFIGS / "quickstart.yaml", CONFIGS / "resnet.yaml"
+FASHION = CONFIGS / "fashion_mnist_cnn.yaml"
+TRAINER = str(Path(sys.argv[1]).resolve())
+MISUSE, BAD_DATA, NO_DEVICE, BAD_WEIGHTS, DIVERGED = 2, 3, 4, 5, 6  # runtime/error.h
+
+TINY = ["model.widths=[4,4,8,8]", "data.batch=16", "data.train_count=88", "data.test_count=40",
+        "train.epochs=2", "train.log_every=2st", "schedule.warmup=0", "threads=2"]
+
+
+def trainer(*words, folder=None):
+    return subprocess.run([TRAINER, *map(str, words)], cwd=folder, capture_output=True, text=True,
+                          check=False)
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def succeed(self, *words):
+        done = trainer(*words, folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+    def fail_with(self, code, texts, *words):
+        done = trainer(*words, folder=self.folder)
+        self.assertEqual(done.returncode, code, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertNotIn("internal error", done.stderr)
+
+
+class Usage(Test):
+    def test_help_of_every_verb(self):
+        self.assertIn("Subcommands", self.succeed("--help"))
+        for verb in ("train", "eval", "plan", "bench", "devices"):
+            self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
+
+    def test_verbs_and_options(self):
+        self.fail_with(MISUSE, ["no verb 'trian'", "train eval plan bench devices"], "trian")
+        self.fail_with(MISUSE, ["subcommand is required"])
+        self.fail_with(MISUSE, ["--config is required"], "plan")
+        self.fail_with(MISUSE, ["--speed"], "bench", "--config", RESNET, "--speed", 3)
+        self.fail_with(MISUSE, ["--steps"], "bench", "--config", RESNET, "--steps", 0)
+
+    def test_keys_and_names(self):
+        plan = ("plan", "--config", RESNET)
+        self.fail_with(MISUSE, ["unknown key", "'optimzer.lr'", "did you mean 'optimizer.lr'"],
+                       *plan, "optimzer.lr=1")
+        self.fail_with(MISUSE, ["'batc'", "did you mean 'batch'", "'epoch'"], *plan,
+                       "data.batc=3", "train.epoch=2")  # all mistakes at once
+        self.fail_with(MISUSE, ["data.batch", "whole number", "'many'"], *plan, "data.batch=many")
+        self.fail_with(MISUSE, ["key=value"], *plan, "batch")
+        self.fail_with(MISUSE, ["'resnet21'", "resnet20", "lenet5"], *plan, "model.name=resnet21")
+        self.fail_with(MISUSE, ["'bets'", "best_fit", "in_order"], *plan, "memory.planner=bets")
+        self.fail_with(MISUSE, ["'cifar11'", "did you mean 'cifar10'"], *plan, "data.name=cifar11")
+        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *plan, "--off", "speedup")
+        self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *plan, "device=gpu:77")
+
+    def test_configurations(self):
+        def refused(text, *parts):
+            (self.folder / "c.yaml").write_text(text, encoding="utf-8")
+            self.fail_with(MISUSE, ["c.yaml", *parts], "plan", "--config", "c.yaml")
+        refused("seed: [1\nmodel: {", "not YAML", "c.yaml:2:")
+        refused("just words", "map of keys")
+        refused("data:\n  batch: 3\n  btach: 4\n", "c.yaml:3:3", "did you mean 'batch'")
+        self.fail_with(MISUSE, ["nowhere.yaml"], "plan", "--config", "nowhere.yaml")
+        self.fail_with(MISUSE, ["nowhere"], "eval", "--run", "nowhere")
+
+
+class Data(Test):
+    """A file that is damaged ends the trainer with 3 and is named, with the place in it."""
+
+    def refused(self, config, *texts):
+        self.fail_with(BAD_DATA, texts, "--config", config, f"data.root={self.folder}")
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_a_missing_folder(self):
+        self.fail_with(BAD_DATA, ["no such folder", "elsewhere", "data_batch_1.bin", "data.root"],
+                       "--config", RESNET, "data.root=elsewhere")
+        self.refused(RESNET, "a file is missing", "data_batch_1.bin")
+
+    def test_cifar(self):
+        cifar10_files.write(self.folder)
+        second = self.folder / "data_batch_2.bin"
+        second.unlink()
+        second.write_bytes(bytes(3073))
+        self.refused(RESNET, "data_batch_2.bin: byte 3073:", "truncated")
+        with open(second, "r+b") as file:
+            file.truncate(cifar10_files.RECORDS * 3073 + 1)
+        self.refused(RESNET, "data_batch_2.bin: byte 30730000:", "oversized")
+        with open(self.folder / "data_batch_1.bin", "r+b") as file:
+            file.seek(7 * 3073)
+            file.write(bytes([10]))
+        second.unlink()
+        second.symlink_to(self.folder / "data_batch_1.bin")
+        self.refused(RESNET, "data_batch_1.bin: byte 21511:", "label 10 of record 7")
+
+    def write_idx(self, **changed):
+        """Five images of 28x28 and their labels, twice; then what is changed, by name."""
+        images = struct.pack(">IIII", 0x803, 5, 28, 28) + bytes(range(49)) * (5 * 16)
+        labels = struct.pack(">II", 0x801, 5) + bytes(range(5))
+        for split in ("train", "t10k"):
+            (self.folder / f"{split}-images-idx3-ubyte").write_bytes(images)
+            (self.folder / f"{split}-labels-idx1-ubyte").write_bytes(labels)
+        return images, labels
+
+    def test_idx(self):
+        images, labels = self.write_idx()
+        tests = self.folder / "t10k-images-idx3-ubyte"
+        tests.write_bytes(images[:-9])
+        self.refused(FASHION, f"t10k-images-idx3-ubyte: byte {len(images) - 9}:")
+        tests.write_bytes(images + b"?")
+        self.refused(FASHION, f"t10k-images-idx3-ubyte: byte {len(images)}:")
+        tests.write_bytes(labels)
+        self.refused(FASHION, "t10k-images-idx3-ubyte: byte 0:")
+        tests.write_bytes(images)
+        (self.folder / "t10k-labels-idx1-ubyte").write_bytes(labels[:-1] + bytes([10]))
+        self.refused(FASHION, "t10k-labels-idx1-ubyte: byte 12:", "10")
+
+    def test_gz(self):
+        images, _ = self.write_idx()
+        (self.folder / "train-images-idx3-ubyte").unlink()
+        packed = self.folder / "train-images-idx3-ubyte.gz"
+        packed.write_bytes(gzip.compress(images)[:-20])
+        self.refused(FASHION, "train-images-idx3-ubyte.gz: byte ")
+        packed.write_bytes(images)
+        self.refused(FASHION, "train-images-idx3-ubyte.gz: byte 2 of the compressed")
+        packed.write_bytes(gzip.compress(images))
+        self.succeed("train", "--config", FASHION, f"data.root={self.folder}", "train.steps=1",
+                     "data.batch=5", "schedule.warmup=0", f"run.dir={self.folder / 'run'}")
+
+
+def metrics(run):
+    """The lines of metrics.jsonl."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def without_speed(run):
+    return [{key: line[key] for key in line if key != "images_per_second"} for line in metrics(run)]
+
+
+class Training(Test):
+    def train(self, name, *more):
+        run = self.folder / name
+        return run, self.succeed("--config", QUICKSTART, *TINY, *more, f"run.dir={run}")
+
+    def test_the_run_folder(self):
+        run, said = self.train("run", "seed=5")
+        last = said.splitlines()[-1]
+        self.assertRegex(last, r"^final test accuracy \d+\.\d\d % \(loss \d+\.\d+, 12 steps")
+        lines = metrics(run)
+        keys = ["epoch", "step", "phase", "loss", "accuracy", "lr", "images_per_second"]
+        self.assertEqual([list(line) for line in lines], [keys] * len(lines))
+        steps = [(line["step"], line["phase"]) for line in lines]
+        self.assertEqual(steps, [(2, "train"), (4, "train"), (6, "train"), (6, "test"),
+                                 (8, "train"), (10, "train"), (12, "train"), (12, "test")])
+        self.assertEqual(f"{100 * lines[-1]['accuracy']:.2f}", last.split()[3])
+        self.assertLess(lines[-2]["loss"], lines[0]["loss"])
+        with open(run / "metrics.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([list(row) for row in rows], [keys] * len(lines))
+        for row, line in zip(rows, lines):
+            self.assertEqual(float(row["loss"]), line["loss"])
+        self.assertTrue((run / "weights.h5").read_bytes().startswith(b"\x89HDF"))
+        self.assertIn("seed: 5", (run / "config.resolved.yaml").read_text())
+        self.assertIn("arena,", (run / "memory.csv").read_text())
+
+        said = self.succeed("eval", "--run", run)
+        self.assertEqual(said.splitlines()[-1].split()[2], last.split()[3])  # the same accuracy
+        self.assertIn(re.search(r"\(loss (\d+\.\d+)", last).group(1), said)
+        weights = bytearray((run / "weights.h5").read_bytes())
+        weights[-1000] ^= 1
+        (run / "weights.h5").write_bytes(weights)
+        self.fail_with(BAD_WEIGHTS, ["weights.h5", "damaged"], "eval", "--run", run)
+
+    def test_the_same_bits_in_every_way_to_run(self):
+        first, _ = self.train("first")
+        ways = {"again": [], "one_thread": ["threads=1"], "eager": ["mode=eager"],
+                "other_plan": ["memory.planner=none"], "workers": ["data.workers=4"],
+                "no_workers": ["data.workers=0"]}
+        for name, words in ways.items():
+            with self.subTest(name):
+                run, _ = self.train(name, *words)
+                self.assertEqual(without_speed(run), without_speed(first))
+                self.assertEqual((run / "weights.h5").read_bytes(),
+                                 (first / "weights.h5").read_bytes())
+        other, _ = self.train("other", "seed=2")
+        self.assertNotEqual(without_speed(other), without_speed(first))
+
+    def test_a_loss_that_is_not_finite_ends_with_a_word_about_the_learning_rate(self):
+        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30",
+                       f"run.dir={self.folder / 'run'}")
+        self.assertEqual(done.returncode, DIVERGED, done.stderr)
+        self.assertIn("optimizer.lr", done.stderr)
+
+
+class Questions(Test):
+    """plan and bench: from any folder, without data."""
+
+    def test_plan(self):
+        plan = json.loads(self.succeed("plan", "--json", "--config", RESNET))
+        keys = ("arena_bytes lower_bound_bytes unplanned_bytes persistent_bytes slot_bytes "
+                "total_bytes classes tensors steps planner").split()
+        self.assertEqual([key for key in keys if key not in plan], [])
+        self.assertEqual(plan["total_bytes"],
+                         plan["arena_bytes"] + plan["persistent_bytes"] + plan["slot_bytes"])
+        self.assertLessEqual(plan["lower_bound_bytes"], plan["arena_bytes"])
+        self.assertLess(plan["arena_bytes"], plan["unplanned_bytes"])
+        self.assertEqual((plan["planner"], len(plan["top"])), ("best", 10))
+        half = json.loads(self.succeed("plan", "--json", "--config", RESNET, "data.batch=64",
+                                       "memory.planner=best_fit"))
+        self.assertEqual(half["planner"], "best_fit")
+        self.assertEqual(half["persistent_bytes"], plan["persistent_bytes"])
+        self.assertLess(half["arena_bytes"], 0.6 * plan["arena_bytes"])
+        self.assertIn("the lower bound", self.succeed("plan", "--config", RESNET))
+        self.assertIn("time 0 to", self.succeed("plan", "--draw", "--config", RESNET))
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_the_graph_between_passes(self):
+        def steps(name, *words):
+            text = self.succeed("plan", "--config", RESNET, f"--dump-after={name}", *words)
+            return sum(" = " in line and " = input" not in line for line in text.splitlines())
+        recorded = steps("capture")
+        self.assertEqual(steps("fuse_pointwise", "--off", "fuse_pointwise"), recorded)
+        self.assertLess(steps("fuse_pointwise"), recorded)
+        self.assertLess(steps("fuse_epilogues"), steps("fuse_pointwise"))
+
+    def test_bench(self):
+        words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
+        bench = json.loads(self.succeed(*words, "--json"))
+        self.assertEqual(sorted(bench), sorted(
+            "images_per_second step_ms_p50 step_ms_p95 first_step_ms compile_ms loss peak_bytes "
+            "threads".split()))
+        self.assertEqual(bench["threads"], 2)
+        self.assertGreater(min(bench.values()), 0)
+        plan = json.loads(self.succeed("plan", "--json", *words[1:3], *words[5:]))
+        self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
+        self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
+        self.assertIn("images/s", self.succeed(*words))
+
+    def test_devices(self):
+        self.assertIn("cpu:0", self.succeed("devices"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
