@@ -1,5 +1,6 @@
 // Lifetimes that are too short, on purpose, in every network: wherever the plan that follows lets
 // another value overwrite one that is still needed, the ownership replay must say so.
+#include <cstdlib>
 #include <regex>
 
 #include <gtest/gtest.h>
@@ -15,7 +16,12 @@ namespace {
 using testing_zoo::small_options;
 using testing_zoo::ZooStep;
 
-constexpr size_t kMostBlocks = 150;  // of a network; the larger ones are sampled evenly
+// Of n blocks every how many is tried: each, but fewer of the deepest networks unless
+// TESSERA_LONG_TESTS is set.
+size_t stride(size_t blocks) {
+  constexpr size_t kMost = 800;
+  return std::getenv("TESSERA_LONG_TESTS") != nullptr ? 1 : (blocks + kMost - 1) / kMost;
+}
 
 struct Outcome {
   int shortened = 0, overwritten = 0;
@@ -83,7 +89,7 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
 TEST_P(WrongLifetimes, AreCaughtWhereverAnotherValueOverwritesTheOneCutShort) {
   const Planner& planner = *find_planner("best_fit");
   ASSERT_FALSE(expect_caught(planner.solve(truth_))) << "the true lifetimes are at fault";
-  const size_t every = (truth_.buffers.size() + kMostBlocks - 1) / kMostBlocks;
+  const size_t every = stride(truth_.buffers.size());
   Outcome outcome;
   for (size_t i = 0; i < truth_.buffers.size() && !HasFailure(); i += every) {
     Problem wrong = truth_;
@@ -99,7 +105,7 @@ TEST_P(WrongLifetimes, AreCaughtWhereverAnotherValueOverwritesTheOneCutShort) {
 // Block i is put onto block j while both are live.
 TEST_P(WrongLifetimes, PlantedOverlapsAreFoundByCheckAndReplay) {
   const Plan good = find_planner("best_fit")->solve(truth_);
-  const size_t every = (truth_.buffers.size() + kMostBlocks - 1) / kMostBlocks;
+  const size_t every = stride(truth_.buffers.size());
   int planted = 0;
   for (size_t i = 0; i < truth_.buffers.size() && !HasFailure(); i += every) {
     const Interval& block = truth_.buffers[i];
