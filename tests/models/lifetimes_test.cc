@@ -16,10 +16,10 @@ namespace {
 using testing_zoo::small_options;
 using testing_zoo::ZooStep;
 
-// Of n blocks every how many is tried: each, but fewer of the deepest networks unless
+// Of n blocks every how many is tried: each, but fewer of the three deepest networks unless
 // TESSERA_LONG_TESTS is set.
 size_t stride(size_t blocks) {
-  constexpr size_t kMost = 800;
+  constexpr size_t kMost = 1000;
   return std::getenv("TESSERA_LONG_TESTS") != nullptr ? 1 : (blocks + kMost - 1) / kMost;
 }
 
