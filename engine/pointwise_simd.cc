@@ -65,9 +65,7 @@ struct Evaluator {
   // The result may overwrite one of its own inputs, element by element.
   template <class F>
   static void each(T* y, int64_t n, F f) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
+#if !defined(__clang__)  // which asks at run time
 #pragma GCC ivdep
 #endif
     for (int64_t i = 0; i < n; ++i) y[i] = f(i);
