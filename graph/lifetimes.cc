@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
@@ -124,6 +126,18 @@ Problem Lifetimes::problem(std::vector<int>* of_interval) const {
     if (of_interval != nullptr) of_interval->push_back(static_cast<int>(b));
   }
   return problem;
+}
+
+std::string Lifetimes::text(const Graph& graph) const {
+  std::string lines;
+  for (ValueId id = 0; id < static_cast<ValueId>(root.size()); ++id) {
+    if (root[id] != id || block_of[id] < 0) continue;
+    const ValueId first = blocks[block_of[id]].value;
+    if (first != id)
+      lines +=
+          fmt::format("{} takes the block of {}\n", graph.value_text(id), graph.value_text(first));
+  }
+  return lines;
 }
 
 Lifetimes lifetimes(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool reuse) {

@@ -31,6 +31,8 @@ struct Lifetimes {
 
   // The blocks of the arena, in order; `of_interval[i]` is the block of interval i.
   Problem problem(std::vector<int>* of_interval = nullptr) const;
+  // A line for each value that stands where another stood: "%9 takes the block of %4".
+  std::string text(const Graph& graph) const;
 };
 
 // scratch_bytes has one entry for each step. With `reuse`, an output takes the block of an input

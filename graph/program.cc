@@ -50,6 +50,8 @@ void Program::make_plan(const ProgramSettings& settings) {
   bool reuse = pass_is_on(settings.lower, "in_place");
   lifetimes_ = tessera::lifetimes(graph_, scratch_bytes_, reuse);
   passes_.push_back({"in_place", lifetimes_.reused, 0});
+  if (settings.lower.dump && settings.lower.dump_after == "in_place")
+    settings.lower.dump(graph_.text() + lifetimes_.text(graph_));
   const Planner* planner = settings.planner ? settings.planner : find_planner("best");
   planner_ = planner->name();
   std::vector<int> of_interval;

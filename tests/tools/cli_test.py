@@ -249,6 +249,12 @@ class Questions(Test):
         self.assertLess(steps("fuse_pointwise"), recorded)
         self.assertLess(steps("fuse_epilogues"), steps("fuse_pointwise"))
 
+        def shared(*words):
+            text = self.succeed("plan", "--config", RESNET, "--dump-after=in_place", *words)
+            return text.count(" takes the block of ")
+        self.assertGreater(shared(), 0)
+        self.assertEqual(shared("--off", "in_place"), 0)
+
     def test_bench(self):
         words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
         bench = json.loads(self.succeed(*words, "--json"))
