@@ -6,11 +6,7 @@ namespace {
 
 template <class T>
 const ChannelLeavesOf<T>& leaves() {
-  const ChannelLeaves& all = TESSERA_SELECT_LEAVES(channel_leaves);
-  if constexpr (sizeof(T) == sizeof(float))
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(channel_leaves));
 }
 
 // Channels of one task: with many channels there are few blocks, so these are split as well.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <type_traits>
 
 #include "tessera/layers/conv2d_simd.h"
 #include "tessera/layers/gemm_simd.h"
+#include "tessera/layers/integers.h"
 #include "tessera/layers/scratch_layout.h"
 
 namespace tessera {
@@ -21,24 +21,14 @@ constexpr int64_t kLongPixels = 96, kMinPixels = 24;
 constexpr int64_t kTaskWork = 1 << 18, kMinTasks = 16;  // products worth waking a thread for
 constexpr int64_t kPackWork = 1 << 15;                  // the same for packed elements
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <class T>
 const GemmLeavesOf<T>& leaves() {
-  const GemmLeaves& all = TESSERA_SELECT_LEAVES(gemm_leaves);
-  if constexpr (std::is_same_v<T, float>)
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves));
 }
 
 template <class T>
 const DepthwiseLeavesOf<T>& depthwise() {
-  const DepthwiseLeaves& all = TESSERA_SELECT_LEAVES(depthwise_leaves);
-  if constexpr (std::is_same_v<T, float>)
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(depthwise_leaves));
 }
 
 struct Extent {
@@ -204,8 +194,6 @@ struct Ready {
   size_t size;
 };
 
-int64_t padded_columns(int64_t columns, int64_t lanes) { return ceil_div(columns, lanes) * lanes; }
-
 // Lays out the scratch and, where there is some, fills in the pointers and constants.
 template <class T>
 Ready<T> lay_out(const GatherPlan& plan, int threads, void* scratch) {
@@ -214,7 +202,7 @@ Ready<T> lay_out(const GatherPlan& plan, int threads, void* scratch) {
   ready.phases = layout.take<Phase<T>>(plan.phases);
   const int64_t groups = plan.depthwise ? 1 : plan.shape.groups;
   const int64_t columns =
-      plan.depthwise ? plan.out_c : padded_columns(plan.out_c / groups, leaves<T>().lanes);
+      plan.depthwise ? plan.out_c : round_up(plan.out_c / groups, leaves<T>().lanes);
   for (int64_t i = 0; i < plan.phases; ++i) {
     Phase<T> p;
     p.v = gather_axis(plan, true, i), p.h = gather_axis(plan, false, i);
@@ -277,7 +265,7 @@ void pack_panel(const GatherPlan& plan, const Phase<T>& p, int64_t group, int64_
   const int64_t in_c = plan.in_c / s.groups, out_c = plan.out_c / s.groups;
   const int64_t first = panel * 2 * leaf.lanes;
   const int64_t count = std::min<int64_t>(2 * leaf.lanes, out_c - first);
-  const int64_t width = padded_columns(count, leaf.lanes), filter = s.kh * s.kw * (s.c / s.groups);
+  const int64_t width = round_up(count, leaf.lanes), filter = s.kh * s.kw * (s.c / s.groups);
   T* to = p.filters + group * p.group_stride + first * p.k;
   if (!plan.backward) {
     leaf.pack_transposed(w + (group * out_c + first) * filter, filter, p.k, count, width, to);

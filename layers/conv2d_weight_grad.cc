@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "tessera/layers/conv2d_gather.h"
 #include "tessera/layers/conv2d_simd.h"
 #include "tessera/layers/gemm_simd.h"
+#include "tessera/layers/integers.h"
 #include "tessera/layers/scratch_layout.h"
 
 namespace tessera {
@@ -22,24 +22,14 @@ constexpr int64_t kTasks = 32;            // wanted, so that many threads find w
 constexpr int64_t kTaskWork = 1 << 18;    // products worth waking a thread for
 constexpr int64_t kPartialBytes = 8 << 20;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <class T>
 const GemmLeavesOf<T>& leaves() {
-  const GemmLeaves& all = TESSERA_SELECT_LEAVES(gemm_leaves);
-  if constexpr (std::is_same_v<T, float>)
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves));
 }
 
 template <class T>
 const DepthwiseLeavesOf<T>& depthwise() {
-  const DepthwiseLeaves& all = TESSERA_SELECT_LEAVES(depthwise_leaves);
-  if constexpr (std::is_same_v<T, float>)
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(depthwise_leaves));
 }
 
 template <class T>
@@ -62,7 +52,7 @@ Buffers<T> lay_out(const WeightGradPlan& plan, int threads, void* scratch) {
   if (plan.padded) b.x_stride = plan.padded_elements() + plan.block_pixels * plan.join_width;
   const int64_t filters = ceil_div(plan.cut_filters, plan.row_tile) * plan.row_tile;
   if (plan.pack_dy) b.dy_stride = plan.block_pixels * filters;
-  b.x_stride = ceil_div(b.x_stride, 16) * 16, b.dy_stride = ceil_div(b.dy_stride, 16) * 16;
+  b.x_stride = round_up(b.x_stride, 16), b.dy_stride = round_up(b.dy_stride, 16);
   if (plan.runs > 1 || plan.depthwise) b.partial = layout.take<T>(plan.runs * plan.weights());
   if (plan.depthwise) b.offsets = layout.take<int64_t>(s.kh * s.kw);
   b.x = layout.take<T>(b.x_stride * threads);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "tessera/layers/gemm_simd.h"
+#include "tessera/layers/integers.h"
 #include "tessera/layers/scratch_layout.h"
 
 namespace tessera {
@@ -17,16 +17,9 @@ constexpr int64_t kFewRows = 8;            // so few that packing B would cost a
 constexpr int64_t kTaskWork = 1 << 17;     // products worth waking a thread for
 constexpr int64_t kMinTasks = 16;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
 template <class T>
 const GemmLeavesOf<T>& leaves() {
-  const GemmLeaves& all = TESSERA_SELECT_LEAVES(gemm_leaves);
-  if constexpr (std::is_same_v<T, float>)
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves));
 }
 
 // From the shape alone. C is cut into tasks of `rows` by `columns`; the summed index into chunks.

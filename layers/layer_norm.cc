@@ -15,11 +15,7 @@ namespace {
 
 template <class T>
 const LayerNormLeavesOf<T>& leaves() {
-  const LayerNormLeaves& all = TESSERA_SELECT_LEAVES(layer_norm_leaves);
-  if constexpr (sizeof(T) == sizeof(float))
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(layer_norm_leaves));
 }
 
 Shape row_statistics(const Shape& x) {

@@ -11,11 +11,7 @@ constexpr int64_t kTaskElements = 4096;  // enough for an epilogue's loops, few 
 
 template <class T>
 const PoolLeavesOf<T>& leaves() {
-  const PoolLeaves& all = TESSERA_SELECT_LEAVES(pool_leaves);
-  if constexpr (sizeof(T) == sizeof(float))
-    return all.f32;
-  else
-    return all.f64;
+  return leaves_for<T>(TESSERA_SELECT_LEAVES(pool_leaves));
 }
 
 struct Range {
@@ -133,12 +129,9 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
 
 template <class T>
 void global_average_pool(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c, const T* x, T* y) {
-  const ChannelLeaves& channels = TESSERA_SELECT_LEAVES(channel_leaves);
+  const auto& channels = leaves_for<T>(TESSERA_SELECT_LEAVES(channel_leaves));
   pool.parallel_for(n, [&](int64_t b) {
-    if constexpr (sizeof(T) == sizeof(float))
-      channels.f32.sum(x + b * pixels * c, pixels, c, c, y + b * c);
-    else
-      channels.f64.sum(x + b * pixels * c, pixels, c, c, y + b * c);
+    channels.sum(x + b * pixels * c, pixels, c, c, y + b * c);
     leaves<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
   });
 }

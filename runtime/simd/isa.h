@@ -4,7 +4,7 @@
 //
 //   struct GemmLeaves { void (*f32)(...); };             // gemm_simd.h
 //   namespace avx2 { extern const GemmLeaves gemm_leaves; } ...   // TESSERA_DECLARE_LEAVES
-//   const GemmLeaves& leaves = TESSERA_SELECT_LEAVES(gemm_leaves);
+//   leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves)).gather(...);
 #pragma once
 
 namespace tessera {
@@ -15,6 +15,15 @@ enum class Isa { baseline, avx2, avx512 };
 // the environment lowers it (for tests and measurements). Read once.
 Isa current_isa();
 const char* isa_name(Isa isa);
+
+// Of a table with members f32 and f64: the one for T.
+template <class T, class Leaves>
+const auto& leaves_for(const Leaves& table) {
+  if constexpr (sizeof(T) == sizeof(float))
+    return table.f32;
+  else
+    return table.f64;
+}
 
 }  // namespace tessera
 
