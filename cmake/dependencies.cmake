@@ -9,7 +9,6 @@ macro(tessera_need package debian)
   endif()
 endmacro()
 
-tessera_need(Eigen3 libeigen3-dev NO_MODULE)
 tessera_need(fmt libfmt-dev)
 tessera_need(yaml-cpp libyaml-cpp-dev)
 tessera_need(ZLIB zlib1g-dev)

@@ -32,7 +32,6 @@ endfunction()
 
 # Compiles a file once per instruction set, each into a namespace of its own (TESSERA_ISA). Such a
 # file must not instantiate templates with external linkage: the linker would keep one copy for all.
-# Eigen is renamed with the namespace for the same reason.
 set(TESSERA_ISAS baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND TESSERA_ISAS avx2 avx512)
@@ -52,10 +51,8 @@ function(tessera_simd_source target source)
     # Without the last, g++ clears a tile of registers with a call of memset.
     target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} -O3 -fno-math-errno
       -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
-    target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa} Eigen=Eigen_${isa}
-      EIGEN_DONT_PARALLELIZE)
-    target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include
-      $<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa})
+    target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
   endforeach()
 endfunction()

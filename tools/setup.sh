@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build python3
-  libeigen3-dev libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libgtest-dev
+  libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libgtest-dev
 )
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
