@@ -56,6 +56,7 @@ void Program::make_plan(const ProgramSettings& settings) {
   planner_ = planner->name();
   std::vector<int> of_interval;
   problem_ = lifetimes_.problem(&of_interval);
+  if (settings.verify_plan) problem_ = PlanGuard::with_red_zones(problem_);
   plan_ = planner->solve(problem_);
   if (plan_.offsets.size() != of_interval.size())
     throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_,
@@ -68,6 +69,7 @@ void Program::make_plan(const ProgramSettings& settings) {
   if (settings.verify_plan) {
     std::string fault = replay(graph_, lifetimes_, offsets_);
     if (!fault.empty()) throw InternalError(fault);
+    guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_);
   }
 }
 
@@ -141,8 +143,12 @@ void Program::run() {
                             "before the step is prepared",
                             threads_, cpu_context().pool().size()));
   bind();
-  for (const auto& step : bound_)
-    if (step->kernel) step->kernel->run(*step->where, step->in, step->out, step->scratch);
+  if (guard_) guard_->start(arena_->data(), arena_bytes());
+  for (size_t s = 0; s < bound_.size(); ++s) {
+    Bound& step = *bound_[s];
+    if (step.kernel) step.kernel->run(*step.where, step.in, step.out, step.scratch);
+    if (guard_) guard_->after(static_cast<int>(s));
+  }
   for (const Value& value : graph_.values)
     if (value.previous >= 0) ++value.storage->version;
   for (const Tensor& output : outputs_) ++output.impl()->storage->version;

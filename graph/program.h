@@ -8,13 +8,16 @@
 #include "tessera/graph/arena.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
+#include "tessera/graph/plan_guard.h"
 
 namespace tessera {
 
 struct ProgramSettings {
   const Planner* planner = nullptr;  // nullptr: "best"
   LowerSettings lower;
-  bool verify_plan = false;  // check() and the ownership replay at once; throws InternalError
+  // The ownership replay at once, red zones in the plan, and a PlanGuard around every step. Throws
+  // InternalError. Costs bytes and time.
+  bool verify_plan = false;
 };
 
 class Program {
@@ -72,6 +75,7 @@ class Program {
   std::shared_ptr<Region> slots_;
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
+  std::unique_ptr<PlanGuard> guard_;  // with verify_plan
 };
 
 }  // namespace tessera
