@@ -1,13 +1,17 @@
-// Answers that need no data: the plan of a configuration, and how fast its step runs.
+// Answers that need no data: the plan of a configuration, how fast its step runs, and whether its
+// kernels keep to the plan.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/storage.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/session.h"
 #include "tessera/models/step_probe.h"
 #include "tessera/models/trainer.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
 
 namespace tessera {
@@ -27,6 +31,44 @@ Normalization plain_normalization(const ImageShape& image) {
 ImageShape loaded_shape(const Config& config) {
   return output_shape(make_augment(config.data), image_shape(config.data));
 }
+
+// A few batches of random bytes, so that no step repeats the one before.
+class GeneratedBatches {
+ public:
+  GeneratedBatches(const Config& config, const ImageShape& image)
+      : batch_(static_cast<size_t>(config.data.batch)),
+        image_bytes_(static_cast<size_t>(image.bytes())),
+        lr_(config.optimizer.lr / 10),
+        images_(kBatches * batch_ * image_bytes_),
+        labels_(kBatches * batch_) {
+    RandomSequence random(config.seed, 0);
+    for (uint8_t& pixel : images_) pixel = static_cast<uint8_t>(random.bits());
+    for (int32_t& label : labels_)
+      label = static_cast<int32_t>(random.below(static_cast<uint64_t>(config.model.classes)));
+  }
+
+  // The arguments of training step `index` for `count` images, at most a batch. Allocates nothing.
+  void fill(PreparedStep& step, int64_t index, int64_t count) const {
+    fill_evaluation(step, index, count);
+    Tensor(step.input(2)).assign_scalar(lr_);
+    const int64_t position[2] = {index, 0};
+    Tensor(step.input(3)).assign(std::span<const int64_t>(position));
+  }
+  void fill_evaluation(PreparedStep& step, int64_t index, int64_t count) const {
+    const size_t first = static_cast<size_t>(index) % kBatches * batch_;
+    const auto images = static_cast<size_t>(count);
+    Tensor(step.input(0))
+        .assign(std::span(images_.data() + first * image_bytes_, images * image_bytes_));
+    Tensor(step.input(1)).assign(std::span(labels_.data() + first, images));
+  }
+
+ private:
+  static constexpr size_t kBatches = 4;
+  size_t batch_, image_bytes_;
+  double lr_;
+  std::vector<uint8_t> images_;
+  std::vector<int32_t> labels_;
+};
 
 }  // namespace
 
@@ -49,31 +91,14 @@ BenchResult bench(const Config& config, int64_t steps) {
   PreparedStep& step = session.train_step(batch);
   session.bind();
 
-  // A few batches of random bytes, so that no step repeats the one before.
-  constexpr int kBatches = 4;
-  auto bytes = static_cast<size_t>(batch * image.bytes());
-  std::vector<uint8_t> images(kBatches * bytes);
-  std::vector<int32_t> labels(static_cast<size_t>(kBatches * batch));
-  RandomSequence random(config.seed, 0);
-  for (uint8_t& pixel : images) pixel = static_cast<uint8_t>(random.bits());
-  for (int32_t& label : labels)
-    label = static_cast<int32_t>(random.below(static_cast<uint64_t>(config.model.classes)));
-
-  Tensor image_slot = step.input(0), label_slot = step.input(1), lr = step.input(2);
-  Tensor position = step.input(3);
-  lr.assign_scalar(config.optimizer.lr / 10);
+  GeneratedBatches batches(config, image);
   std::vector<double> times;
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
   for (int64_t i = 0; i < steps; ++i) {
     const StepProbe probe;
-    auto at = static_cast<size_t>(i % kBatches);
     Clock::time_point start = Clock::now();
-    image_slot.assign(std::span<const uint8_t>(images.data() + at * bytes, bytes));
-    label_slot.assign(std::span<const int32_t>(labels.data() + at * static_cast<size_t>(batch),
-                                               static_cast<size_t>(batch)));
-    const int64_t now[2] = {i, 0};
-    position.assign(std::span<const int64_t>(now));
+    batches.fill(step, i, batch);
     step.run();
     result.loss = step.output(0).item<double>();
     times.push_back(milliseconds_since(start));
@@ -89,6 +114,62 @@ BenchResult bench(const Config& config, int64_t steps) {
   result.peak_bytes = cpu_memory().statistics().peak_bytes;
   result.threads = cpu_context().pool().size();
   return result;
+}
+
+namespace {
+
+// What a run leaves behind, with names: results of each step, then all persistent values.
+struct Trace {
+  std::vector<std::string> names;
+  std::vector<std::vector<float>> values;
+  size_t arena_bytes = 0;
+
+  void add(std::string name, const Tensor& tensor) {
+    names.push_back(std::move(name));
+    values.push_back(tensor.to_vector<float>());
+  }
+};
+
+Trace run_traced(const Config& config, int64_t steps, const PassSettings& passes) {
+  ImageShape image = loaded_shape(config);
+  Session session(config, image, plain_normalization(image), passes);
+  GeneratedBatches batches(config, image);
+  Trace trace;
+  for (int64_t i = 0; i < steps; ++i) {
+    const bool small = i % 3 == 2;
+    const int64_t count = small ? (config.data.batch + 1) / 2 : config.data.batch;
+    PreparedStep& step = session.train_step(count);
+    batches.fill(step, i, count);
+    step.run();
+    trace.add(fmt::format("the loss of step {}", i), step.output(0));
+    if (!small) continue;
+    PreparedStep& evaluation = session.evaluation_step(count);
+    batches.fill_evaluation(evaluation, i, count);
+    evaluation.run();
+    trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
+  }
+  for (const Tensors* list : {&session.store().parameters(), &session.store().states()})
+    for (const Tensor& tensor : *list) trace.add(tensor.impl()->storage->name, tensor);
+  trace.arena_bytes = session.arena()->bytes();
+  return trace;
+}
+
+}  // namespace
+
+VerifyResult verify_plan(const Config& config, int64_t steps) {
+  Config planned = config, unplanned = config;
+  planned.mode = unplanned.mode = "graph";
+  unplanned.memory.planner = "none";
+  PassSettings watched;
+  watched.verify_plan = true;
+  const Trace a = run_traced(planned, steps, watched), b = run_traced(unplanned, steps, {});
+  for (size_t i = 0; i < a.values.size(); ++i)
+    if (std::memcmp(a.values[i].data(), b.values[i].data(), a.values[i].size() * sizeof(float)))
+      throw InternalError(
+          fmt::format("verify-plan: {} is not the same with planner {} and without "
+                      "a plan",
+                      a.names[i], planned.memory.planner));
+  return {steps, a.arena_bytes, b.arena_bytes};
 }
 
 std::string BenchResult::json() const {

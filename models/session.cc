@@ -84,6 +84,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   compile.planner = planner;
   compile.arena = arena_;
   compile.off = passes.off;
+  compile.verify_plan = passes.verify_plan;
   CompileOptions dumped = compile;
   dumped.dump_after = passes.dump_after;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);

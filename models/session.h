@@ -17,6 +17,7 @@ namespace tessera {
 struct PassSettings {
   std::vector<std::string> off = {};  // passes not to run (graph/lower.h names them)
   std::string dump_after = {};        // print the training step's graph to stdout after this pass
+  bool verify_plan = false;           // watch the plan while steps run (graph/program.h)
 };
 
 class Session {

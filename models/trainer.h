@@ -43,4 +43,16 @@ struct BenchResult {
 // Times `steps` training steps on generated batches of the configuration's shape.
 BenchResult bench(const Config& config, int64_t steps);
 
+struct VerifyResult {
+  int64_t steps = 0;
+  size_t arena_bytes = 0;      // with red zones
+  size_t unplanned_bytes = 0;  // of the run that shares nothing
+};
+
+// Runs `steps` steps of training on generated batches, every third one smaller and followed by an
+// evaluation, with the plan watched: dead bytes poisoned, red zones between blocks, ownership
+// replayed. Then once more with planner `none`. Throws InternalError where a kernel does not keep
+// to its bytes, and where a loss or any persistent value differs in a bit.
+VerifyResult verify_plan(const Config& config, int64_t steps = 9);
+
 }  // namespace tessera

@@ -17,7 +17,7 @@ struct Arguments {
   std::string config, run;
   std::vector<std::string> overrides;
   int64_t steps = 50;
-  bool json = false, draw = false;
+  bool json = false, draw = false, verify_plan = false;
   PassSettings passes;
 };
 
@@ -27,7 +27,15 @@ void say(const std::string& line) {
 }
 
 int run_train(const Arguments& arguments) {
-  TrainResult result = train(load_config(arguments.config, arguments.overrides), say);
+  const Config config = load_config(arguments.config, arguments.overrides);
+  if (arguments.verify_plan) {
+    const VerifyResult verified = verify_plan(config);
+    say(fmt::format("plan verified: {} steps in {:.1f} MiB with red zones give the bits of {:.1f} MiB "
+                    "without a plan",
+                    verified.steps, static_cast<double>(verified.arena_bytes) / (1 << 20),
+                    static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
+  }
+  TrainResult result = train(config, say);
   say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
                   100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
                   result.seconds));
@@ -98,7 +106,10 @@ int dispatch(int argc, char** argv) {
     return sub;
   };
   app.require_subcommand(1);
-  with_config(add("train", "train a model (the default verb)", run_train), arguments);
+  CLI::App* train =
+      with_config(add("train", "train a model (the default verb)", run_train), arguments);
+  train->add_flag("--verify-plan", arguments.verify_plan,
+                  "first run some steps with the plan watched and compare with an unplanned run");
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");

@@ -255,6 +255,12 @@ class Questions(Test):
         self.assertGreater(shared(), 0)
         self.assertEqual(shared("--off", "in_place"), 0)
 
+    def test_the_plan_is_verified_before_training(self):
+        words = ("train", "--verify-plan", "--config", QUICKSTART, "data.batch=8", "train.steps=2",
+                 "run.dir=run", "model.widths=[8, 8, 8, 8]")
+        line = self.succeed(*words).splitlines()[0]
+        self.assertRegex(line, r"^plan verified: 9 steps in [0-9.]+ MiB with red zones")
+
     def test_bench(self):
         words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
         bench = json.loads(self.succeed(*words, "--json"))
