@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/plan_guard.h"
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"

@@ -8,9 +8,10 @@
 #include "tessera/graph/arena.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
-#include "tessera/graph/plan_guard.h"
 
 namespace tessera {
+
+class PlanGuard;  // plan_guard.h
 
 struct ProgramSettings {
   const Planner* planner = nullptr;  // nullptr: "best"
