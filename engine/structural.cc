@@ -317,4 +317,30 @@ Tensor sum(const Tensor& x) { return reshape(sum_run(x, 0, x.shape().rank()), {}
 
 Tensor mean(const Tensor& x) { return sum(x) / static_cast<double>(x.elements()); }
 
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  const int rank = x.shape().rank();
+  Shape kept = x.shape();
+  std::vector<bool> summed(static_cast<size_t>(rank));
+  for (int axis : axes) {
+    const int positive = axis < 0 ? axis + rank : axis;
+    if (positive < 0 || positive >= rank || summed[static_cast<size_t>(positive)])
+      throw ShapeError(fmt::format("sum: axis {} {} (x {})", axis,
+                                   positive < 0 || positive >= rank ? "is none of x's"
+                                                                    : "is named twice",
+                                   x.spec().text()));
+    summed[static_cast<size_t>(positive)] = true;
+    kept[positive] = 1;
+  }
+  std::vector<int64_t> left;
+  for (int i = 0; i < rank; ++i)
+    if (!summed[static_cast<size_t>(i)]) left.push_back(x.shape()[i]);
+  const Tensor y = sum_to(x, kept);
+  return keep ? y : reshape(y, Shape(left));
+}
+
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  const Tensor y = sum(x, axes, keep);
+  return y * (static_cast<double>(y.elements()) / static_cast<double>(x.elements()));
+}
+
 }  // namespace tessera

@@ -1,6 +1,8 @@
 // The structural ops, which the engine itself needs: fill, copy, view, expand, sum_to, cast.
 #pragma once
 
+#include <vector>
+
 #include "tessera/engine/op.h"
 
 namespace tessera {
@@ -24,5 +26,9 @@ inline Tensor copy(const Tensor& x) { return copy(x, x.device()); }
 // The sum and the mean of all elements: shape [].
 Tensor sum(const Tensor& x);
 Tensor mean(const Tensor& x);
+// Over some axes, each named once (negative: from the end), which vanish or, with `keep`, stay with
+// size 1.
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 
 }  // namespace tessera

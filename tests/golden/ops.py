@@ -252,6 +252,9 @@ def losses(table):
                                   ("image", (3, 4, 5, 6), (0, 1, 2)), ("long", (5000,), (0,))):
             table.case(f"{op}/{case}", [uniform(shape, 1.0, 0.25)],
                        lambda x: function(x, axes), (0,), axes=np.array(axes))
+    for case, shape, axis in (("last", (4, 37), 1), ("first", (6, 5), 0),
+                              ("middle", (2, 9, 4), 1), ("batch1", (1, 1, 3), 2)):
+        table.case(f"max/{case}", [uniform(shape)], lambda x: torch.max(x, axis), (0,), axis=axis)
 
 
 def optimizers(table):

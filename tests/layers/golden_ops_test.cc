@@ -24,6 +24,7 @@
 #include "tessera/layers/loss.h"
 #include "tessera/layers/matmul.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/layers/reduce_max.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/layers/softmax.h"
 #include "tessera/tests/golden/formula.h"
@@ -107,22 +108,9 @@ Pool2dParams pool_params(const Case& c) {
               !file().has_attribute(c.name, "count_include_pad") || c.integer("count_include_pad")};
 }
 
-// The sum over some axes, which vanish.
-Tensor sum_over(const Tensor& x, const std::vector<double>& axes) {
-  Shape kept = x.shape();
-  for (double axis : axes) kept[static_cast<int>(axis)] = 1;
-  std::vector<int64_t> left;
-  for (int i = 0; i < x.shape().rank(); ++i) {
-    if (std::count(axes.begin(), axes.end(), i) == 0) left.push_back(x.shape()[i]);
-  }
-  return reshape(sum_to(x, kept), Shape(left));
-}
-
-Tensors run_mean(const Case& c, const Tensors& in) {
+std::vector<int> axes_of(const Case& c) {
   const auto axes = c.settings("axes");
-  if (static_cast<int>(axes.size()) == in[0].shape().rank()) return {mean(in[0])};
-  const Tensor sum = sum_over(in[0], axes);
-  return {sum * (static_cast<double>(sum.elements()) / static_cast<double>(in[0].elements()))};
+  return {axes.begin(), axes.end()};
 }
 
 Tensors run_optimizer(const Case& c, const Tensors& in,
@@ -231,9 +219,13 @@ const std::map<std::string, Runner>& runners() {
       {"mse", [](const Case&, const Tensors& in) { return Tensors{mse(in[0], in[1])}; }},
       {"bce_with_logits",
        [](const Case&, const Tensors& in) { return Tensors{bce_with_logits(in[0], in[1])}; }},
-      {"sum", [](const Case& c,
-                 const Tensors& in) { return Tensors{sum_over(in[0], c.settings("axes"))}; }},
-      {"mean", run_mean},
+      {"sum", [](const Case& c, const Tensors& in) { return Tensors{sum(in[0], axes_of(c))}; }},
+      {"mean", [](const Case& c, const Tensors& in) { return Tensors{mean(in[0], axes_of(c))}; }},
+      {"max",
+       [](const Case& c, const Tensors& in) {
+         const auto axis = static_cast<int>(c.integer("axis"));
+         return Tensors{max(in[0], axis), argmax(in[0], axis)};
+       }},
       {"sgd", run_sgd},
       {"adamw", run_adamw},
   };

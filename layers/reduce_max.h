@@ -1,0 +1,17 @@
+// The largest value along one axis, and where it is.
+//
+//   x [.., n, ..]   max: y like x without the axis   argmax: int64, the same shape
+//
+// A NaN counts as the largest; of equal values the first counts, and it gets the gradient. `axis`
+// may be negative: from the end. With `keep` the axis stays, with size 1. Throw ShapeError: x is
+// not floating point, there is no such axis, or it has no elements.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+Tensor max(const Tensor& x, int axis, bool keep = false);
+Tensor argmax(const Tensor& x, int axis, bool keep = false);
+
+}  // namespace tessera
