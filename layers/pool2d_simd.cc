@@ -1,5 +1,9 @@
 #include "tessera/layers/pool2d_simd.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace tessera {
 namespace {
 
@@ -20,6 +24,35 @@ struct WholeVector<double> {
   typedef int64_t Integers [[gnu::vector_size(32)]];
   typedef uint8_t Bytes [[gnu::vector_size(4)]];
 };
+
+// Positions to and from bytes.
+template <class V>
+inline void load_bytes(const uint8_t* from, typename V::Integers* positions) {
+  typename V::Bytes bytes;
+  __builtin_memcpy(&bytes, from, sizeof bytes);
+  *positions = __builtin_convertvector(bytes, typename V::Integers);
+}
+template <class V>
+inline void store_bytes(const typename V::Integers* positions, uint8_t* to) {
+  const auto bytes = __builtin_convertvector(*positions, typename V::Bytes);
+  __builtin_memcpy(to, &bytes, sizeof bytes);
+}
+#if defined(__AVX2__)  // g++ 12 would convert them one by one
+template <>
+inline void load_bytes<WholeVector<float>>(const uint8_t* from,
+                                           WholeVector<float>::Integers* positions) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(positions), _mm256_cvtepu8_epi32(bytes));
+}
+template <>
+inline void store_bytes<WholeVector<float>>(const WholeVector<float>::Integers* positions,
+                                            uint8_t* to) {
+  const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions));
+  const __m128i halves =
+      _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(halves, halves));
+}
+#endif
 
 // The part of a window that lies in the image, and its position there.
 struct Columns {
@@ -54,8 +87,7 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start, T* y,
   }
   __builtin_memcpy(y, &best, sizeof best);
   if (positions == nullptr) return;
-  const auto bytes = __builtin_convertvector(where, typename V::Bytes);
-  __builtin_memcpy(positions, &bytes, sizeof bytes);
+  store_bytes<V>(&where, positions);
 }
 
 template <class T>
@@ -110,13 +142,12 @@ inline void grad_vector(const PoolRow& p, const Windows& in, const T* dy, const 
                         T* dx) {
   using V = WholeVector<T>;
   typename V::Values sum{}, value;
-  typename V::Bytes bytes;
+  typename V::Integers where;
   for (int64_t u = 0; u < p.rows; ++u) {
     for (int64_t q = in.begin; q < in.end; ++q) {
       const int64_t from = (u * p.out_w + q) * p.c;
       __builtin_memcpy(&value, dy + from, sizeof value);
-      __builtin_memcpy(&bytes, positions + from, sizeof bytes);
-      const auto where = __builtin_convertvector(bytes, typename V::Integers);
+      load_bytes<V>(positions + from, &where);
       const auto here = where == static_cast<int>(position_in(p, in, u, q));
       sum += here ? value : typename V::Values{};
     }
@@ -142,7 +173,7 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
   using V = WholeVector<T>;
   const auto first = static_cast<int>(p.first_row * p.kernel_w);
   typename V::Values value;
-  typename V::Bytes bytes;
+  typename V::Integers where;
   for (int64_t q = 0; q < p.out_w; ++q, dy += p.c, positions += p.c) {
     const int64_t left = p.w - (q + 1) * p.kernel_w + 1, right = p.out_w - q;
     const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
@@ -150,8 +181,8 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
       int64_t k = 0;
       for (; k < whole; k += V::kLanes) {
         __builtin_memcpy(&value, dy + k, sizeof value);
-        __builtin_memcpy(&bytes, positions + k, sizeof bytes);
-        const auto here = __builtin_convertvector(bytes, typename V::Integers) == first + v;
+        load_bytes<V>(positions + k, &where);
+        const auto here = where == first + v;
         value = here ? value : typename V::Values{};
         __builtin_memcpy(dx + k, &value, sizeof value);
       }
