@@ -91,7 +91,7 @@ int64_t lower_bound(const Problem& problem) {
   for (const Interval& buffer : problem.buffers) {
     if (!takes_room(buffer)) continue;
     unit = std::gcd(unit, buffer.alignment);
-    if (buffer.offset >= 0) bound = std::max(bound, buffer.offset + buffer.size);
+    bound = std::max(bound, std::max<int64_t>(buffer.offset, 0) + buffer.size);
   }
   std::vector<Event> events;
   for (const Interval& buffer : problem.buffers) {

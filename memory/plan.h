@@ -54,6 +54,32 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+enum class Verdict {
+  kOptimal,     // no plan is lower
+  kWithin,      // it fits the capacity, and is above Solution::bound by Solution::gap()
+  kInfeasible,  // no plan fits the capacity, or fixed buffers clash
+  kNotFound,    // none was found that fits the capacity, and none is proved impossible
+};
+
+// A plan and what is known of it.
+struct Solution {
+  Plan plan;  // when no plan fits the capacity: the lowest one found, which is above it
+  Verdict verdict = Verdict::kNotFound;
+  int64_t bound = 0;  // no plan is below
+  int64_t nodes = 0;  // decisions that a search has made
+  std::vector<int>
+      conflict;  // when infeasible: buffers that cannot be planned within the capacity,
+                 // though without any one of them they can; empty: none was found
+  // By which part of the bound the plan is above it: 0.01 means within 1 %.
+  double gap() const;
+};
+
+// How far a search may go.
+struct Limits {
+  int64_t nodes = 0;   // decisions, the same on every machine; 0: what the planner thinks right
+  double seconds = 0;  // a guard, on which the plan then depends; 0: none
+};
+
 // What is wrong with a problem (a size below 0, an alignment below 1, gaps out of order, a total
 // that does not fit 62 bits ...), naming the buffer; nothing when planners may be given it.
 std::optional<std::string> malformed(const Problem& problem);
@@ -79,10 +105,16 @@ class Planner {
   // result, except where fixed buffers clash with one another, which check() reports. When
   // the capacity cannot be met the smallest plan found is returned; compare bytes with it.
   virtual Plan solve(const Problem& problem) const = 0;
+  // The same, and what it is worth. Unless a planner can do better it is solve(), held against the
+  // lower bound. With a capacity any plan that fits will do, without one the lowest is sought.
+  virtual Solution prove(const Problem& problem, const Limits& limits = {}) const;
 };
 
-// All built-in planners, from the simplest to the default.
+// All built-in planners, from the simplest to the default, then those that were added.
 const std::vector<const Planner*>& planners();
+// Adds a planner that is not built in; it must live as long as it may be found. False, and not
+// added, where the name is taken. Not thread-safe: call it before anything is planned.
+bool add_planner(const Planner& planner);
 // The planner of that name, or nullptr; "best" is the default.
 const Planner* find_planner(std::string_view name);
 // "none, in_order, ...", for error messages.

@@ -1,9 +1,11 @@
-// The default: every cheap way is tried, the lowest plan wins, and what is left of a fixed effort
-// goes into a local search. Stops as soon as the lower bound is met, because nothing is below it.
+// The default: every cheap way is tried and the lowest plan wins; if it is above the lower bound,
+// an exact search looks below it for a while (exact.h), and what is left of a fixed effort goes
+// into a local search. Stops as soon as the plan is proved lowest.
 #include <algorithm>
 #include <functional>
 #include <utility>
 
+#include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/list.h"
 #include "tessera/memory/planners/placement.h"
 
@@ -15,6 +17,10 @@ using namespace planning;
 // Comparisons to spend: some 10 to 20 ms on an idle core. The ways that the other planners stand
 // for are tried in any case, so that no other plan is lower.
 constexpr Effort kBudget = 8'000'000;
+
+// The exact search gets so many decisions for each buffer, and none where they would take seconds.
+constexpr int64_t kNodesPerBuffer = 8;
+constexpr size_t kMostSearched = 3000;
 
 // SplitMix64 (Steele, Lea and Flood 2014): the same numbers on every run.
 class Numbers {
@@ -31,19 +37,42 @@ class Numbers {
   uint64_t state_ = 0;
 };
 
-class Search {
+class Attempts {
  public:
-  explicit Search(const Problem& problem) : ready_(problem) {}
+  explicit Attempts(const Problem& problem)
+      : ready_(problem), enough_(std::max(ready_.bound, problem.capacity)) {}
 
-  Plan run(const Problem& problem) {
+  Solution run(const Problem& problem, const Limits& limits) {
     try_hints(problem);
     try_orders();
-    improve();
-    return std::move(best_);
+    Solution solution = judge(problem, best_);
+    if (!done() && solution.verdict != Verdict::kInfeasible) {
+      solution = search(problem, limits);
+      best_ = solution.plan;
+      enough_ = std::max(enough_, solution.bound);
+    }
+    if (!done() && solution.verdict != Verdict::kInfeasible) {
+      improve();
+      solution.plan = best_;
+      const bool fits = problem.capacity < 0 || best_.bytes <= problem.capacity;
+      solution.verdict = best_.bytes <= solution.bound ? Verdict::kOptimal
+                         : fits                        ? Verdict::kWithin
+                                                       : Verdict::kNotFound;
+    }
+    return solution;
   }
 
  private:
-  bool done() const { return best_.bytes <= ready_.bound; }
+  // Nothing lower is possible, or wanted.
+  bool done() const { return best_.bytes <= enough_; }
+
+  Solution search(const Problem& problem, const Limits& limits) const {
+    const size_t count = problem.buffers.size();
+    const int64_t nodes =
+        limits.nodes > 0 ? limits.nodes : kNodesPerBuffer * std::ssize(problem.buffers);
+    if (limits.nodes <= 0 && count > kMostSearched) return judge(problem, best_);
+    return refine(problem, best_, {nodes, limits.seconds});
+  }
 
   void attempt(const std::vector<int>& order, Fit fit) {
     if (done()) return;
@@ -144,6 +173,7 @@ class Search {
   }
 
   Ready ready_;
+  int64_t enough_;  // a plan of so many bytes ends it
   Plan best_{{}, INT64_MAX};
   Effort effort_ = 0;
 };
@@ -152,9 +182,12 @@ class Best : public Planner {
  public:
   std::string_view name() const override { return "best"; }
   std::string_view explanation() const override {
-    return "the lowest of all the others and more orders, then a local search (the default)";
+    return "the lowest of all cheap ways, then an exact and a local search (the default)";
   }
-  Plan solve(const Problem& problem) const override { return Search(problem).run(problem); }
+  Plan solve(const Problem& problem) const override { return prove(problem).plan; }
+  Solution prove(const Problem& problem, const Limits& limits = {}) const override {
+    return Attempts(problem).run(problem, limits);
+  }
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ const Planner& in_order_planner();
 const Planner& first_fit_planner();
 const Planner& best_fit_planner();
 const Planner& skyline_planner();
+const Planner& optimal_planner();
 const Planner& best_planner();
 
 }  // namespace tessera

@@ -5,7 +5,8 @@ namespace tessera {
 const std::vector<const Planner*>& planners() {
   static const std::vector<const Planner*> all = {
       &none_planner(),     &in_order_planner(), &first_fit_planner(),
-      &best_fit_planner(), &skyline_planner(),  &best_planner(),
+      &best_fit_planner(), &skyline_planner(),  &optimal_planner(),
+      &best_planner(),
   };
   return all;
 }

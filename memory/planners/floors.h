@@ -1,0 +1,92 @@
+// A plan that grows from the bottom, with every step undoable. Private to memory/planners.
+//
+//   floors   |  ####      Every section has a floor, below which nothing more can stand; every
+//            |  ####  ##  block that is left has a lowest offset, the highest floor in its
+//            +----------- sections, and no section's floor is below the lowest of its blocks.
+//    section  012345678
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/memory/planners/sections.h"
+
+namespace tessera::planning {
+
+class Floors {
+ public:
+  // Without `sums` it does not see that what a section has to take does not fit above its floor.
+  Floors(const Sections& sections, bool sums);
+
+  // Takes all blocks out again; false when there is no plan within the capacity.
+  bool reset(int64_t capacity);
+
+  // Each returns false when no plan can come of it; the caller then undoes it.
+  bool place(int block, int64_t offset);   // at the floor of all of its sections
+  bool rise(int section, int64_t height);  // nothing more stands below the height there
+  bool lift_long(Span part, bool& any);    // blocks as long as the part go to its top
+
+  size_t mark() const { return trail_.size(); }
+  void undo(size_t mark);
+
+  std::span<const int32_t> left(int section) const {
+    return {members_.data() + first_[section], static_cast<size_t>(live_[section])};
+  }
+  bool empty(int section) const { return live_[section] == 0; }
+  bool linked(int section) const { return links_[section] > 0; }  // with the next section
+  bool placed(int block) const { return placed_[block] != 0; }
+  bool lifted() const { return lifted_; }  // whether the last place() moved another block up
+  int64_t floor(int section) const { return floor_[section]; }
+  int64_t top(int section) const { return top_[section]; }
+  int64_t low(int block) const {
+    return low_[block];
+  }  // its lowest offset; when placed, its offset
+  const std::vector<int64_t>& offsets() const { return low_; }
+  uint64_t hash(int section) const { return hash_[section]; }   // of what is left and begins there
+  int64_t blame(int section) const { return blame_[section]; }  // how often it ended a try, and 10
+  // Bytes that may still be lost there.
+  int64_t slack(int section) const {
+    return top_[section] + spare_[section] - floor_[section] - rest_[section];
+  }
+
+ private:
+  struct Change {
+    int64_t* where;  // or nullptr: a block was taken out
+    int64_t before;
+  };
+
+  void set(int64_t& where, int64_t value) {
+    trail_.push_back({&where, where});
+    where = value;
+  }
+  void take_out(int block, int64_t offset);
+  void put_back(int block);
+  bool settle(int block, int64_t& offset) const;
+  bool raise(int block, int64_t offset);
+  void touch(int section);
+  bool clean(bool fits);
+
+  const Sections& sections_;
+  const bool sums_;
+  std::vector<std::vector<int32_t>> fixed_;  // per block: the fixed ones that it meets
+  std::vector<int64_t> spare_;    // per section: the most that rounding added to one block
+  std::vector<int64_t> low_;      // per block
+  std::vector<char> placed_;      // per block
+  std::vector<int64_t> floor_;    // per section, as all that follow
+  std::vector<int64_t> rest_;     // the room of what is left
+  std::vector<int64_t> top_;      // the ceiling
+  std::vector<int64_t> witness_;  // a block that is as low as the floor
+  std::vector<int32_t> live_;     // how many are left
+  std::vector<int32_t> first_;    // where its members begin
+  std::vector<int32_t> members_;  // those that are left first
+  std::vector<int32_t> links_;    // blocks left that reach into the next section
+  std::vector<uint64_t> hash_;
+  std::vector<int64_t> blame_;
+  std::vector<char> is_dirty_;
+  std::vector<int32_t> dirty_;  // sections whose floor may have to rise
+  std::vector<Change> trail_;
+  bool lifted_ = false;
+};
+
+}  // namespace tessera::planning

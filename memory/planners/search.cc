@@ -1,0 +1,365 @@
+// Builds plans from the bottom. Where the floors have a local low, a section is picked and asked
+// what stands on its floor: one of the blocks that can, or nothing, and then its floor rises to
+// where the next one could.
+//
+//   floors   |  ####      The low on the left is the sections 0 and 1: only a block that lives
+//            |  ####  ##  within it can stand on the floor there. Section 6 is another low. One
+//            +----------- with a single choice is decided first.
+//    section  012345678
+//
+// Any plan can be pushed down until each block stands on the ground or on another one, and the
+// choices lead to every plan of that kind; so when all fail, there is none at this capacity. The
+// ideas of sections, floors, dominance and decomposition are those of MiniMalloc (Moffitt 2023),
+// which decides what comes next in all of time. Here it is decided for one section, so that a
+// contradiction shows near its cause, and what failed is remembered across several strategies
+// that take turns (their choice of section as in Boussemart et al. 2004), each for longer.
+#include "tessera/memory/planners/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+namespace tessera::planning {
+namespace {
+
+constexpr int64_t kWall = std::numeric_limits<int64_t>::max();
+constexpr size_t kMostFailed = size_t{1} << 20;
+constexpr int64_t kNodesPerLook = 64;  // at the clock
+
+uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+const Search::Strategy Search::kStrategies[] = {
+    {SectionRule::kBlamed, BlockRule::kLong, EdgeRule::kNone},
+    {SectionRule::kBlamed, BlockRule::kLarge, EdgeRule::kLevel},
+    {SectionRule::kTightest, BlockRule::kLong, EdgeRule::kEdges},
+    {SectionRule::kBlamed, BlockRule::kCrowded, EdgeRule::kLevel},
+    {SectionRule::kBlamed, BlockRule::kLarge, EdgeRule::kNone},
+    {SectionRule::kFewest, BlockRule::kCrowded, EdgeRule::kEdges},
+};
+
+Search::Search(const Sections& sections, const Inferences& inferences,
+               std::optional<Clock::time_point> deadline)
+    : sections_(sections),
+      use_(inferences),
+      deadline_(deadline),
+      floors_(sections, inferences.sums),
+      crowd_(sections.blocks.size()),
+      rank_(sections.blocks.size()),
+      seen_blocks_(sections.blocks.size()),
+      seen_sections_(sections.count()) {
+  for (int s = 0; s < sections.count(); ++s) {
+    int64_t live = 0;
+    for (int32_t b : sections.members(s)) live += sections.blocks[b].room;
+    for (int32_t b : sections.members(s)) crowd_[b] = std::max(crowd_[b], live);
+  }
+}
+
+Outcome Search::run(int64_t capacity, int64_t nodes) {
+  if (failed_capacity_ != capacity) {
+    failed_.assign(size_t{1} << 12, {});
+    failed_count_ = 0;
+    failed_capacity_ = capacity;
+  }
+  const int64_t end = nodes_ + nodes;
+  int64_t limit = use_.restarts ? 2 * std::ssize(sections_.blocks) + 64 : nodes;
+  for (int64_t round = 0;; ++round) {
+    for (const Strategy& strategy : kStrategies) {
+      order_blocks(strategy.block, round);
+      const Outcome outcome = descend(strategy, capacity, std::min(limit, end - nodes_));
+      if (outcome != Outcome::kSpent || nodes_ >= end) return outcome;
+      if (deadline_ && Clock::now() >= *deadline_) return outcome;
+    }
+    limit += limit / 8;
+  }
+}
+
+// After the first round the measures are blurred, so that every round tries something new.
+void Search::order_blocks(BlockRule rule, int64_t round) {
+  const std::vector<Block>& blocks = sections_.blocks;
+  std::vector<std::tuple<double, double, double, int32_t>> keys(blocks.size());
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const uint64_t random = mix((b + 1) * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(round));
+    const double blur = round == 0 ? 1 : 0.5 + static_cast<double>(random >> 11) * 0x1p-53;
+    const double length = blur * (blocks[b].hull.upper - blocks[b].hull.lower);
+    const double size = blur * static_cast<double>(blocks[b].size);
+    const double crowd = blur * static_cast<double>(crowd_[b]);
+    const int32_t index = -static_cast<int32_t>(b);  // of equals the first
+    if (rule == BlockRule::kLong) keys[b] = {length, size, crowd, index};
+    if (rule == BlockRule::kCrowded) keys[b] = {crowd, length * size, length, index};
+    if (rule == BlockRule::kLarge) keys[b] = {size, length, crowd, index};
+  }
+  std::sort(keys.begin(), keys.end(), std::greater<>());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    rank_[-std::get<3>(keys[i])] = static_cast<int32_t>(i);
+  }
+}
+
+Outcome Search::descend(const Strategy& strategy, int64_t capacity, int64_t limit) {
+  strategy_ = strategy;
+  frames_.clear();
+  parts_.clear();
+  choices_.clear();
+  if (!floors_.reset(capacity)) return Outcome::kNone;
+  const int64_t end = nodes_ + limit;
+  bool good = open({0, sections_.count()}, -1, -1);
+  while (true) {
+    if (nodes_ >= end) return Outcome::kSpent;
+    if (deadline_ && nodes_ % kNodesPerLook == 0 && Clock::now() >= *deadline_) {
+      return Outcome::kSpent;
+    }
+    if (!good) {
+      if (frames_.back().parent < 0) return Outcome::kNone;
+      good = back_up();
+    } else if (frames_.back().section >= 0) {
+      good = advance();
+    } else if (const int32_t pending = frames_.back().pending; pending >= 0) {
+      const Part part = parts_[pending];
+      good = open(part.span, part.parent, part.next);
+    } else {
+      return Outcome::kFound;
+    }
+  }
+}
+
+// Begins a part of time, which may turn out to be several; false when it cannot be solved.
+bool Search::open(Span part, int32_t parent, int32_t pending) {
+  const int32_t self = static_cast<int32_t>(frames_.size());
+  const size_t choices = choices_.size();
+  frames_.push_back({.part = part,
+                     .parent = parent,
+                     .pending = pending,
+                     .parts = parts_.size(),
+                     .before = floors_.mark(),
+                     .first = choices,
+                     .next = choices,
+                     .last = choices});
+  const bool fits = cut_and_lift(part);
+  Frame& frame = frames_.back();
+  frame.mark = floors_.mark();
+  if (!fits) return false;
+  if (pieces_.size() == 1) {
+    frame.part = pieces_[0];
+    return choose(frame);
+  }
+  // The longest comes first, being the likeliest to fail.
+  std::stable_sort(pieces_.begin(), pieces_.end(), [](const Span& a, const Span& b) {
+    return a.upper - a.lower < b.upper - b.lower;
+  });
+  for (const Span& piece : pieces_) {
+    parts_.push_back({piece, self, frame.pending});
+    frame.pending = static_cast<int32_t>(parts_.size()) - 1;
+  }
+  return true;
+}
+
+// Finds the pieces of a part; lifting the long blocks of one may cut it further.
+bool Search::cut_and_lift(Span part) {
+  pieces_.clear();
+  cut(part);
+  if (!use_.ceiling || !sections_.uniform) return true;
+  for (size_t i = 0; i < pieces_.size();) {
+    const Span piece = pieces_[i];
+    bool any = false;
+    // Else rounding may leave room at the top that only some blocks can use.
+    if (floors_.top(piece.lower) % sections_.unit == 0 && !floors_.lift_long(piece, any)) {
+      return false;
+    }
+    if (any) {
+      pieces_.erase(pieces_.begin() + i);
+      cut(piece);
+    } else {
+      ++i;
+    }
+  }
+  return true;
+}
+
+void Search::cut(Span part) {
+  int32_t from = part.lower;
+  for (int32_t s = part.lower; s < part.upper; ++s) {
+    if (s + 1 < part.upper && (!use_.splits || floors_.linked(s))) continue;
+    while (from <= s && floors_.empty(from)) ++from;
+    if (from <= s) pieces_.push_back({from, s + 1});
+    from = s + 1;
+  }
+}
+
+// Picks the section to decide and lists what could stand on its floor; false when it is known to
+// fail.
+bool Search::choose(Frame& frame) {
+  ++nodes_;
+  if (use_.nogoods) {
+    frame.key = key_of(frame.part);
+    if (has_failed(frame.key)) return false;
+  }
+  const Low low = lowest_choice(frame.part);
+  frame.section = low.section;
+  frame.height = floors_.floor(low.section);
+  frame.rise = low.slack > 0 || !use_.sums;
+  for (int32_t b : floors_.left(low.section)) {
+    if (allowed(b, frame.height)) choices_.push_back(b);
+  }
+  frame.last = choices_.size();
+  sort_choices(frame, low.stretch);
+  return true;
+}
+
+bool Search::allowed(int block, int64_t height) const {
+  const int32_t twin = sections_.blocks[block].twin;
+  return floors_.low(block) == height && (!use_.twins || twin < 0 || floors_.placed(twin));
+}
+
+Search::Low Search::lowest_choice(Span part) const {
+  // A block with gaps may reach over a wall to another low, so there only the lowest will do.
+  int64_t highest = kWall - 1;
+  const auto floor = [&](int s) { return floors_.empty(s) ? kWall : floors_.floor(s); };
+  for (int s = part.lower; s < part.upper && sections_.gaps; ++s) {
+    highest = std::min(highest, floor(s));
+  }
+  Low best;
+  int64_t before = kWall;
+  for (int s = part.lower; s < part.upper;) {
+    const int64_t height = floor(s);
+    int end = s + 1;
+    while (end < part.upper && floor(end) == height) ++end;
+    const int64_t after = end < part.upper ? floor(end) : kWall;
+    for (int t = s; t < end && height <= highest && height < before && height < after; ++t) {
+      const int64_t slack = floors_.slack(t);
+      double score = slack > 0 ? 1 : 0;
+      for (int32_t b : floors_.left(t)) score += allowed(b, height) ? 1 : 0;
+      if (strategy_.section == SectionRule::kTightest) {
+        score *= static_cast<double>(slack) + static_cast<double>(floors_.top(t)) / 64;
+      } else if (strategy_.section == SectionRule::kBlamed) {
+        score /= static_cast<double>(floors_.blame(t));
+      }
+      if (best.section < 0 || std::tie(score, slack) < std::tie(best.score, best.slack)) {
+        best = {{s, end}, t, score, slack};
+      }
+    }
+    before = height;
+    s = end;
+  }
+  return best;
+}
+
+// Those first that fit the stretch at its edges, if the strategy says so, then by rank.
+void Search::sort_choices(const Frame& frame, Span stretch) {
+  const auto wall = [&](int s) {
+    const bool outside = s < frame.part.lower || s >= frame.part.upper || floors_.empty(s);
+    return outside ? kWall : floors_.floor(s);
+  };
+  const int64_t left = wall(stretch.lower - 1), right = wall(stretch.upper);
+  const auto edges = [&](int32_t b) {
+    if (strategy_.edge == EdgeRule::kNone) return 0;
+    const Span hull = sections_.blocks[b].hull;
+    const int64_t level =
+        strategy_.edge == EdgeRule::kLevel ? frame.height + sections_.blocks[b].room : kWall - 1;
+    return (hull.lower == stretch.lower ? 1 + 2 * (level == left) : 0) +
+           (hull.upper == stretch.upper ? 1 + 2 * (level == right) : 0);
+  };
+  std::sort(choices_.begin() + static_cast<std::ptrdiff_t>(frame.first), choices_.end(),
+            [&](int32_t a, int32_t b) {
+              const int edges_a = edges(a), edges_b = edges(b);
+              return edges_a != edges_b ? edges_a > edges_b : rank_[a] < rank_[b];
+            });
+}
+
+// Tries the next choice of the last frame; false when there is none.
+bool Search::advance() {
+  Frame& frame = frames_.back();
+  const int32_t self = static_cast<int32_t>(frames_.size()) - 1;
+  const Span part = frame.part;
+  const int32_t pending = frame.pending;
+  if (frame.next < frame.last) {
+    const bool fits = floors_.place(choices_[frame.next++], frame.height);
+    if (use_.hatless && !floors_.lifted()) {
+      // Whatever plan there is, this block can be moved here, so there is nothing else to try.
+      frame.next = frame.last;
+      frame.rise = false;
+    }
+    if (fits) return open(part, self, pending);
+  } else if (frame.rise) {
+    frame.rise = false;
+    const int64_t height = next_height(frame);
+    if (height != kWall && floors_.rise(frame.section, height)) return open(part, self, pending);
+  } else {
+    if (use_.nogoods) remember(frame.key);
+    frame.section = -1;
+    return false;
+  }
+  floors_.undo(frame.mark);
+  return true;
+}
+
+// Returns to the frame that asked for the part that failed; false when that has failed as well.
+bool Search::back_up() {
+  const int32_t parent = frames_.back().parent;
+  const Frame& child = frames_[parent + 1];
+  floors_.undo(child.before);
+  parts_.resize(child.parts);
+  choices_.resize(child.first);
+  frames_.resize(parent + 1);
+  floors_.undo(frames_.back().mark);
+  return frames_.back().section >= 0;
+}
+
+// Where the next block could stand if none stands on the floor of the section: a block that could
+// rises only if another one comes below it, which then does not live in this section.
+int64_t Search::next_height(const Frame& frame) {
+  ++now_;
+  int64_t height = kWall;
+  const std::span<const int32_t> here = floors_.left(frame.section);
+  for (int32_t b : here) seen_blocks_[b] = now_;
+  for (int32_t b : here) {
+    if (floors_.low(b) > frame.height) {
+      height = std::min(height, floors_.low(b));
+      continue;
+    }
+    for (const Span span : sections_.spans(b)) {
+      for (int s = span.lower; s < span.upper; ++s) {
+        if (seen_sections_[s] == now_) continue;
+        seen_sections_[s] = now_;
+        for (int32_t c : floors_.left(s)) {
+          if (seen_blocks_[c] == now_) continue;
+          height = std::min(height, floors_.low(c) + sections_.blocks[c].room);
+        }
+      }
+    }
+  }
+  return height;
+}
+
+// What is left of a part and the floors under it say all about whether it can be solved.
+Search::Key Search::key_of(Span part) const {
+  Key key{static_cast<uint64_t>(floors_.top(part.lower)), static_cast<uint64_t>(part.upper)};
+  for (int s = part.lower; s < part.upper; ++s) {
+    if (floors_.empty(s)) continue;
+    const uint64_t floor =
+        static_cast<uint64_t>(floors_.floor(s)) * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(s);
+    key.first = mix(key.first ^ floor ^ floors_.hash(s));
+    key.second = (key.second + floor) * 0xd1342543de82ef95 + (floors_.hash(s) ^ (key.second >> 29));
+  }
+  return key;
+}
+
+bool Search::has_failed(const Key& key) const {
+  return failed_[key.first & (failed_.size() - 1)] == key;
+}
+
+void Search::remember(const Key& key) {
+  if (++failed_count_ > failed_.size() / 2 && failed_.size() < kMostFailed) {
+    std::vector<Key> larger(4 * failed_.size());
+    for (const Key& old : failed_) larger[old.first & (larger.size() - 1)] = old;
+    failed_.swap(larger);
+  }
+  failed_[key.first & (failed_.size() - 1)] = key;
+}
+
+}  // namespace tessera::planning

@@ -1,0 +1,123 @@
+#include "tessera/memory/planners/sections.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace tessera::planning {
+namespace {
+
+bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
+
+// A block takes hold of its bytes or lets go of them.
+struct Event {
+  int64_t time;
+  bool takes;
+  int32_t block;
+};
+
+void add_events(const Interval& buffer, int32_t block, std::vector<Event>& events) {
+  const auto add = [&](int64_t lower, int64_t upper) {
+    if (lower >= upper) return;
+    events.push_back({lower, true, block});
+    events.push_back({upper, false, block});
+  };
+  int64_t from = buffer.lower;
+  for (const Gap& gap : buffer.gaps) {
+    add(from, gap.lower);
+    from = gap.upper;
+  }
+  add(from, buffer.upper);
+}
+
+}  // namespace
+
+Sections::Sections(const Problem& problem) {
+  int64_t shared = 0;
+  int64_t widest = 1;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Interval& buffer = problem.buffers[i];
+    // What is never live outside its gaps needs no bytes.
+    int64_t live = buffer.upper - buffer.lower;
+    for (const Gap& gap : buffer.gaps) live -= gap.upper - gap.lower;
+    if (!takes_room(buffer) || live == 0) continue;
+    shared = std::gcd(shared, buffer.alignment);
+    widest = std::max(widest, buffer.alignment);
+    if (buffer.offset >= 0) widest = INT64_MAX;
+    blocks.push_back({buffer.size,
+                      buffer.size,
+                      buffer.alignment,
+                      buffer.offset,
+                      {-1, -1},
+                      static_cast<int32_t>(i),
+                      -1});
+  }
+  unit = std::max<int64_t>(shared, 1);
+  uniform = widest == unit;
+  for (Block& block : blocks) block.room = (block.size + unit - 1) / unit * unit;
+  sweep(problem);
+  find_twins();
+}
+
+void Sections::sweep(const Problem& problem) {
+  std::vector<Event> events;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    add_events(problem.buffers[blocks[b].buffer], static_cast<int32_t>(b), events);
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return std::tuple(a.time, a.takes, a.block) < std::tuple(b.time, b.takes, b.block);
+  });
+  // A section ends where the first of its members does, after something has begun.
+  std::vector<std::vector<Span>> found(blocks.size());
+  std::vector<int32_t> live;
+  std::vector<int32_t> place(blocks.size());
+  bool begun = false;
+  first_member_.push_back(0);
+  for (const Event& event : events) {
+    if (event.takes) {
+      place[event.block] = static_cast<int32_t>(live.size());
+      live.push_back(event.block);
+      begun = true;
+      continue;
+    }
+    if (begun) {
+      const int32_t section = count();
+      for (int32_t block : live) {
+        std::vector<Span>& spans = found[block];
+        if (spans.empty() || spans.back().upper < section) spans.push_back({section, section});
+        spans.back().upper = section + 1;
+        members_.push_back(block);
+      }
+      first_member_.push_back(static_cast<int32_t>(members_.size()));
+      begun = false;
+    }
+    live[place[event.block]] = live.back();
+    place[live.back()] = place[event.block];
+    live.pop_back();
+  }
+  first_span_.push_back(0);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    spans_.insert(spans_.end(), found[b].begin(), found[b].end());
+    first_span_.push_back(static_cast<int32_t>(spans_.size()));
+    blocks[b].hull = {found[b].front().lower, found[b].back().upper};
+    gaps = gaps || found[b].size() > 1;
+  }
+}
+
+void Sections::find_twins() {
+  std::map<std::tuple<int32_t, int32_t, int64_t, int64_t>, std::vector<int32_t>> alike;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    Block& block = blocks[b];
+    if (block.fixed >= 0) continue;
+    std::vector<int32_t>& others =
+        alike[{block.hull.lower, block.hull.upper, block.size, block.alignment}];
+    for (auto other = others.rbegin(); other != others.rend() && block.twin < 0; ++other) {
+      const std::span<const Span> a = spans(static_cast<int>(b)), c = spans(*other);
+      if (std::equal(a.begin(), a.end(), c.begin(), c.end())) block.twin = *other;
+    }
+    others.push_back(static_cast<int32_t>(b));
+  }
+}
+
+}  // namespace tessera::planning

@@ -1,0 +1,223 @@
+// The exact search against brute force, and its verdicts.
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+#include "random_problem.h"
+#include <gtest/gtest.h>
+
+#include "tessera/memory/plan_check.h"
+
+namespace tessera {
+namespace {
+
+using testing::Features;
+using testing::random_problem;
+
+// TESSERA_LONG_TESTS=1 tries a hundred times as much.
+uint32_t count_of(uint32_t few) { return std::getenv("TESSERA_LONG_TESTS") ? 100 * few : few; }
+
+const Planner& optimal() { return *find_planner("optimal"); }
+
+bool live(const Interval& b, int64_t time) {
+  return b.size > 0 && b.lower <= time && time < b.upper &&
+         std::none_of(b.gaps.begin(), b.gaps.end(),
+                      [&](const Gap& gap) { return gap.lower <= time && time < gap.upper; });
+}
+
+// The bytes of the lowest plan there is, by trying every offset of every buffer; nothing when the
+// fixed buffers clash.
+std::optional<int64_t> lowest_by_brute_force(const Problem& problem, int64_t most) {
+  const size_t count = problem.buffers.size();
+  std::vector<std::vector<bool>> meet(count, std::vector<bool>(count));
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t j = 0; j < count; ++j) {
+      for (int64_t time = 0; time < 40; ++time) {
+        if (live(problem.buffers[i], time) && live(problem.buffers[j], time)) meet[i][j] = true;
+      }
+    }
+  }
+  std::vector<int64_t> offsets(count);
+  int64_t lowest = most + 1;
+  const std::function<void(size_t, int64_t)> place = [&](size_t i, int64_t top) {
+    if (top >= lowest) return;
+    if (i == count) {
+      lowest = top;
+      return;
+    }
+    const Interval& b = problem.buffers[i];
+    if (b.size == 0 || b.lower >= b.upper) return place(i + 1, top);
+    const int64_t first = b.offset >= 0 ? b.offset : 0;
+    const int64_t last = b.offset >= 0 ? b.offset : lowest - b.size;
+    for (int64_t at = first; at <= last; at += b.alignment) {
+      bool free = true;
+      for (size_t j = 0; j < i && free; ++j) {
+        free =
+            !meet[i][j] || at >= offsets[j] + problem.buffers[j].size || offsets[j] >= at + b.size;
+      }
+      offsets[i] = at;
+      if (free) place(i + 1, std::max(top, at + b.size));
+    }
+  };
+  place(0, 0);
+  if (lowest > most) return std::nullopt;
+  return lowest;
+}
+
+Problem small_problem(uint32_t seed) {
+  const Features features{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, (seed & 8) != 0};
+  Problem problem = random_problem(seed, 3 + static_cast<int>(seed % 4), 8, 9, features);
+  for (Interval& b : problem.buffers) {
+    b.alignment = (b.alignment - 1) % 4 + 1;  // small, and not only powers of two
+    if (b.offset >= 0) b.offset = b.offset / b.alignment * b.alignment;
+  }
+  return problem;
+}
+
+bool can_be_planned(Problem problem, int64_t capacity) {
+  const std::optional<int64_t> lowest = lowest_by_brute_force(problem, 80);
+  return lowest && *lowest <= capacity;
+}
+
+TEST(Optimal, IsTheOptimumOfSmallProblems) {
+  for (uint32_t seed = 0; seed < count_of(400); ++seed) {
+    const Problem problem = small_problem(seed);
+    const std::optional<int64_t> lowest = lowest_by_brute_force(problem, 80);
+    const Solution solution = optimal().prove(problem);
+    if (!lowest) {
+      EXPECT_EQ(solution.verdict, Verdict::kInfeasible) << "seed " << seed;
+      continue;
+    }
+    EXPECT_EQ(solution.verdict, Verdict::kOptimal) << "seed " << seed;
+    EXPECT_EQ(solution.plan.bytes, *lowest) << "seed " << seed;
+    EXPECT_EQ(solution.bound, *lowest) << "seed " << seed;
+    EXPECT_FALSE(check(problem, solution.plan)) << "seed " << seed;
+  }
+}
+
+TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
+  for (uint32_t seed = 0; seed < count_of(300); ++seed) {
+    Problem problem = small_problem(seed);
+    const std::optional<int64_t> lowest = lowest_by_brute_force(problem, 80);
+    if (!lowest || *lowest == 0) continue;
+    problem.capacity = *lowest;
+    const Solution fits = optimal().prove(problem);
+    EXPECT_FALSE(check(problem, fits.plan)) << "seed " << seed;
+    problem.capacity = *lowest - 1;
+    const Solution none = optimal().prove(problem);
+    ASSERT_EQ(none.verdict, Verdict::kInfeasible) << "seed " << seed;
+    // The conflict is one, and none of it is idle.
+    ASSERT_FALSE(none.conflict.empty()) << "seed " << seed;
+    Problem conflict{{}, problem.capacity};
+    for (int i : none.conflict) conflict.buffers.push_back(problem.buffers[i]);
+    EXPECT_FALSE(can_be_planned(conflict, problem.capacity)) << "seed " << seed;
+    for (size_t i = 0; i < conflict.buffers.size(); ++i) {
+      Problem rest = conflict;
+      rest.buffers.erase(rest.buffers.begin() + static_cast<std::ptrdiff_t>(i));
+      EXPECT_TRUE(can_be_planned(rest, problem.capacity)) << "seed " << seed << " without " << i;
+    }
+  }
+}
+
+TEST(Optimal, IsRightOnRandomProblems) {
+  for (uint32_t seed = 0; seed < count_of(100); ++seed) {
+    const Features features{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, (seed & 8) != 0};
+    Problem problem = random_problem(seed, 5 + static_cast<int>(seed * 7 % 196), 60, 500, features);
+    const int64_t bound = lower_bound(problem);
+    if (seed % 3 == 0) problem.capacity = bound - 1 - seed % 50;
+    if (seed % 3 == 1) problem.capacity = bound + bound / 50;
+    const Solution solution = optimal().prove(problem, {.nodes = 2000});
+    EXPECT_GE(solution.bound, bound) << "seed " << seed;
+    if (seed % 3 == 0) {
+      EXPECT_EQ(solution.verdict, Verdict::kInfeasible) << "seed " << seed;
+      if (!features.alignments && !features.fixed) {
+        EXPECT_FALSE(solution.conflict.empty()) << "seed " << seed;
+      }
+    }
+    if (solution.verdict == Verdict::kInfeasible || solution.verdict == Verdict::kNotFound) {
+      problem.capacity = -1;  // the lowest plan found
+    }
+    const auto fault = check(problem, solution.plan);
+    EXPECT_FALSE(fault) << "seed " << seed << ": " << fault->text;
+  }
+}
+
+// A full rectangle cut into boxes, so that a plan without a lost byte is known to exist.
+Problem cut_rectangle(uint32_t seed, int count) {
+  std::mt19937 numbers(seed);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(numbers() % n); };
+  Problem problem{{{0, 1000, 1000}}};
+  while (static_cast<int>(problem.buffers.size()) < count) {
+    Interval& box = problem.buffers[below(static_cast<int64_t>(problem.buffers.size()))];
+    Interval other = box;
+    if (below(2) == 0 && box.size > 1) {
+      other.size = 1 + below(box.size - 1);
+      box.size -= other.size;
+    } else if (box.upper - box.lower > 1) {
+      other.upper = box.lower = box.lower + 1 + below(box.upper - box.lower - 1);
+    } else {
+      continue;
+    }
+    problem.buffers.push_back(other);
+  }
+  return problem;
+}
+
+TEST(Optimal, PacksARectangleThatWasCutUp) {
+  int greedy = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Problem problem = cut_rectangle(seed, 60);
+    const Solution solution = optimal().prove(problem);
+    EXPECT_EQ(solution.plan.bytes, 1000) << "seed " << seed;
+    EXPECT_EQ(solution.verdict, Verdict::kOptimal) << "seed " << seed;
+    if (find_planner("first_fit")->solve(problem).bytes == 1000) ++greedy;
+  }
+  EXPECT_LT(greedy, 10);  // it takes a search
+}
+
+TEST(Optimal, CountsDecisionsNotSeconds) {
+  const Problem problem = random_problem(11, 60, 40, 1000, {.alignments = true, .gaps = true});
+  const Solution a = optimal().prove(problem, {.nodes = 3000});
+  const Solution b = optimal().prove(problem, {.nodes = 3000});
+  EXPECT_EQ(a.plan, b.plan);
+  EXPECT_EQ(a.nodes, b.nodes);
+  EXPECT_LE(a.nodes, 3000);
+}
+
+TEST(Optimal, DoesNotOverflow) {
+  const int64_t huge = int64_t{1} << 58;
+  Problem problem{{{0, 2, huge}, {1, 3, huge + 1}, {2, 4, huge}, {0, 4, 5, huge}, {3, 5, huge}}};
+  ASSERT_EQ(malformed(problem), std::nullopt);
+  const Solution solution = optimal().prove(problem);
+  EXPECT_FALSE(check(problem, solution.plan));
+  EXPECT_EQ(solution.verdict, Verdict::kOptimal);
+  problem.capacity = INT64_MAX;
+  EXPECT_FALSE(check(problem, optimal().prove(problem).plan));
+  problem.capacity = 2 * huge;
+  EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kInfeasible);
+}
+
+TEST(Verdicts, SayWhatIsKnown) {
+  Problem problem{{{0, 2, 10}, {1, 3, 10}, {2, 4, 10}}};
+  EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kOptimal);
+  EXPECT_EQ(find_planner("none")->prove(problem).verdict, Verdict::kWithin);
+  EXPECT_DOUBLE_EQ(find_planner("none")->prove(problem).gap(), 0.5);
+  problem.capacity = 25;
+  EXPECT_EQ(find_planner("none")->prove(problem).verdict, Verdict::kNotFound);
+  EXPECT_EQ(find_planner("best")->prove(problem).verdict, Verdict::kOptimal);
+  problem.capacity = 15;
+  const Solution none = find_planner("best")->prove(problem);
+  EXPECT_EQ(none.verdict, Verdict::kInfeasible);
+  EXPECT_EQ(none.conflict, (std::vector<int>{0, 1}));
+  // Fixed buffers that clash leave no plan at any capacity.
+  Problem clash{{{0, 2, 10}, {0, 2, 10}, {1, 3, 10}}};
+  clash.buffers[0].offset = 0;
+  clash.buffers[2].offset = 5;
+  EXPECT_EQ(optimal().prove(clash).verdict, Verdict::kInfeasible);
+  EXPECT_EQ(optimal().prove(clash).conflict, (std::vector<int>{0, 2}));
+}
+
+}  // namespace
+}  // namespace tessera
