@@ -34,6 +34,7 @@ struct Arguments {
   std::string svg;
   int64_t capacity = -1;
   int64_t max_bytes = -1;
+  double timeout = 0;
   int columns = 72;
   int rows = 24;
 };
@@ -55,21 +56,44 @@ double ratio(int64_t bytes, int64_t bound) {
   return bound == 0 ? 1.0 : static_cast<double>(bytes) / static_cast<double>(bound);
 }
 
-void print_summary(const Problem& problem, const Plan& plan, FILE* to) {
-  const int64_t bound = lower_bound(problem);
-  fmt::print(to, "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}{}\n", plan.bytes,
-             bound, ratio(plan.bytes, bound), unplanned_bytes(problem), problem.buffers.size(),
-             plan.bytes == bound ? "  (proved lowest)" : "");
+void print_summary(const Problem& problem, const Solution& solution, FILE* to) {
+  fmt::print(to, "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}{}\n",
+             solution.plan.bytes, solution.bound, ratio(solution.plan.bytes, solution.bound),
+             unplanned_bytes(problem), problem.buffers.size(),
+             solution.verdict == Verdict::kOptimal ? "  (proved lowest)" : "");
 }
 
 // A planner's plan is checked before anybody builds on it.
-Plan solve_checked(const Planner& planner, Problem problem) {
-  problem.capacity = -1;
-  Plan plan = planner.solve(problem);
-  if (const auto fault = check(problem, plan)) {
+Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits = {}) {
+  Solution solution = planner.prove(problem, limits);
+  const bool placed = solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin;
+  if (const auto fault = placed ? check(problem, solution.plan) : std::nullopt) {
     throw DataError(fmt::format("{}: {}", planner.name(), fault->text));
   }
-  return plan;
+  return solution;
+}
+
+std::string proof_of(const Solution& solution) {
+  if (solution.verdict == Verdict::kOptimal) return "lowest";
+  if (solution.verdict == Verdict::kInfeasible) return "infeasible";
+  return fmt::format("within {:.2f} %", 100 * solution.gap());
+}
+
+// Which buffers are why there is no plan; without any one of them there is.
+void print_conflict(const Problem& problem, const Solution& solution) {
+  if (problem.capacity >= 0) {
+    fmt::print(stderr, "planner: infeasible: no plan fits {} bytes\n", problem.capacity);
+  } else {
+    fmt::print(stderr, "planner: infeasible: fixed buffers overlap\n");
+  }
+  if (solution.conflict.empty()) return;
+  fmt::print(stderr, "planner: these {} cannot be placed together, any fewer of them can:\n",
+             solution.conflict.size());
+  for (int i : solution.conflict) {
+    const Interval& b = problem.buffers[i];
+    fmt::print(stderr, "  {}: live in [{}, {}), {} bytes{}\n", b.id, b.lower, b.upper, b.size,
+               b.offset >= 0 ? fmt::format(", fixed at {}", b.offset) : "");
+  }
 }
 
 // Takes the offsets of a solved file out of the problem, so that they are a plan to look at.
@@ -93,25 +117,25 @@ int solve(const Arguments& arguments) {
   const Planner& planner = planner_named(arguments.planner);
   Problem problem = read_plan_csv_file(arguments.file);
   problem.capacity = arguments.capacity;
-  const int64_t bound = lower_bound(problem);
-  if (problem.capacity >= 0 && bound > problem.capacity) {
-    fmt::print(stderr, "planner: infeasible: {} bytes are live at one time, {} more than {}\n",
-               bound, bound - problem.capacity, problem.capacity);
+  const Solution solution = prove_checked(planner, problem, {.seconds = arguments.timeout});
+  const Plan& plan = solution.plan;
+  if (solution.verdict == Verdict::kInfeasible) {
+    print_conflict(problem, solution);
     return kInfeasible;
   }
-  const Plan plan = solve_checked(planner, problem);
-  const bool fits = problem.capacity < 0 || plan.bytes <= problem.capacity;
-  if (!arguments.output.empty() && fits) {
+  if (solution.verdict == Verdict::kNotFound) {
+    fmt::print(stderr,
+               "planner: {} found no plan within {} bytes, the lowest takes {}; it is not proved "
+               "impossible\n",
+               planner.name(), problem.capacity, plan.bytes);
+    return kNotFound;
+  }
+  if (!arguments.output.empty()) {
     const std::string csv = write_plan_csv(problem, &plan);
     if (arguments.output == "-") fmt::print("{}", csv);
     if (arguments.output != "-") write_file(arguments.output, csv);
   }
-  print_summary(problem, plan, arguments.output == "-" ? stderr : stdout);
-  if (!fits) {
-    fmt::print(stderr, "planner: {} found no plan within {} bytes; none is proved impossible\n",
-               planner.name(), problem.capacity);
-    return kNotFound;
-  }
+  print_summary(problem, solution, arguments.output == "-" ? stderr : stdout);
   if (arguments.max_bytes >= 0 && plan.bytes > arguments.max_bytes) {
     fmt::print(stderr, "planner: the plan takes {} bytes, --max-bytes allows {}\n", plan.bytes,
                arguments.max_bytes);
@@ -128,11 +152,11 @@ int compare(const Arguments& arguments) {
     fmt::print("  {:<12} {:>16} {:>8} {:>10}  {}\n", "planner", "bytes", "ratio", "ms", "proof");
     for (const Planner* planner : planners()) {
       const auto start = std::chrono::steady_clock::now();
-      const Plan plan = solve_checked(*planner, problem);
+      const Solution solution = prove_checked(*planner, problem);
       const std::chrono::duration<double, std::milli> took =
           std::chrono::steady_clock::now() - start;
-      fmt::print("  {:<12} {:>16} {:>8.4f} {:>10.2f}  {}\n", planner->name(), plan.bytes,
-                 ratio(plan.bytes, bound), took.count(), plan.bytes == bound ? "lowest" : "none");
+      fmt::print("  {:<12} {:>16} {:>8.4f} {:>10.2f}  {}\n", planner->name(), solution.plan.bytes,
+                 ratio(solution.plan.bytes, bound), took.count(), proof_of(solution));
     }
   }
   return 0;
@@ -153,7 +177,9 @@ int check_file(const Arguments& arguments) {
     fmt::print(stderr, "planner: {}: {}\n", arguments.file, fault->text);
     return kUsage;
   }
-  print_summary(problem, plan, stdout);
+  const int64_t bound = lower_bound(problem);
+  const Verdict verdict = plan.bytes == bound ? Verdict::kOptimal : Verdict::kWithin;
+  print_summary(problem, {plan, verdict, bound, 0, {}}, stdout);
   return 0;
 }
 
@@ -162,7 +188,7 @@ int draw(const Arguments& arguments) {
   const bool solved = std::all_of(problem.buffers.begin(), problem.buffers.end(),
                                   [](const Interval& buffer) { return buffer.offset >= 0; });
   const Plan plan = solved ? take_plan(problem, arguments.file)
-                           : solve_checked(planner_named(arguments.planner), problem);
+                           : prove_checked(planner_named(arguments.planner), problem).plan;
   if (arguments.svg.empty()) {
     fmt::print("{}", draw_plan_text(problem, plan, arguments.columns, arguments.rows));
   } else {
@@ -182,13 +208,14 @@ int run(int argc, char** argv) {
   const CLI::AsSizeValue size(false);
   const auto verb = [&](const char* name, const char* help) {
     CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("file", arguments.file, "the problem")->required();
+    command->add_option("file,--input", arguments.file, "the problem")->required();
     return command;
   };
   CLI::App* solving = verb("solve", "find a plan");
   solving->add_option("--planner", arguments.planner, planner_help)->capture_default_str();
   solving->add_option("--output", arguments.output, "write the plan as CSV; - is the terminal");
   solving->add_option("--capacity", arguments.capacity, "bytes there are (8GiB)")->transform(size);
+  solving->add_option("--timeout", arguments.timeout, "seconds after which it gives up");
   solving->add_option("--max-bytes", arguments.max_bytes, "fail with 4 above it")->transform(size);
   CLI::App* comparing = app.add_subcommand("compare", "all planners side by side");
   comparing->add_option("files", arguments.files, "the problems")->required();

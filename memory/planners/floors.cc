@@ -48,6 +48,7 @@ bool Floors::reset(int64_t capacity) {
   rest_.assign(count, 0);
   top_.assign(count, capacity);
   witness_.assign(count, -1);
+  ready_.assign(count, -1);
   live_.assign(count, 0);
   links_.assign(count, 0);
   hash_.assign(count, 0);
@@ -73,18 +74,47 @@ void Floors::undo(size_t mark) {
   while (trail_.size() > mark) {
     const Change change = trail_.back();
     trail_.pop_back();
-    if (change.where != nullptr) {
-      *change.where = change.before;
-    } else {
-      put_back(static_cast<int>(change.before));
+    switch (change.kind) {
+      case Kind::kTakenOut:
+        put_back(change.index);
+        break;
+      case Kind::kLow:
+        low_[change.index] = change.before;
+        forget_ready(change.index);
+        break;
+      case Kind::kFloor:
+        floor_[change.index] = change.before;
+        ready_[change.index] = -1;
+        break;
+      case Kind::kTop:
+        top_[change.index] = change.before;
+        break;
+      case Kind::kWitness:
+        witness_[change.index] = change.before;
+        break;
     }
+  }
+}
+
+int Floors::ready(int section) const {
+  if (ready_[section] < 0) {
+    ready_[section] = 0;
+    for (int32_t b : left(section)) ready_[section] += low_[b] == floor_[section];
+  }
+  return ready_[section];
+}
+
+void Floors::forget_ready(int block) {
+  for (const Span span : sections_.spans(block)) {
+    std::fill(ready_.begin() + span.lower, ready_.begin() + span.upper, -1);
   }
 }
 
 void Floors::take_out(int block, int64_t offset) {
   const Block& b = sections_.blocks[block];
-  set(low_[block], offset);
-  trail_.push_back({nullptr, block});
+  set(Kind::kLow, low_, block, offset);
+  trail_.push_back({Kind::kTakenOut, block, 0});
+  forget_ready(block);
   placed_[block] = 1;
   hash_[b.hull.lower] ^= hash_of(block);
   for (int s = b.hull.lower; s + 1 < b.hull.upper; ++s) --links_[s];
@@ -138,7 +168,8 @@ bool Floors::settle(int block, int64_t& offset) const {
 bool Floors::raise(int block, int64_t offset) {
   if (!settle(block, offset)) return false;
   if (offset <= low_[block]) return true;
-  set(low_[block], offset);
+  set(Kind::kLow, low_, block, offset);
+  forget_ready(block);
   for (const Span span : sections_.spans(block)) {
     for (int s = span.lower; s < span.upper; ++s) {
       if (witness_[s] == block) touch(s);
@@ -165,8 +196,9 @@ bool Floors::clean(bool fits) {
       lowest = low_[b];
       witness = b;
     }
-    if (witness_[s] != witness) set(witness_[s], witness);
-    if (lowest > floor_[s]) set(floor_[s], lowest);
+    ready_[s] = -1;
+    if (witness_[s] != witness) set(Kind::kWitness, witness_, s, witness);
+    if (lowest > floor_[s]) set(Kind::kFloor, floor_, s, lowest);
     if (sums_ && slack(s) < 0) {
       ++blame_[s];
       fits = false;
@@ -183,7 +215,8 @@ bool Floors::place(int block, int64_t offset) {
   bool fits = true;
   for (const Span span : sections_.spans(block)) {
     for (int s = span.lower; s < span.upper && fits; ++s) {
-      set(floor_[s], above);
+      set(Kind::kFloor, floor_, s, above);
+      ready_[s] = -1;
       if (live_[s] == 0) continue;
       touch(s);
       fits = !sums_ || slack(s) >= 0;
@@ -222,7 +255,7 @@ bool Floors::lift_long(Span part, bool& any) {
     const int64_t offset = top_[part.lower] - block.room;
     take_out(b, offset);
     for (int s = part.lower; s < part.upper; ++s) {
-      set(top_[s], offset);
+      set(Kind::kTop, top_, s, offset);
       touch(s);
     }
   }

@@ -45,23 +45,28 @@ class Floors {
   const std::vector<int64_t>& offsets() const { return low_; }
   uint64_t hash(int section) const { return hash_[section]; }   // of what is left and begins there
   int64_t blame(int section) const { return blame_[section]; }  // how often it ended a try, and 10
+  // How many of the blocks left there could stand on the floor.
+  int ready(int section) const;
   // Bytes that may still be lost there.
   int64_t slack(int section) const {
     return top_[section] + spare_[section] - floor_[section] - rest_[section];
   }
 
  private:
+  enum class Kind : int32_t { kTakenOut, kLow, kFloor, kTop, kWitness };
   struct Change {
-    int64_t* where;  // or nullptr: a block was taken out
+    Kind kind;
+    int32_t index;  // of a block or section
     int64_t before;
   };
 
-  void set(int64_t& where, int64_t value) {
-    trail_.push_back({&where, where});
-    where = value;
+  void set(Kind kind, std::vector<int64_t>& values, int index, int64_t value) {
+    trail_.push_back({kind, index, values[index]});
+    values[index] = value;
   }
   void take_out(int block, int64_t offset);
   void put_back(int block);
+  void forget_ready(int block);
   bool settle(int block, int64_t& offset) const;
   bool raise(int block, int64_t offset);
   void touch(int section);
@@ -70,17 +75,18 @@ class Floors {
   const Sections& sections_;
   const bool sums_;
   std::vector<std::vector<int32_t>> fixed_;  // per block: the fixed ones that it meets
-  std::vector<int64_t> spare_;    // per section: the most that rounding added to one block
-  std::vector<int64_t> low_;      // per block
-  std::vector<char> placed_;      // per block
-  std::vector<int64_t> floor_;    // per section, as all that follow
-  std::vector<int64_t> rest_;     // the room of what is left
-  std::vector<int64_t> top_;      // the ceiling
-  std::vector<int64_t> witness_;  // a block that is as low as the floor
-  std::vector<int32_t> live_;     // how many are left
-  std::vector<int32_t> first_;    // where its members begin
-  std::vector<int32_t> members_;  // those that are left first
-  std::vector<int32_t> links_;    // blocks left that reach into the next section
+  std::vector<int64_t> spare_;          // per section: the most that rounding added to one block
+  std::vector<int64_t> low_;            // per block
+  std::vector<char> placed_;            // per block
+  std::vector<int64_t> floor_;          // per section, as all that follow
+  std::vector<int64_t> rest_;           // the room of what is left
+  std::vector<int64_t> top_;            // the ceiling
+  std::vector<int64_t> witness_;        // a block that is as low as the floor
+  mutable std::vector<int32_t> ready_;  // ready(), or -1: not counted yet
+  std::vector<int32_t> live_;           // how many are left
+  std::vector<int32_t> first_;          // where its members begin
+  std::vector<int32_t> members_;        // those that are left first
+  std::vector<int32_t> links_;          // blocks left that reach into the next section
   std::vector<uint64_t> hash_;
   std::vector<int64_t> blame_;
   std::vector<char> is_dirty_;

@@ -36,9 +36,9 @@ uint64_t mix(uint64_t z) {
 }  // namespace
 
 const Search::Strategy Search::kStrategies[] = {
+    {SectionRule::kTightest, BlockRule::kLong, EdgeRule::kEdges},
     {SectionRule::kBlamed, BlockRule::kLong, EdgeRule::kNone},
     {SectionRule::kBlamed, BlockRule::kLarge, EdgeRule::kLevel},
-    {SectionRule::kTightest, BlockRule::kLong, EdgeRule::kEdges},
     {SectionRule::kBlamed, BlockRule::kCrowded, EdgeRule::kLevel},
     {SectionRule::kBlamed, BlockRule::kLarge, EdgeRule::kNone},
     {SectionRule::kFewest, BlockRule::kCrowded, EdgeRule::kEdges},
@@ -232,8 +232,7 @@ Search::Low Search::lowest_choice(Span part) const {
     const int64_t after = end < part.upper ? floor(end) : kWall;
     for (int t = s; t < end && height <= highest && height < before && height < after; ++t) {
       const int64_t slack = floors_.slack(t);
-      double score = slack > 0 ? 1 : 0;
-      for (int32_t b : floors_.left(t)) score += allowed(b, height) ? 1 : 0;
+      double score = static_cast<double>(floors_.ready(t) + (slack > 0 ? 1 : 0));
       if (strategy_.section == SectionRule::kTightest) {
         score *= static_cast<double>(slack) + static_cast<double>(floors_.top(t)) / 64;
       } else if (strategy_.section == SectionRule::kBlamed) {
