@@ -27,7 +27,8 @@ struct Geometry {
   }
 };
 
-// Sums rows of x into acc, both `inner` wide. A single column is summed in eight lanes.
+// Sums rows of x into acc, both `inner` wide. A single column is summed in eight lanes; a few are
+// summed as wide rows of several, so that vectors are full.
 template <class T>
 void sum_rows(const T* x, int64_t rows, int64_t inner, T* acc) {
   if (inner == 1) {
@@ -39,7 +40,15 @@ void sum_rows(const T* x, int64_t rows, int64_t inner, T* acc) {
     return;
   }
   std::fill_n(acc, inner, T(0));
-  for (int64_t r = 0; r < rows; ++r)
+  int64_t r = 0;
+  if (constexpr int64_t kWide = 64; inner <= kWide / 2) {
+    const int64_t together = kWide / inner, width = together * inner;
+    T wide[kWide] = {};
+    for (; r + together <= rows; r += together)
+      for (int64_t i = 0; i < width; ++i) wide[i] += x[r * inner + i];
+    for (int64_t i = 0; i < width; ++i) acc[i % inner] += wide[i];
+  }
+  for (; r < rows; ++r)
     for (int64_t i = 0; i < inner; ++i) acc[i] += x[r * inner + i];
 }
 
