@@ -29,7 +29,7 @@ bool live(const Interval& b, int64_t time) {
 
 // The bytes of the lowest plan there is, by trying every offset of every buffer; nothing when the
 // fixed buffers clash.
-std::optional<int64_t> lowest_by_brute_force(const Problem& problem, int64_t most) {
+std::optional<int64_t> lowest_by_brute_force(const Problem& problem) {
   const size_t count = problem.buffers.size();
   std::vector<std::vector<bool>> meet(count, std::vector<bool>(count));
   for (size_t i = 0; i < count; ++i) {
@@ -40,6 +40,9 @@ std::optional<int64_t> lowest_by_brute_force(const Problem& problem, int64_t mos
     }
   }
   std::vector<int64_t> offsets(count);
+  int64_t most = 0;  // everything above everything fixed
+  for (const Interval& b : problem.buffers) most = std::max(most, b.offset + b.size);
+  for (const Interval& b : problem.buffers) most += b.size + b.alignment;
   int64_t lowest = most + 1;
   const std::function<void(size_t, int64_t)> place = [&](size_t i, int64_t top) {
     if (top >= lowest) return;
@@ -77,14 +80,14 @@ Problem small_problem(uint32_t seed) {
 }
 
 bool can_be_planned(Problem problem, int64_t capacity) {
-  const std::optional<int64_t> lowest = lowest_by_brute_force(problem, 80);
+  const std::optional<int64_t> lowest = lowest_by_brute_force(problem);
   return lowest && *lowest <= capacity;
 }
 
 TEST(Optimal, IsTheOptimumOfSmallProblems) {
   for (uint32_t seed = 0; seed < count_of(400); ++seed) {
     const Problem problem = small_problem(seed);
-    const std::optional<int64_t> lowest = lowest_by_brute_force(problem, 80);
+    const std::optional<int64_t> lowest = lowest_by_brute_force(problem);
     const Solution solution = optimal().prove(problem);
     if (!lowest) {
       EXPECT_EQ(solution.verdict, Verdict::kInfeasible) << "seed " << seed;
@@ -100,7 +103,7 @@ TEST(Optimal, IsTheOptimumOfSmallProblems) {
 TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
   for (uint32_t seed = 0; seed < count_of(300); ++seed) {
     Problem problem = small_problem(seed);
-    const std::optional<int64_t> lowest = lowest_by_brute_force(problem, 80);
+    const std::optional<int64_t> lowest = lowest_by_brute_force(problem);
     if (!lowest || *lowest == 0) continue;
     problem.capacity = *lowest;
     const Solution fits = optimal().prove(problem);
