@@ -16,6 +16,7 @@
 #include "tessera/memory/plan_check.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
+#include "tessera/memory/planner_library.h"
 #include "tessera/runtime/error.h"
 
 namespace {
@@ -203,6 +204,10 @@ int run(int argc, char** argv) {
       "the columns id,lower,upper,size and optionally alignment,hint,gaps,offset.");
   app.name("planner");
   app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--planner-lib",
+                 "a shared library with one more planner (memory/planner_library.h)")
+      ->each([](const std::string& path) { load_planner(path); });
   Arguments arguments;
   const std::string planner_help = "one of " + planner_names();
   const CLI::AsSizeValue size(false);

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "tessera/memory/plan_draw.h"
+#include "tessera/memory/planner_library.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
@@ -106,6 +107,9 @@ int dispatch(int argc, char** argv) {
     return sub;
   };
   app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--planner-lib", "a shared library with a planner, to be named in memory.planner")
+      ->each([](const std::string& path) { load_planner(path); });
   CLI::App* train =
       with_config(add("train", "train a model (the default verb)", run_train), arguments);
   train->add_flag("--verify-plan", arguments.verify_plan,

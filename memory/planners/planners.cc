@@ -2,13 +2,25 @@
 
 namespace tessera {
 
-const std::vector<const Planner*>& planners() {
-  static const std::vector<const Planner*> all = {
+namespace {
+
+std::vector<const Planner*>& list() {
+  static std::vector<const Planner*> all = {
       &none_planner(),     &in_order_planner(), &first_fit_planner(),
       &best_fit_planner(), &skyline_planner(),  &optimal_planner(),
       &best_planner(),
   };
   return all;
+}
+
+}  // namespace
+
+const std::vector<const Planner*>& planners() { return list(); }
+
+bool add_planner(const Planner& planner) {
+  if (find_planner(planner.name()) != nullptr) return false;
+  list().push_back(&planner);
+  return true;
 }
 
 const Planner* find_planner(std::string_view name) {

@@ -1,0 +1,19 @@
+// In a program of one's own: the planner is added, then named like a built-in one.
+#include <cstdio>
+
+#include "lottery.h"
+#include <tessera/graph/program.h>
+#include <tessera/tessera.h>
+
+using namespace tessera;
+
+int main() {
+  static const Lottery lottery;
+  add_planner(lottery);
+  Tensor x = random_normal({64, 256}, 1), w = random_normal({256, 256}, 2);
+  auto step = compile([&](const Tensor& in) { return sum(relu(matmul(relu(matmul(in, w)), w))); },
+                      {.planner = find_planner("lottery")});
+  const Program& program = *step.prepare({x.spec()}).program();
+  std::printf("%s: %lld bytes, sum %.4g\n", program.planner().c_str(),
+              static_cast<long long>(program.plan().bytes), step(x).item<double>());
+}
