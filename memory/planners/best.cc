@@ -19,7 +19,7 @@ using namespace planning;
 constexpr Effort kBudget = 8'000'000;
 
 // The exact search gets so many decisions for each buffer, and none where they would take seconds.
-constexpr int64_t kNodesPerBuffer = 8;
+constexpr int64_t kNodesPerBuffer = 24;
 constexpr size_t kMostSearched = 3000;
 
 // SplitMix64 (Steele, Lea and Flood 2014): the same numbers on every run.

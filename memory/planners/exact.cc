@@ -125,15 +125,15 @@ class Refinement {
     const int64_t step = step_of(problem_);
     int64_t& bound = solution_.bound;
     bound = round_up(bound, step);
-    const int64_t dive = 16 * std::ssize(sections_.blocks);  // some dives to the last block
-    for (int64_t share = std::max(budget_ / 16, dive); !spent(); share *= 2) {
+    const int64_t dives = 4 * std::ssize(sections_.blocks);  // to the last block, some
+    for (int64_t share = std::max(budget_ / 16, dives); !spent(); share *= 2) {
       int64_t lowest = bound;
       bool first = true;
       while (lowest < solution_.plan.bytes && !spent()) {
         const int64_t half = (solution_.plan.bytes - lowest) / 2 / step * step;
         const int64_t capacity = first ? lowest : lowest + half;
         first = false;
-        const Outcome outcome = attempt(capacity, share);
+        const Outcome outcome = attempt(capacity, capacity == bound ? 4 * share : share);
         if (outcome == Outcome::kFound) continue;
         lowest = capacity + step;
         if (outcome == Outcome::kNone) bound = lowest;

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kNodes = 200'000;
+constexpr int64_t kNodes = 600'000;
 
 class Optimal : public Planner {
  public:
