@@ -9,6 +9,7 @@
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
+#include "trainer_verbs.h"
 
 namespace {
 
@@ -79,8 +80,6 @@ int run_devices(const Arguments&) {
   return 0;
 }
 
-using Verb = int (*)(const Arguments&);
-
 CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   app->add_option("--config", arguments.config, "YAML file")->required();
   app->add_option("overrides", arguments.overrides, "key=value, dotted: train.steps=50");
@@ -100,10 +99,10 @@ int dispatch(int argc, char** argv) {
   CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
                "trainer"};
   Arguments arguments;
-  Verb verb = nullptr;
-  auto add = [&](const char* name, const char* help, Verb run) {
+  Verb verb;
+  auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* sub = app.add_subcommand(name, help);
-    sub->callback([&verb, run] { verb = run; });
+    sub->callback([&, run] { verb = [&, run] { return run(arguments); }; });
     return sub;
   };
   app.require_subcommand(1);
@@ -140,7 +139,7 @@ int dispatch(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return verb(arguments);
+  return verb();
 }
 
 }  // namespace
