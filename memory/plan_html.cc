@@ -1,0 +1,114 @@
+#include "tessera/memory/plan_html.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace tessera {
+
+extern const char* const kPlanPage;  // plan_page.html
+
+namespace {
+
+// A string of JavaScript that can stand within HTML.
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == '<' || c == '>' || c == '&' || c == '"' ||
+        c == '\\') {
+      result += fmt::format("\\u{:04x}", c);
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+class Writer {
+ public:
+  explicit Writer(const PlanPicture& picture) : picture_(picture) {
+    for (const Interval& b : picture.problem.buffers) {
+      if (!drawn(b)) continue;
+      first_ = any_ ? std::min(first_, b.lower) : b.lower;
+      last_ = any_ ? std::max(last_, b.upper) : b.upper;
+      any_ = true;
+    }
+  }
+
+  std::string text() {
+    std::string boxes;
+    for (size_t i = 0; i < picture_.problem.buffers.size(); ++i) {
+      if (drawn(picture_.problem.buffers[i])) boxes += box(i);
+    }
+    return fmt::format(
+        "{{title:{},bytes:{},bound:{},first:{},last:{},groups:[{}],steps:[{}],boxes:[\n{}]}}",
+        quoted(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem), first_,
+        std::max(last_, first_ + 1), group_list(), step_list(), boxes);
+  }
+
+ private:
+  static bool drawn(const Interval& b) { return b.size > 0 && b.lower < b.upper; }
+
+  std::string box(size_t i) {
+    const Interval& b = picture_.problem.buffers[i];
+    const BufferLabel label = i < picture_.labels.size() ? picture_.labels[i] : BufferLabel();
+    std::string name = label.name.empty() ? b.id : label.name;
+    if (name.empty()) name = std::to_string(i);
+    return fmt::format("[{},{},{},[{}],{},{}],\n", picture_.plan.offsets[i], b.size,
+                       group_of(label.group), spans(b), quoted(name), quoted(label.details));
+  }
+
+  // The lifetime without its gaps: "0,4,6,9".
+  static std::string spans(const Interval& b) {
+    std::string text;
+    int64_t from = b.lower;
+    const auto add = [&](int64_t upper) {
+      if (from < upper) text += fmt::format("{}{},{}", text.empty() ? "" : ",", from, upper);
+    };
+    for (const Gap& gap : b.gaps) {
+      add(gap.lower);
+      from = gap.upper;
+    }
+    add(b.upper);
+    return text;
+  }
+
+  size_t group_of(const std::string& name) {
+    const auto at = std::find(groups_.begin(), groups_.end(), name);
+    if (at != groups_.end()) return static_cast<size_t>(at - groups_.begin());
+    groups_.push_back(name);
+    return groups_.size() - 1;
+  }
+
+  std::string group_list() const {
+    std::string text;
+    for (const std::string& group : groups_) text += quoted(group) + ",";
+    return text;
+  }
+
+  // From the first time on, as far as there are names.
+  std::string step_list() const {
+    std::string text;
+    for (int64_t t = first_; t < last_ && t >= 0 && t < std::ssize(picture_.steps); ++t) {
+      text += quoted(picture_.steps[static_cast<size_t>(t)]) + ",";
+    }
+    return text;
+  }
+
+  const PlanPicture& picture_;
+  bool any_ = false;
+  int64_t first_ = 0, last_ = 0;
+  std::vector<std::string> groups_;
+};
+
+}  // namespace
+
+std::string draw_plan_html(std::span<const PlanPicture> pictures) {
+  constexpr std::string_view kMark = "/*PICTURES*/";
+  std::string data;
+  for (const PlanPicture& picture : pictures) data += Writer(picture).text() + ",\n";
+  std::string page = kPlanPage;
+  return page.replace(page.find(kMark), kMark.size(), data);
+}
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// Plans as one HTML file that needs nothing else: time to the right, addresses upwards, colour by
+// group; hovering over a box tells what it is, a search finds it. Several stand side by side.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/memory/plan.h"
+
+namespace tessera {
+
+// What is known of a buffer beyond the plan.
+struct BufferLabel {
+  std::string name;     // "%12 conv2d"; empty: the buffer's id
+  std::string group;    // gives the colour: "activations"; when all are the same, boxes differ
+  std::string details;  // more lines
+};
+
+struct PlanPicture {
+  std::string title;
+  Problem problem;
+  Plan plan;
+  std::vector<BufferLabel> labels = {};  // one per buffer, or none
+  std::vector<std::string> steps = {};   // what happens at time 0, 1, ...; may be shorter
+};
+
+std::string draw_plan_html(std::span<const PlanPicture> pictures);
+
+}  // namespace tessera
