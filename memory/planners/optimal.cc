@@ -5,6 +5,7 @@
 //
 //   bytes   |--- proved impossible ---|---- open ----|---- plans ----
 //                                   bound          bytes
+#include "tessera/memory/ablation.h"
 #include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/list.h"
 #include "tessera/memory/planners/placement.h"
@@ -12,7 +13,17 @@
 namespace tessera {
 namespace {
 
+using namespace planning;
+
 constexpr int64_t kNodes = 600'000;
+
+Solution prove_with(const Inferences& inferences, const Problem& problem, const Limits& limits) {
+  const Ready ready(problem);
+  Plan known =
+      place(ready, order_by(ready, [](const Item& item) { return item.size; }), Fit::kLowest);
+  return refine(problem, std::move(known),
+                {limits.nodes > 0 ? limits.nodes : kNodes, limits.seconds}, inferences);
+}
 
 class Optimal : public Planner {
  public:
@@ -22,13 +33,25 @@ class Optimal : public Planner {
   }
   Plan solve(const Problem& problem) const override { return prove(problem).plan; }
   Solution prove(const Problem& problem, const Limits& limits = {}) const override {
-    using namespace planning;
-    const Ready ready(problem);
-    Plan known =
-        place(ready, order_by(ready, [](const Item& item) { return item.size; }), Fit::kLowest);
-    return refine(problem, std::move(known),
-                  {limits.nodes > 0 ? limits.nodes : kNodes, limits.seconds});
+    return prove_with({}, problem, limits);
   }
+};
+
+struct Switch {
+  Ablation ablation;
+  bool Inferences::*use;
+};
+
+constexpr Switch kSwitches[] = {
+    {{"sums", "what a section still has to take must fit above its floor"}, &Inferences::sums},
+    {{"splits", "parts of time that no block links any more are solved on their own"},
+     &Inferences::splits},
+    {{"ceiling", "a block as long as its part of time goes to the top of it"},
+     &Inferences::ceiling},
+    {{"twins", "of blocks that are alike, the first comes lowest"}, &Inferences::twins},
+    {{"hatless", "a block that lifts no other need not be tried elsewhere"}, &Inferences::hatless},
+    {{"nogoods", "what failed once is not tried again"}, &Inferences::nogoods},
+    {{"restarts", "several strategies take turns, for longer and longer"}, &Inferences::restarts},
 };
 
 }  // namespace
@@ -36,6 +59,23 @@ class Optimal : public Planner {
 const Planner& optimal_planner() {
   static const Optimal planner;
   return planner;
+}
+
+const std::vector<Ablation>& ablations() {
+  static const std::vector<Ablation> all = [] {
+    std::vector<Ablation> list;
+    for (const Switch& s : kSwitches) list.push_back(s.ablation);
+    return list;
+  }();
+  return all;
+}
+
+Solution prove_without(std::string_view inference, const Problem& problem, const Limits& limits) {
+  Inferences inferences;
+  for (const Switch& s : kSwitches) {
+    if (s.ablation.name == inference) inferences.*s.use = false;
+  }
+  return prove_with(inferences, problem, limits);
 }
 
 }  // namespace tessera

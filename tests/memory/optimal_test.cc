@@ -8,6 +8,7 @@
 #include "random_problem.h"
 #include <gtest/gtest.h>
 
+#include "tessera/memory/ablation.h"
 #include "tessera/memory/plan_check.h"
 
 namespace tessera {
@@ -187,6 +188,23 @@ TEST(Optimal, CountsDecisionsNotSeconds) {
   EXPECT_EQ(a.plan, b.plan);
   EXPECT_EQ(a.nodes, b.nodes);
   EXPECT_LE(a.nodes, 3000);
+}
+
+TEST(Ablations, ChangeTheEffortNotTheTruth) {
+  int64_t more = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Problem problem = small_problem(seed);
+    const Solution all = optimal().prove(problem);
+    EXPECT_EQ(prove_without("", problem).nodes, all.nodes);
+    for (const Ablation& ablation : ablations()) {
+      const Solution solution = prove_without(ablation.name, problem);
+      EXPECT_EQ(solution.verdict, all.verdict) << ablation.name << ", seed " << seed;
+      EXPECT_EQ(solution.bound, all.bound) << ablation.name << ", seed " << seed;
+      EXPECT_FALSE(ablation.explanation.empty());
+      more += solution.nodes - all.nodes;
+    }
+  }
+  EXPECT_GT(more, 0);
 }
 
 TEST(Optimal, DoesNotOverflow) {
