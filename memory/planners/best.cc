@@ -52,6 +52,7 @@ class Attempts {
       enough_ = std::max(enough_, solution.bound);
     }
     if (!done() && solution.verdict != Verdict::kInfeasible) {
+      try_others(problem);
       improve();
       solution.plan = best_;
       const bool fits = problem.capacity < 0 || best_.bytes <= problem.capacity;
@@ -131,6 +132,16 @@ class Attempts {
     for (const Way& way : ways) {
       if (done()) return;
       if (way.always || effort_ < kBudget / 4 * 3) attempt(way.order(), way.fit);
+    }
+  }
+
+  // The other planners, so that none is lower; for tens of thousands of buffers they cost too much.
+  void try_others(const Problem& problem) {
+    if (problem.buffers.size() > kMostSearched) return;
+    for (const Planner* other : {&first_fit_area_planner(), &first_fit_lifetime_planner(),
+                                 &tflite_planner(), &xla_planner(), &local_search_planner()}) {
+      Plan plan = other->solve(problem);
+      if (plan.bytes < best_.bytes) best_ = std::move(plan);
     }
   }
 

@@ -1,4 +1,15 @@
-// By size, the largest first, each in the tightest hole.
+// By size, the largest first, each in the tightest hole: of all free ranges between the buffers
+// that live at the same time it takes the one that it leaves the least of (best fit), and the top
+// only when there is none. Wide holes stay wide for what is still to come.
+//
+//   address
+//     | #####
+//     |  (3)                  a buffer of 1 goes here, the hole of 1 below the topmost block,
+//     | #####                 not into the hole of 2 further down, where first fit puts it
+//     |
+//     |
+//     | #####
+//     +-----------------> time
 #include <utility>
 
 #include "tessera/memory/planners/list.h"

@@ -1,4 +1,15 @@
-// By size, the largest first: the common greedy planner of inference engines.
+// By size, the largest first: the common greedy planner of inference engines, there called greedy
+// by size. Large buffers find room while there is much of it and small ones fill what is left. Each
+// goes to the lowest address at which it is free for the whole of its life (first fit); of equal
+// sizes the one that lives longer goes first.
+//
+//   address
+//     | 22222222
+//     | 22222222              1 is 3 high, 2 is 2 high and lives with 1, so it stands above;
+//     | 11111                 3 is 1 high and finds room at the bottom, once 1 is gone
+//     | 11111
+//     | 11111  3333
+//     +-----------------> time
 #include <utility>
 
 #include "tessera/memory/planners/list.h"

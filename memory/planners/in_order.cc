@@ -1,4 +1,13 @@
-// What an eager allocator that always takes the lowest free address ends up with.
+// What an eager allocator that always takes the lowest free address ends up with: the buffers are
+// placed in the order in which they begin to live, and none knows what comes after it. Holes are
+// left where short-lived buffers stood below long-lived ones, and a large late one goes on top.
+//
+//   address
+//     |          cccccc
+//     |          cccccc       c, 2 high, does not fit the hole of 1 that a left: b was put above
+//     |    bbbbbbbbbbbb       a when nobody had heard of c yet
+//     | aaaaaa
+//     +-----------------> time
 #include "tessera/memory/planners/list.h"
 #include "tessera/memory/planners/placement.h"
 

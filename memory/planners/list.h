@@ -8,8 +8,13 @@ namespace tessera {
 const Planner& none_planner();
 const Planner& in_order_planner();
 const Planner& first_fit_planner();
+const Planner& first_fit_area_planner();
+const Planner& first_fit_lifetime_planner();
 const Planner& best_fit_planner();
 const Planner& skyline_planner();
+const Planner& xla_planner();
+const Planner& tflite_planner();
+const Planner& local_search_planner();
 const Planner& optimal_planner();
 const Planner& best_planner();
 

@@ -6,8 +6,17 @@ namespace {
 
 std::vector<const Planner*>& list() {
   static std::vector<const Planner*> all = {
-      &none_planner(),     &in_order_planner(), &first_fit_planner(),
-      &best_fit_planner(), &skyline_planner(),  &optimal_planner(),
+      &none_planner(),
+      &in_order_planner(),
+      &first_fit_planner(),
+      &first_fit_area_planner(),
+      &first_fit_lifetime_planner(),
+      &best_fit_planner(),
+      &skyline_planner(),
+      &xla_planner(),
+      &tflite_planner(),
+      &local_search_planner(),
+      &optimal_planner(),
       &best_planner(),
   };
   return all;

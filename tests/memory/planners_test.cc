@@ -104,14 +104,15 @@ TEST(Planners, BestFindsTheOptimumOfTinyProblems) {
   }
 }
 
-TEST(Planners, TheLocalSearchClosesWhatTheOrdersLeaveOpen) {
+TEST(Planners, SearchesCloseWhatTheOrdersLeaveOpen) {
   // Gains over every single way appear in at least some of these.
   int closed = 0;
   for (uint32_t seed = 100; seed < 120; ++seed) {
     const Problem problem = random_problem(seed, 40, 30, 100);
     int64_t others = INT64_MAX;
     for (const Planner* planner : planners()) {
-      if (planner->name() == "best" || planner->name() == "optimal") continue;
+      if (planner->name() == "local_search" || planner->name() == "optimal") continue;
+      if (planner->name() == "best") continue;
       others = std::min(others, planner->solve(problem).bytes);
     }
     if (bytes_of("best", problem) < others) ++closed;
@@ -147,6 +148,50 @@ TEST(Planners, BestFitTakesTheTightestHole) {
   EXPECT_EQ(find_planner("best_fit")->solve(problem).offsets[3], 12);
 }
 
+TEST(Planners, FirstFitByAreaAndByLifetimeTakeTheirFirstOne) {
+  // Areas 14, 15 and 8: the first is largest, the second has most area, the third lives longest.
+  const Problem problem{{{3, 5, 7}, {2, 5, 5}, {0, 8, 1}}};
+  const auto bottom = [&](std::string_view planner) {
+    const std::vector<int64_t> offsets = find_planner(planner)->solve(problem).offsets;
+    return std::min_element(offsets.begin(), offsets.end()) - offsets.begin();
+  };
+  EXPECT_EQ(bottom("first_fit"), 0);
+  EXPECT_EQ(bottom("first_fit_area"), 1);
+  EXPECT_EQ(bottom("first_fit_lifetime"), 2);
+}
+
+TEST(Planners, XlaCountsTheRoomBelowTheTopAsAHole) {
+  // The last one finds a hole of 2 below a fixed block, and 1 up to the top of the heap.
+  Problem problem{{{0, 1, 6}, {1, 2, 1}, {1, 2, 2}, {1, 2, 1}}};
+  problem.buffers[0].offset = 0;
+  problem.buffers[1].offset = 0;
+  problem.buffers[2].offset = 3;
+  EXPECT_EQ(find_planner("best_fit")->solve(problem).offsets[3], 1);
+  EXPECT_EQ(find_planner("xla")->solve(problem).offsets[3], 5);
+}
+
+TEST(Planners, XlaTakesTheLowerOfItsTwoOrders) {
+  const Problem by_time{{{2, 4, 3}, {5, 6, 6}, {3, 9, 5}, {4, 5, 5}, {2, 3, 4}}};
+  EXPECT_EQ(bytes_of("best_fit", by_time), 14);  // by size
+  EXPECT_EQ(bytes_of("xla", by_time), 11);       // by lifetime
+}
+
+TEST(Planners, TfLitePutsWhatLivesThroughoutAtTheBottom) {
+  const Problem problem{{{2, 5, 40}, {0, 9, 1}, {0, 4, 30}, {0, 9, 2}}};
+  EXPECT_EQ(find_planner("tflite")->solve(problem).offsets, (std::vector<int64_t>{3, 0, 43, 1}));
+}
+
+TEST(Planners, LocalSearchIsNeverAboveWhereItBegan) {
+  int gained = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Problem problem = random_problem(seed, 60, 40, 300);
+    const int64_t begin = bytes_of("first_fit", problem), end = bytes_of("local_search", problem);
+    EXPECT_LE(end, begin) << "seed " << seed;
+    gained += end < begin;
+  }
+  EXPECT_GE(gained, 10);
+}
+
 TEST(Planners, PutABufferIntoTheGapOfAnother) {
   Problem problem{{{0, 10, 100}, {3, 7, 100}}};
   EXPECT_EQ(bytes_of("best", problem), 200);
@@ -178,7 +223,8 @@ TEST(Planners, AreFoundByName) {
     EXPECT_FALSE(planner->explanation().empty());
   }
   EXPECT_EQ(find_planner("bset"), nullptr);
-  EXPECT_EQ(planner_names(), "none, in_order, first_fit, best_fit, skyline, optimal, best");
+  EXPECT_EQ(planner_names(), "none, in_order, first_fit, first_fit_area, first_fit_lifetime, best_fit, skyline, xla, "
+            "tflite, local_search, optimal, best");
 }
 
 TEST(LowerBound, IsTheLargestLiveSum) {

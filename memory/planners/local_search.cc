@@ -1,0 +1,85 @@
+// Changes one thing at a time and keeps what does not hurt. An order of the buffers is a plan: each
+// in turn at the lowest address at which it fits. One of those that end at the top is to blame for
+// the height, so it moves to a random earlier place in the order (squeaky wheel, Joslin and
+// Clements 1999). A change stays when the plan is not higher than the present one or than the one
+// some changes ago, which lets it walk out of dead ends (late acceptance, Burke and Bykov 2017).
+//
+//   order   a b c D   ->   a D b c          the top was D
+//
+//   address |    DDD                |
+//           |    DDD                |  ccc
+//           |  ccc                  |    DDD
+//           | bb                    | bb DDD
+//           | aaaaaa                | aaaaaa
+//           +---------> time        +---------> time
+#include <array>
+#include <random>
+#include <utility>
+
+#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
+
+namespace tessera {
+namespace {
+
+using namespace planning;
+
+constexpr Effort kBudget = 4'000'000;  // comparisons: some 5 to 10 ms
+constexpr size_t kLate = 32;           // changes after which one may be as high as before
+
+// One of the places in the order, at random, whose buffer ends at the top; 0 when there is none.
+size_t to_blame(const Ready& ready, const std::vector<int>& order, const Plan& plan,
+                std::mt19937& random) {
+  size_t seen = 0, chosen = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (plan.offsets[order[i]] + ready.items[order[i]].size != plan.bytes) continue;
+    if (random() % ++seen == 0) chosen = i;
+  }
+  return chosen;
+}
+
+class LocalSearch : public Planner {
+ public:
+  std::string_view name() const override { return "local_search"; }
+  std::string_view explanation() const override {
+    return "from the order by size on, moves what ends at the top to earlier places";
+  }
+
+  Plan solve(const Problem& problem) const override {
+    const Ready ready(problem);
+    const int64_t enough = std::max(ready.bound, problem.capacity);
+    Effort effort = 0;
+    std::mt19937 random(1);  // the same plan for the same problem
+    std::vector<int> order = order_by(
+        ready, [](const Item& item) { return std::pair(item.size, item.upper - item.lower); });
+    Plan current = place(ready, order, Fit::kLowest, INT64_MAX, &effort);
+    Plan best = current;
+    std::array<int64_t, kLate> late;
+    late.fill(current.bytes);
+    for (size_t round = 0; effort < kBudget && best.bytes > enough; ++round) {
+      const size_t from = to_blame(ready, order, current, random);
+      if (from == 0) break;  // a fixed buffer or the first one: nothing can go before it
+      const size_t to = random() % from;
+      std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
+      const int64_t allowed = std::max(current.bytes, late[round % kLate]);
+      Plan plan = place(ready, order, Fit::kLowest, allowed + 1, &effort);
+      if (plan.bytes <= allowed) {
+        current = std::move(plan);
+        if (current.bytes < best.bytes) best = current;
+      } else {
+        std::rotate(order.begin() + to, order.begin() + to + 1, order.begin() + from + 1);
+      }
+      late[round % kLate] = current.bytes;
+    }
+    return best;
+  }
+};
+
+}  // namespace
+
+const Planner& local_search_planner() {
+  static const LocalSearch planner;
+  return planner;
+}
+
+}  // namespace tessera
