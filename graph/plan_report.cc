@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/graph/program.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
@@ -64,25 +65,55 @@ void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block
       report.classes[class_of(graph, block)] += block.bytes;
 }
 
-void add_top(PlanReport& report, const Graph& graph, std::vector<Block> blocks) {
-  std::erase_if(blocks, [](const Block& block) { return block.slot; });
-  size_t count = std::min<size_t>(10, blocks.size());
-  std::partial_sort(blocks.begin(), blocks.begin() + static_cast<long>(count), blocks.end(),
-                    [](const Block& a, const Block& b) {
-                      return std::pair(-a.bytes, a.lower) < std::pair(-b.bytes, b.lower);
-                    });
-  for (size_t i = 0; i < count; ++i) {
-    const Block& block = blocks[i];
-    const GraphStep& step =
-        graph.steps[block.step >= 0 ? block.step : graph.values[block.value].producer];
-    std::string what = block.step >= 0 ? "workspace" : graph.value_text(block.value);
-    std::string spec = block.step >= 0 ? "" : graph.values[block.value].spec.text();
-    report.top.push_back({fmt::format("{} {}", what, step.op->name()), step.place, spec,
-                          block.bytes, block.lower, block.upper});
+std::string step_name(const GraphStep& step) {
+  return step.place.empty() ? std::string(step.op->name())
+                            : fmt::format("{} {}", step.op->name(), step.place);
+}
+
+// The step whose reading ends the life of a block, if any reads it.
+std::string last_reader(const Graph& graph, const Block& block) {
+  if (block.upper - block.lower < 2) return "";
+  const int64_t step = block.upper - 1;
+  return fmt::format("{} {}", step, step_name(graph.steps[static_cast<size_t>(step)]));
+}
+
+void add_blocks(PlanReport& report, const Graph& graph, const Lifetimes& lifetimes) {
+  std::vector<int> of_interval;
+  lifetimes.problem(&of_interval);
+  for (size_t i = 0; i < of_interval.size(); ++i) {
+    const Block& block = lifetimes.blocks[of_interval[i]];
+    const bool scratch = block.step >= 0;
+    const GraphStep& step = graph.steps[scratch ? block.step : graph.values[block.value].producer];
+    PlannedTensor tensor;
+    tensor.name = scratch ? "workspace" : graph.value_text(block.value);
+    tensor.op = step.op->name();
+    tensor.place = step.place;
+    if (!scratch) tensor.spec = graph.values[block.value].spec.text();
+    tensor.group = class_of(graph, block);
+    tensor.bytes = block.bytes;
+    tensor.lower = block.lower;
+    tensor.upper = block.upper;
+    tensor.offset = report.plan.offsets[i];
+    tensor.kept_by = last_reader(graph, block);
+    report.blocks.push_back(std::move(tensor));
   }
+  for (const GraphStep& step : graph.steps) report.step_names.push_back(step_name(step));
 }
 
 }  // namespace
+
+std::string PlannedTensor::title() const { return fmt::format("{} {}", name, op); }
+
+std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
+  std::vector<PlannedTensor> top = blocks;
+  count = std::min(count, top.size());
+  std::partial_sort(top.begin(), top.begin() + static_cast<long>(count), top.end(),
+                    [](const PlannedTensor& a, const PlannedTensor& b) {
+                      return std::pair(-a.bytes, a.lower) < std::pair(-b.bytes, b.lower);
+                    });
+  top.resize(count);
+  return top;
+}
 
 double PlanReport::ratio() const {
   return lower_bound == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(lower_bound);
@@ -102,7 +133,7 @@ PlanReport plan_report(const Program& program) {
   report.steps = static_cast<int>(graph.steps.size());
   report.tensors = static_cast<int>(blocks.size());
   add_classes(report, graph, blocks);
-  add_top(report, graph, blocks);
+  add_blocks(report, graph, program.lifetimes());
   return report;
 }
 
@@ -118,14 +149,21 @@ std::string PlanReport::json() const {
     text += fmt::format("{}{}: {}", comma, quoted(name), bytes);
     comma = ", ";
   }
+  const auto list = [&](const std::vector<PlannedTensor>& tensors) {
+    comma = "";
+    for (const PlannedTensor& t : tensors) {
+      text += fmt::format(
+          "{}\n{{\"name\": {}, \"place\": {}, \"spec\": {}, \"class\": {}, \"bytes\": {}, "
+          "\"lower\": {}, \"upper\": {}, \"offset\": {}}}",
+          comma, quoted(t.title()), quoted(t.place), quoted(t.spec), quoted(t.group), t.bytes,
+          t.lower, t.upper, t.offset);
+      comma = ",";
+    }
+  };
   text += "}, \"top\": [";
-  comma = "";
-  for (const PlannedTensor& t : top) {
-    text += fmt::format(
-        "{}{{\"name\": {}, \"place\": {}, \"spec\": {}, \"bytes\": {}, \"lower\": {}, \"upper\": {}}}",
-        comma, quoted(t.name), quoted(t.place), quoted(t.spec), t.bytes, t.lower, t.upper);
-    comma = ", ";
-  }
+  list(largest(10));
+  text += "], \"blocks\": [";
+  list(blocks);
   return text + "]}";
 }
 
@@ -142,10 +180,38 @@ std::string PlanReport::text() const {
   for (const auto& [name, bytes] : classes)
     text += fmt::format("  {:<12} {:>12}\n", name, human(bytes));
   text += "\nlargest tensors\n";
-  for (const PlannedTensor& t : top)
+  for (const PlannedTensor& t : largest(10))
     text += fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
-                        t.upper - 1, t.spec.empty() ? t.name : t.name + " " + t.spec, t.place);
+                        t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.place);
   return text;
+}
+
+std::string PlanReport::why(const std::string& word) const {
+  std::string text;
+  const auto step = [&](int64_t t) { return fmt::format("{} {}", t, step_names[t]); };
+  for (const PlannedTensor& t : blocks) {
+    const std::string whole = t.title() + " " + t.place;
+    if (whole.find(word) == whole.npos) continue;
+    text += fmt::format("{} {}  {}\n  {} of {} at {}\n  made by    {}\n", t.title(), t.spec, t.place,
+                        t.group, human(t.bytes), t.offset, step(t.lower));
+    if (!t.kept_by.empty()) {
+      text += fmt::format("  kept until {}, {} steps in all\n", t.kept_by, t.upper - t.lower);
+    }
+  }
+  if (!text.empty()) return text;
+  throw ConfigError(fmt::format(
+      "no tensor of the plan has '{}' in its name, op or place; the largest is '{}'", word,
+      blocks.empty() ? "" : largest(1)[0].title()));
+}
+
+PlanPicture PlanReport::picture(const std::string& title) const {
+  PlanPicture picture{title, problem, plan, {}, step_names};
+  for (const PlannedTensor& t : blocks) {
+    std::string details = t.spec + (t.place.empty() ? "" : "  " + t.place);
+    if (!t.kept_by.empty()) details += "\nkept alive by " + t.kept_by;
+    picture.labels.push_back({t.title(), t.group, details});
+  }
+  return picture;
 }
 
 }  // namespace tessera

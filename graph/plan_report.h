@@ -6,18 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "tessera/memory/plan.h"
+#include "tessera/memory/plan_html.h"
 
 namespace tessera {
 
 class Program;  // program.h
 
+// A block of the arena.
 struct PlannedTensor {
-  std::string name;   // "%12 conv2d" or the parameter's name
-  std::string place;  // where in the model
-  std::string spec;
+  std::string name;   // "%12", or "workspace"
+  std::string op;     // what makes it: "conv2d"
+  std::string place;  // where in the model: "layer1.0.conv1"
+  std::string spec;   // "float32[8x28x28x6]", of the first value in it
+  std::string group;  // activations | gradients | workspace
   int64_t bytes = 0;
   int64_t lower = 0, upper = 0;  // steps, half-open
+  int64_t offset = 0;            // in the arena
+  std::string kept_by;           // the last step that reads it: "31 conv2d_weight_grad conv1"
+
+  std::string title() const;  // "%12 conv2d"
 };
 
 // All sizes in bytes.
@@ -32,14 +39,20 @@ struct PlanReport {
   std::map<std::string, int64_t> classes;
   int tensors = 0, steps = 0;
   std::string planner;
-  std::vector<PlannedTensor> top;  // the ten largest blocks of the arena
-  Problem problem;                 // what was planned, for drawing and for files
+  std::vector<PlannedTensor> blocks;    // of the arena, in the order of the problem
+  std::vector<std::string> step_names;  // "conv2d layer1.0.conv1"
+  Problem problem;                      // what was planned, for drawing and for files
   Plan plan;
 
   int64_t total() const { return arena + persistent + slots; }
   double ratio() const;  // arena / lower bound
-  std::string json() const;
+  std::vector<PlannedTensor> largest(size_t count) const;
+  std::string json() const;  // with all blocks: the plan as a file
   std::string text() const;
+  // Of the blocks whose name, op or place contains the word: where they stand, from when to when,
+  // and who keeps them alive. Throws ConfigError where there is none.
+  std::string why(const std::string& word) const;
+  PlanPicture picture(const std::string& title) const;
 };
 
 PlanReport plan_report(const Program& program);

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "tessera/memory/plan_draw.h"
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
@@ -19,8 +18,7 @@ struct Arguments {
   std::string config, run;
   std::vector<std::string> overrides;
   int64_t steps = 50;
-  bool json = false, draw = false, verify_plan = false;
-  PassSettings passes;
+  bool json = false, verify_plan = false;
 };
 
 void say(const std::string& line) {
@@ -48,14 +46,6 @@ int run_eval(const Arguments& arguments) {
   TrainResult result = evaluate_run(arguments.run, arguments.overrides, say);
   say(fmt::format("test accuracy {:.2f} % (loss {:.4f})", 100 * result.test_accuracy,
                   result.test_loss));
-  return 0;
-}
-
-int run_plan(const Arguments& arguments) {
-  PlanReport report = plan(load_config(arguments.config, arguments.overrides), arguments.passes);
-  if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
-  if (arguments.draw) say(draw_plan_text(report.problem, report.plan));
-  else say(arguments.json ? report.json() : report.text());
   return 0;
 }
 
@@ -116,14 +106,7 @@ int dispatch(int argc, char** argv) {
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
-  CLI::App* plan =
-      with_config(add("plan", "what a step needs, before running it", run_plan), arguments);
-  plan->add_flag("--json", arguments.json, "as JSON");
-  plan->add_flag("--draw", arguments.draw, "as a picture for the terminal: time to the right");
-  plan->add_option("--dump-after", arguments.passes.dump_after,
-                   "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--off", arguments.passes.off, "leave out a pass; may be given again")
-      ->allow_extra_args(false);
+  add_plan_verb(app, verb);
   CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
   bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench->add_flag("--json", arguments.json, "as JSON");

@@ -12,4 +12,6 @@ namespace tessera {
 // What to do once the command line is read; returns the exit code, or throws Error.
 using Verb = std::function<int()>;
 
+void add_plan_verb(CLI::App& app, Verb& verb);
+
 }  // namespace tessera

@@ -62,7 +62,8 @@ class Usage(Test):
     def test_verbs_and_options(self):
         self.fail_with(MISUSE, ["no verb 'trian'", "train eval plan bench devices"], "trian")
         self.fail_with(MISUSE, ["subcommand is required"])
-        self.fail_with(MISUSE, ["--config is required"], "plan")
+        self.fail_with(MISUSE, ["--config is required"], "bench")
+        self.fail_with(MISUSE, ["--config F or --diff"], "plan")
         self.fail_with(MISUSE, ["--speed"], "bench", "--config", RESNET, "--speed", 3)
         self.fail_with(MISUSE, ["--steps"], "bench", "--config", RESNET, "--steps", 0)
 
@@ -239,6 +240,45 @@ class Questions(Test):
         self.assertIn("the lower bound", self.succeed("plan", "--config", RESNET))
         self.assertIn("time 0 to", self.succeed("plan", "--draw", "--config", RESNET))
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_the_plan_as_a_file(self):
+        for name, batch in (("a", 32), ("b", 16), ("c", 32)):
+            text = self.succeed("plan", "--config", QUICKSTART, "--json", f"data.batch={batch}")
+            (self.folder / name).write_text(text)
+        blocks = json.loads((self.folder / "a").read_text())["blocks"]
+        for a in blocks:  # the file alone proves the plan
+            for b in blocks:
+                apart = (a["upper"] <= b["lower"] or b["upper"] <= a["lower"] or
+                         a["offset"] + a["bytes"] <= b["offset"] or
+                         b["offset"] + b["bytes"] <= a["offset"])
+                self.assertTrue(a is b or apart, (a, b))
+        changes = self.succeed("plan", "--diff", "a", "b")
+        self.assertRegex(changes, r"arena_bytes +\d+ -> +\d+  -\d+")
+        self.assertRegex(changes, r"~ (\d+) -> \d+ bytes, (\d+) -> \2 steps  conv2d conv1")
+        self.assertIn("are the same plan", self.succeed("plan", "--diff", "a", "c"))
+        (self.folder / "d").write_text("{]")
+        self.fail_with(MISUSE, ["d: is no plan"], "plan", "--diff", "a", "d")
+
+    def test_the_plan_as_a_picture(self):
+        self.succeed("plan", "--config", QUICKSTART, "--html", "p.html", "--beside",
+                     "memory.planner=none")
+        page = (self.folder / "p.html").read_text()
+        self.assertIn("planner best", page)
+        self.assertIn("planner none", page)
+        self.assertIn("conv2d conv1", page)
+
+    def test_who_keeps_a_tensor_alive(self):
+        text = self.succeed("plan", "--config", QUICKSTART, "--why", "conv2")
+        self.assertRegex(text, r"made by +\d+ conv2d conv2\n +kept until \d+ \S+ \S+, \d+ steps")
+        self.fail_with(MISUSE, ["no tensor of the plan has 'conv99'"], "plan", "--config", QUICKSTART,
+                       "--why", "conv99")
+
+    def test_a_plan_above_what_is_allowed(self):
+        total = json.loads(self.succeed("plan", "--config", QUICKSTART, "--json"))["total_bytes"]
+        self.succeed("plan", "--config", QUICKSTART, "--max-bytes", total)
+        done = trainer("plan", "--config", QUICKSTART, "--max-bytes", total - 1)
+        self.assertEqual(done.returncode, NO_DEVICE)
+        self.assertIn(f"takes {total} bytes, 1 more than", done.stderr)
 
     def test_the_graph_between_passes(self):
         def steps(name, *words):

@@ -1,0 +1,109 @@
+// trainer plan: what a configuration needs, before anything runs.
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/memory/plan_draw.h"
+#include "tessera/models/plan_diff.h"
+#include "tessera/models/trainer.h"
+#include "tessera/runtime/error.h"
+#include "trainer_verbs.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kTooLarge = 4;
+
+struct Arguments {
+  std::string config, html, why;
+  std::vector<std::string> overrides, beside, diff;
+  int64_t max_bytes = -1;
+  bool json = false, draw = false;
+  PassSettings passes;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || in.bad()) throw ConfigError(fmt::format("{}: cannot be read", path));
+  return text.str();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw ConfigError(fmt::format("{}: cannot be written", path));
+}
+
+std::string title_of(const Config& config) {
+  return fmt::format("{}, batch {}, planner {}", config.model.name, config.data.batch,
+                     config.memory.planner);
+}
+
+// The plan as asked for and, if wanted, beside the one that other settings give.
+void write_html(const Arguments& arguments, const Config& config, const PlanReport& report) {
+  std::vector<PlanPicture> pictures = {report.picture(title_of(config))};
+  if (!arguments.beside.empty()) {
+    std::vector<std::string> overrides = arguments.overrides;
+    overrides.insert(overrides.end(), arguments.beside.begin(), arguments.beside.end());
+    const Config other = load_config(arguments.config, overrides);
+    pictures.push_back(plan(other, arguments.passes).picture(title_of(other)));
+  }
+  write_file(arguments.html, draw_plan_html(pictures));
+  fmt::print("{}: {} tensors\n", arguments.html, report.blocks.size());
+}
+
+int run(const Arguments& arguments) {
+  if (!arguments.diff.empty()) {
+    const std::string &a = arguments.diff[0], &b = arguments.diff[1];
+    fmt::print("{}", diff_plans(read_file(a), a, read_file(b), b));
+    return 0;
+  }
+  if (arguments.config.empty()) throw ConfigError("plan: --config F or --diff A.json B.json is needed");
+  const Config config = load_config(arguments.config, arguments.overrides);
+  const PlanReport report = plan(config, arguments.passes);
+  if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
+  if (!arguments.html.empty()) write_html(arguments, config, report);
+  else if (!arguments.why.empty()) fmt::print("{}", report.why(arguments.why));
+  else if (arguments.draw) fmt::print("{}\n", draw_plan_text(report.problem, report.plan));
+  else fmt::print("{}\n", arguments.json ? report.json() : report.text());
+  if (arguments.max_bytes < 0 || report.total() <= arguments.max_bytes) return 0;
+  fmt::print(stderr, "trainer: the plan takes {} bytes, {} more than the {} of --max-bytes\n",
+             report.total(), report.total() - arguments.max_bytes, arguments.max_bytes);
+  return kTooLarge;
+}
+
+}  // namespace
+
+void add_plan_verb(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* plan = app.add_subcommand("plan", "what a step needs, before running it");
+  plan->add_option("--config", arguments->config, "YAML file");
+  plan->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  plan->add_flag("--json", arguments->json, "the whole plan as JSON");
+  plan->add_flag("--draw", arguments->draw, "as a picture for the terminal: time to the right");
+  plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
+  plan->add_option("--beside", arguments->beside,
+                   "key=value of a second plan to stand beside it in --html; may be given again")
+      ->allow_extra_args(false);
+  plan->add_option("--why", arguments->why,
+                   "where tensors of that name, op or place stand and who keeps them alive");
+  plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
+      ->expected(2);
+  plan->add_option("--max-bytes", arguments->max_bytes, "exit with 4 if the total is above (2GiB)")
+      ->transform(CLI::AsSizeValue(false));
+  plan->add_option("--dump-after", arguments->passes.dump_after,
+                   "print the graph after this pass, or after \"capture\"");
+  plan->add_option("--off", arguments->passes.off, "leave out a pass; may be given again")
+      ->allow_extra_args(false);
+  plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace tessera
