@@ -2,9 +2,12 @@
 // readable by h5py. The root carries the attributes `format` ("tessera weights") and
 // `format_version`. No tensors here.
 //
-// All functions throw CheckpointError, which names the file and what is wrong with it; a damaged
-// file is an error, never a crash. The HDF5 library is not thread-safe: one call at a time (a lock
-// in here sees to that).
+// Written as runtime/sealed_file.h says: whole or not at all, with a checksum. A file that another
+// program changed or wrote has no checksum and is taken as it is, if runtime/hdf5_read.h can read
+// it.
+//
+// All functions throw CheckpointError, which names the file and what is wrong with it; a damaged or
+// hostile file is an error, never a crash. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "tessera/runtime/hdf5_layout.h"
+
 namespace tessera {
 
-// What an array is. dtype is "float32" or "float64".
-struct ArraySpec {
-  std::string name;
-  std::string dtype;
-  std::vector<int64_t> shape;  // empty: a scalar
-  bool operator==(const ArraySpec&) const = default;
-};
-
+// float32 or float64 and a name without '/'.
 struct ConstArray : ArraySpec {
   const void* data = nullptr;  // dense, row-major
 };
@@ -30,13 +28,12 @@ struct MutableArray : ArraySpec {
   void* data = nullptr;
 };
 
-// Writes a new file beside `path`, puts it on the disk and renames it, so that `path` is the old
-// file or the whole new one at any moment. Names must be unique, not empty and without '/'.
+// `path` is the old file or the whole new one at any moment. Names must be unique.
 void write_weights(const std::string& path, std::span<const ConstArray> arrays);
 
 // Fills every array. The file must hold exactly these names, shapes and dtypes; each one that is
 // missing, too many or different is listed. When anything is wrong no array has been touched,
-// unless the data themselves cannot be read.
+// unless the disk fails while the values are read.
 void read_weights(const std::string& path, std::span<const MutableArray> arrays);
 
 // What is in the file, sorted by name.

@@ -1,0 +1,46 @@
+// The calls of the operating system that files which must last are made with, so that a test can
+// let any of them fail; and the one way such a file is written.
+//
+// Each member is the system call of its name: -1 and errno when it fails. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <sys/types.h>
+
+namespace tessera {
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  virtual int open(const char* path, int flags, int mode);
+  virtual ssize_t write(int file, const void* bytes, size_t count);
+  virtual ssize_t pread(int file, void* bytes, size_t count, int64_t offset);
+  virtual int fsync(int file);
+  virtual int close(int file);
+  virtual int rename(const char* from, const char* to);
+  virtual int unlink(const char* path);
+};
+
+// The machine's.
+FileSystem& file_system();
+
+// What went wrong, if anything.
+struct FileFault {
+  const char* doing = nullptr;  // "write": what could not be done; nullptr: all is well
+  int error = 0;                // errno
+  explicit operator bool() const { return doing != nullptr; }
+};
+
+// Puts the parts, one behind the other, into PATH.partial, waits until the disk has them, renames
+// that to `path` and waits until the disk has the name: at any moment, also when the process is
+// killed or the machine loses power, `path` is the old file or the whole new one. After a fault
+// `path` is the old one still, or already the new one if only the folder could not be synchronised;
+// the partial file is gone if it can be removed. Interrupted calls are repeated, short writes go
+// on. Allocates nothing, throws nothing.
+FileFault write_durably(FileSystem& files, const char* path,
+                        std::span<const std::span<const std::byte>> parts) noexcept;
+
+}  // namespace tessera

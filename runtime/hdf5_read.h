@@ -1,0 +1,60 @@
+// Reads what is in a small HDF5 file of named arrays without the HDF5 library, for files that
+// nobody vouches for: every address, count and name is checked before it is used, the work is
+// bounded by the file's size, and memory by the names and shapes in it. Values are not touched: a
+// caller gets each array's place.
+//
+// Understood is what hdf5_layout.h writes and what other programs write in the same old format
+// (h5py: libver="earliest", the default up to HDF5 1.14): arrays at the root or in one level of
+// groups, contiguous or compact, little-endian. All else is refused by name: soft and external
+// links, external and virtual storage, chunks, filters, newer group formats.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/hdf5_layout.h"
+
+namespace tessera {
+
+// A file's bytes, wherever they are.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual uint64_t size() const = 0;
+  // Throws Error when they are not all to be had.
+  virtual void read(uint64_t offset, void* to, size_t count) const = 0;
+};
+
+// Bytes in memory, which must outlive it.
+class MemorySource final : public ByteSource {
+ public:
+  explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  uint64_t size() const override { return bytes_.size(); }
+  void read(uint64_t offset, void* to, size_t count) const override;
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+struct Hdf5Array : ArraySpec {
+  uint64_t offset = 0, bytes = 0;  // within the file
+};
+
+struct Hdf5Contents {
+  std::vector<Hdf5Array> arrays;          // sorted by name
+  std::vector<Hdf5Attribute> attributes;  // of the root; other kinds than Hdf5Attribute's left out
+  uint64_t end = 0;                       // of the file, as it says itself: at most its size
+};
+
+// Where the text is damaged or not of the kind above. Names the place.
+class Hdf5Error : public Error {
+  using Error::Error;
+};
+
+// Throws Hdf5Error.
+Hdf5Contents read_hdf5(const ByteSource& file);
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+#include "tessera/runtime/sealed_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+namespace tessera {
+
+namespace {
+
+constexpr size_t kDigits = sizeof("tessera crc32 ") - 1;
+constexpr int kMostInterruptions = 1000;
+
+uint32_t crc_of(const std::byte* bytes, size_t count, uint32_t before = 0) {
+  return static_cast<uint32_t>(crc32_z(before, reinterpret_cast<const Bytef*>(bytes), count));
+}
+
+void write_seal(uint32_t crc, char* seal) {
+  char text[kSealBytes + 1];
+  std::snprintf(text, sizeof(text), "tessera crc32 %08x\n", crc);
+  std::memcpy(seal, text, kSealBytes);
+}
+
+}  // namespace
+
+void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> seal) noexcept {
+  write_seal(crc_of(bytes.data(), bytes.size()), seal.data());
+}
+
+FileFault write_sealed(FileSystem& files, const char* path,
+                       std::span<const std::byte> image) noexcept {
+  char seal[kSealBytes];
+  make_seal(image, seal);
+  const std::span<const std::byte> parts[] = {image, std::as_bytes(std::span(seal))};
+  return write_durably(files, path, parts);
+}
+
+bool seal_holds(const ByteSource& file, bool& sealed) {
+  char found[kSealBytes], right[kSealBytes];
+  sealed = false;
+  if (file.size() < kSealBytes) return false;
+  const uint64_t end = file.size() - kSealBytes;
+  file.read(end, found, kSealBytes);
+  uint32_t crc = 0;
+  write_seal(crc, right);
+  sealed = std::memcmp(found, right, kDigits) == 0;
+  if (!sealed) return false;
+  std::byte part[size_t{1} << 14];
+  for (uint64_t at = 0; at < end;) {
+    const auto count = static_cast<size_t>(std::min<uint64_t>(sizeof(part), end - at));
+    file.read(at, part, count);
+    crc = crc_of(part, count, crc);
+    at += count;
+  }
+  write_seal(crc, right);
+  return std::memcmp(found, right, kSealBytes) == 0;
+}
+
+FileSource::FileSource(const std::string& path, FileSystem& files) : files_(files) {
+  // Not to hang on a pipe, which is refused below.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  file_ = files_.open(path.c_str(), kFlags, 0);
+  for (int i = 0; file_ < 0 && errno == EINTR && i < kMostInterruptions; ++i)
+    file_ = files_.open(path.c_str(), kFlags, 0);
+  if (file_ < 0) throw Error(fmt::format("cannot be opened: {}", std::strerror(errno)));
+  struct stat facts {};
+  const bool known = fstat(file_, &facts) == 0;
+  if (!known || !S_ISREG(facts.st_mode)) {
+    const int error = errno;
+    files_.close(file_);
+    throw Error(known ? "cannot be read: it is no ordinary file"
+                      : fmt::format("cannot be read: {}", std::strerror(error)));
+  }
+  size_ = static_cast<uint64_t>(facts.st_size);
+}
+
+FileSource::~FileSource() { files_.close(file_); }
+
+void FileSource::read(uint64_t offset, void* to, size_t count) const {
+  auto* at = static_cast<char*>(to);
+  for (int interrupted = 0; count > 0;) {
+    const ssize_t got = files_.pread(file_, at, count, static_cast<int64_t>(offset));
+    if (got < 0 && errno == EINTR && ++interrupted < kMostInterruptions) continue;
+    if (got <= 0)
+      throw Error(fmt::format("cannot be read: {}",
+                              got < 0 ? std::strerror(errno) : "it ends before its size"));
+    at += got;
+    offset += static_cast<uint64_t>(got);
+    count -= static_cast<size_t>(got);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// HDF5 files that end with their own checksum: behind the HDF5 data, where HDF5 does not look,
+// stands the line "tessera crc32 01234567\n", the CRC-32 (zlib's) of all bytes before it. HDF5
+// believes most of what a damaged file says, so damage is found before anything is believed.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/hdf5_read.h"
+
+namespace tessera {
+
+inline constexpr size_t kSealBytes = 23;
+
+// Writes the line for `bytes`. Allocates nothing.
+void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> seal) noexcept;
+
+// write_durably() of the image and its seal.
+FileFault write_sealed(FileSystem& files, const char* path,
+                       std::span<const std::byte> image) noexcept;
+
+// Whether the last bytes are the right seal of all before; `sealed` tells whether they look like
+// a seal at all. In pieces: takes a few KiB. Throws what read() throws.
+bool seal_holds(const ByteSource& file, bool& sealed);
+
+// An ordinary file opened for reading. Throws Error, without the name of the file, when it cannot
+// be opened, is no ordinary file, or cannot be read. Interrupted calls are repeated.
+class FileSource final : public ByteSource {
+ public:
+  FileSource(const std::string& path, FileSystem& files = file_system());
+  ~FileSource() override;
+  FileSource(const FileSource&) = delete;
+  FileSource& operator=(const FileSource&) = delete;
+
+  uint64_t size() const override { return size_; }
+  void read(uint64_t offset, void* to, size_t count) const override;
+
+ private:
+  FileSystem& files_;
+  int file_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace tessera
