@@ -5,7 +5,8 @@ set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build python3
-  libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libgtest-dev
+  libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libjpeg-dev libpng-dev
+  libgtest-dev
 )
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

@@ -56,6 +56,28 @@ int64_t Dataset::label(int64_t index) const {
   return do_label(index);
 }
 
+ImageShape Dataset::own_shape(int64_t index) const {
+  check_index(index);
+  return info_.shape;
+}
+
+void Dataset::read_part(int64_t index, const Box& part, const ImageShape& to,
+                        uint8_t* image) const {
+  ImageShape own = own_shape(index);
+  bool inside = part.y >= 0 && part.x >= 0 && part.height > 0 && part.width > 0 &&
+                part.height <= own.height - part.y && part.width <= own.width - part.x;
+  if (!inside || to.height < 1 || to.width < 1 || to.channels != info_.shape.channels) {
+    throw Error(fmt::format("{}: part [{}x{}] at ({}, {}) of image {} {} cannot be read as {}",
+                            info_.name, part.height, part.width, part.y, part.x, index,
+                            shape_text(own), shape_text(to)));
+  }
+  do_read_part(index, part, to, image);
+}
+
+void Dataset::do_read_part(int64_t, const Box&, const ImageShape&, uint8_t*) const {
+  throw InternalError(info_.name + ": a data set with sizes of its own that cannot read a part");
+}
+
 std::string Dataset::describe() const {
   size_t held = 0;
   for (const HostBuffer& buffer : host_buffers()) held += buffer.bytes;

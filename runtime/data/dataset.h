@@ -21,6 +21,12 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
+// A part of an image, in pixels.
+struct Box {
+  int y = 0, x = 0, height = 0, width = 0;
+  bool operator==(const Box&) const = default;
+};
+
 // x -> (x / 255 - mean) / std, one entry per channel, in units of x / 255.
 struct Normalization {
   std::vector<float> mean, std;
@@ -62,18 +68,31 @@ class Dataset {
   const Normalization& normalization() const { return info_.normalization; }
   const DatasetInfo& info() const { return info_; }
 
-  // Writes shape().bytes() bytes. index in [0, count()), or Error. Allocates nothing.
+  // Writes shape().bytes() bytes. index in [0, count()), or Error. Allocates nothing; decoders of
+  // pictures take their working memory and give it back (host_buffers() has it at its largest).
   void read(int64_t index, uint8_t* image) const;
   int64_t label(int64_t index) const;
+
+  // Image folders: images lie in files at sizes of their own, which read() brings to shape().
+  // A random crop is better cut from the picture itself.
+  virtual bool has_own_sizes() const { return false; }
+  // Height and width of the picture itself.
+  virtual ImageShape own_shape(int64_t index) const;
+  // Writes the part of the picture, scaled to [to.height x to.width x channels()].
+  void read_part(int64_t index, const Box& part, const ImageShape& to, uint8_t* image) const;
 
   // "cifar10 train: 50000 images [32x32x3], 10 classes, 146.7 MiB in memory"
   std::string describe() const;
   // The memory the data set holds, every request of some size.
   virtual std::vector<HostBuffer> host_buffers() const { return {}; }
+  // What a person should know of how it was opened: "3 files are no pictures and were skipped: ..."
+  virtual std::vector<std::string> notes() const { return {}; }
 
  private:
   virtual void do_read(int64_t index, uint8_t* image) const = 0;
   virtual int64_t do_label(int64_t index) const = 0;
+  virtual void do_read_part(int64_t index, const Box& part, const ImageShape& to,
+                            uint8_t* image) const;
   void check_index(int64_t index) const;
 
   DatasetInfo info_;
@@ -95,21 +114,30 @@ class MemoryDataset : public Dataset {
   std::vector<int32_t> labels_;
 };
 
+enum class Damaged {
+  kError,  // a DataError that names the files
+  kSkip,   // left out and counted; every picture is decoded once when the data are opened
+};
+
 // Which data to open.
 struct DataSource {
   std::string name = "synthetic";  // one of data_names()
-  std::string root = {};           // folder of the files; not used by "synthetic"
+  std::string root = {};           // folder of the files, or the file of "hdf5"
   uint64_t seed = 1;               // "synthetic": which images are generated
   int64_t train_count = 0;         // the first so many; 0: all ("synthetic": 10000)
   int64_t test_count = 0;          // the first so many; 0: all ("synthetic": 2000)
   int image_size = 0;              // "synthetic": height and width in pixels, 16 to 512; 0: 32
+                                   // "image_folder": the same, 1 to 4096; must be given
+  bool coarse = false;             // "cifar100": the 20 coarse labels instead of the 100 fine ones
+  Damaged damaged = Damaged::kError;  // "image_folder": pictures that do not decode
+  int readers = 2;  // "image_folder": how many threads can decode at once, 1 to 256
 };
 
 struct DataSplit {
   std::shared_ptr<const Dataset> train, test;
 };
 
-// cifar10, cifar100 (the fine labels), fashion_mnist, mnist, synthetic
+// cifar10, cifar100, fashion_mnist, hdf5, image_folder, mnist, synthetic
 const std::vector<std::string>& data_names();
 
 // Throws ConfigError for a name or a count that cannot be had (the name's text lists the known

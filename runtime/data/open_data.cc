@@ -1,5 +1,6 @@
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +8,7 @@
 #include "tessera/runtime/data/cifar.h"
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/idx.h"
+#include "tessera/runtime/data/image_folder.h"
 #include "tessera/runtime/data/synthetic.h"
 #include "tessera/runtime/error.h"
 
@@ -41,7 +43,8 @@ class Folder {
         "data {}: {} '{}'; looked for {}; unpack the data set's "
         "files there or set data.root to the folder that has them",
         source_.name,
-        fs::is_directory(folder, ignored) ? "a file is missing in folder" : "there is no such folder:",
+        fs::is_directory(folder, ignored) ? "a file is missing in folder"
+                                          : "there is no such folder:",
         fs::absolute(folder, ignored).lexically_normal().string(), fmt::join(tried, ", ")));
   }
 
@@ -56,6 +59,9 @@ class FirstImages : public Dataset {
   FirstImages(std::shared_ptr<const Dataset> all, int64_t count)
       : Dataset(shortened(all->info(), count)), all_(std::move(all)) {}
   std::vector<HostBuffer> host_buffers() const override { return all_->host_buffers(); }
+  std::vector<std::string> notes() const override { return all_->notes(); }
+  bool has_own_sizes() const override { return all_->has_own_sizes(); }
+  ImageShape own_shape(int64_t index) const override { return all_->own_shape(index); }
 
  private:
   static DatasetInfo shortened(DatasetInfo info, int64_t count) {
@@ -64,6 +70,10 @@ class FirstImages : public Dataset {
   }
   void do_read(int64_t index, uint8_t* image) const override { all_->read(index, image); }
   int64_t do_label(int64_t index) const override { return all_->label(index); }
+  void do_read_part(int64_t index, const Box& part, const ImageShape& to,
+                    uint8_t* image) const override {
+    all_->read_part(index, part, to, image);
+  }
 
   std::shared_ptr<const Dataset> all_;
 };
@@ -129,20 +139,46 @@ DataSplit open_cifar10(const DataSource& source) {
   return {train, read_cifar({test_file}, {}, info)};
 }
 
+// A line for each class; none when the file is not there or is something else.
+std::vector<std::string> read_class_names(const fs::path& path, int classes) {
+  constexpr size_t kMostBytes = 64;
+  std::ifstream file(path);
+  std::vector<std::string> names;
+  for (std::string name; names.size() <= static_cast<size_t>(classes) && file >> name;) {
+    if (name.size() > kMostBytes) return {};
+    names.push_back(name);
+  }
+  if (names.size() != static_cast<size_t>(classes)) names.clear();
+  return names;
+}
+
 DataSplit open_cifar100(const DataSource& source) {
   Folder folder(source, {"cifar-100-binary"});
   DatasetInfo info{.name = "cifar100 train",
                    .shape = {},
                    .count = 0,
-                   .classes = 100,
+                   .classes = source.coarse ? 20 : 100,
                    .class_names = {},
                    .normalization = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
-  CifarFormat format{.label_bytes = 2, .label_at = 1, .records_per_file = 50000};
   std::string train_file = folder.find("train.bin"), test_file = folder.find("test.bin");
+  const char* names = source.coarse ? "coarse_label_names.txt" : "fine_label_names.txt";
+  info.class_names = read_class_names(fs::path(train_file).parent_path() / names, info.classes);
+  CifarFormat format{
+      .label_bytes = 2, .label_at = source.coarse ? 0 : 1, .records_per_file = 50000};
   auto train = read_cifar({train_file}, format, info);
   format.records_per_file = 10000;
   info.name = "cifar100 test";
   return {train, read_cifar({test_file}, format, info)};
+}
+
+DataSplit open_folder(const DataSource& source) {
+  if (source.image_size == 0)
+    throw ConfigError(
+        "data.image_size: image_folder needs it: pixels a side that every picture is "
+        "brought to, such as 224");
+  return open_image_folder(
+      source.root,
+      {.size = source.image_size, .damaged = source.damaged, .readers = source.readers});
 }
 
 // Into memory when that is small: made once then, not again each epoch.
@@ -175,6 +211,7 @@ struct Known {
 constexpr Known kKnown[] = {{"cifar10", open_cifar10},
                             {"cifar100", open_cifar100},
                             {"fashion_mnist", open_fashion_mnist},
+                            {"image_folder", open_folder},
                             {"mnist", open_mnist},
                             {"synthetic", open_synthetic}};
 
@@ -192,10 +229,11 @@ const std::vector<std::string>& data_names() {
 DataSplit open_data(const DataSource& source) {
   for (const Known& known : kKnown) {
     if (source.name != known.name) continue;
-    if (source.image_size != 0 && known.open != open_synthetic) {
+    bool sized = known.open == open_synthetic || known.open == open_folder;
+    if (source.image_size != 0 && !sized) {
       throw ConfigError(
-          fmt::format("data.image_size: only synthetic images have a size to choose, "
-                      "those of {} have their own",
+          fmt::format("data.image_size: only the images of image_folder and synthetic have a size "
+                      "to choose, those of {} have their own",
                       source.name));
     }
     DataSplit split = known.open(source);

@@ -21,10 +21,10 @@ DataSource source(const std::string& name, const std::string& root) {
 }
 
 TEST(OpenDataTest, UnknownNameListsTheKnown) {
-  expect_error<ConfigError>(
-      [] { open_data(source("imagenet", "")); },
-      {"data.name: 'imagenet' is not known", "cifar10, cifar100, fashion_mnist, mnist, synthetic"});
-  EXPECT_EQ(data_names().size(), 5u);
+  expect_error<ConfigError>([] { open_data(source("imagenet", "")); },
+                            {"data.name: 'imagenet' is not known",
+                             "cifar10, cifar100, fashion_mnist, image_folder, mnist, synthetic"});
+  EXPECT_EQ(data_names().size(), 6u);
 }
 
 TEST(OpenDataTest, MissingFolderAndFile) {
@@ -91,6 +91,25 @@ TEST(OpenDataTest, FirstImagesOnly) {
   EXPECT_THROW(data.train->read(4, &image), Error);
   some.train_count = 7;
   expect_error<ConfigError>([&] { open_data(some); }, {"data.train_count: 7", "has 6 images"});
+}
+
+// Files of the real size, all zeros but for the first record; sparse, so they take no room.
+TEST(OpenDataTest, Cifar100FineAndCoarse) {
+  TempFolder folder;
+  for (auto [name, count] : {std::pair{"train.bin", 50000}, std::pair{"test.bin", 10000}}) {
+    std::string path = folder.write(std::string("cifar-100-binary/") + name, {17, 83});
+    std::filesystem::resize_file(path, static_cast<size_t>(count) * 3074);
+  }
+  DataSource fine = source("cifar100", folder.path());
+  EXPECT_EQ(open_data(fine).train->label(0), 83);
+  std::string names;
+  for (int i = 0; i < 20; ++i) names += "kind_" + std::to_string(i) + "\n";
+  folder.write("cifar-100-binary/coarse_label_names.txt", {names.begin(), names.end()});
+  fine.coarse = true;
+  DataSplit coarse = open_data(fine);
+  EXPECT_EQ(coarse.train->label(0), 17);
+  EXPECT_EQ(coarse.train->classes(), 20);
+  EXPECT_EQ(coarse.test->class_names().at(17), "kind_17");
 }
 
 TEST(OpenDataTest, OwnBytesAreChecked) {

@@ -1,0 +1,30 @@
+// Which pictures an image folder has: the walk through its folders. Opens no picture.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct ImageFile {
+  std::string path;  // from the root, links resolved
+  int label;
+};
+
+struct ImageFiles {
+  std::vector<ImageFile> pictures;  // by class, then by name
+  std::vector<std::string> stray;   // "train/ants/notes.txt", what is there besides
+};
+
+// The names of the folders in root/split, sorted.
+std::vector<std::string> image_classes(const std::string& root, const std::string& split);
+
+// The pictures of root/split. Throws DataError when a folder is missing, is no class, or when a
+// link leads out of the root.
+ImageFiles find_images(const std::string& root, const std::string& split,
+                       const std::vector<std::string>& classes);
+
+// Text fit for a terminal: control characters become '?'.
+std::string printable(std::string text);
+
+}  // namespace tessera

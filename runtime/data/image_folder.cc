@@ -1,0 +1,364 @@
+#include "tessera/runtime/data/image_folder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/runtime/data/image_files.h"
+#include "tessera/runtime/data/resample.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMostSize = 4096, kMostReaders = 256;
+
+// What a picture needs of whoever decodes it, at most.
+struct Needs {
+  int64_t file_bytes = 0, decode_bytes = 0;
+  int side = 0;
+  void cover(const Needs& other) {
+    file_bytes = std::max(file_bytes, other.file_bytes);
+    decode_bytes = std::max(decode_bytes, other.decode_bytes);
+    side = std::max(side, other.side);
+  }
+};
+
+// A picture of the data set: its path begins at `path` of the text that holds all of them.
+struct Entry {
+  size_t path;
+  int32_t width, height, label, orientation;  // as stored
+};
+
+// The wanted part of a picture, its sides as shown.
+struct Wanted {
+  ResampleAxis rows, columns;
+};
+
+ResampleAxis mirrored(ResampleAxis axis, double side) {
+  axis.begin = side - axis.begin - axis.size;
+  axis.first = axis.total - axis.first - axis.count;
+  return axis;
+}
+
+// The same part of the picture as stored.
+Wanted as_stored(Wanted shown, const Entry& entry) {
+  if (entry.orientation >= 5) std::swap(shown.rows, shown.columns);
+  Place origin = stored_place(entry.orientation, entry.height, entry.width, 0, 0);
+  if (origin.y != 0) shown.rows = mirrored(shown.rows, entry.height);
+  if (origin.x != 0) shown.columns = mirrored(shown.columns, entry.width);
+  return shown;
+}
+
+// How many times smaller a JPEG may be decoded: at least twice the size of the result must be left.
+int shrink_of(const Wanted& wanted) {
+  int shrink = 1;
+  auto room = [&](const ResampleAxis& axis) { return axis.size >= 4.0 * shrink * axis.total; };
+  while (shrink < 8 && room(wanted.rows) && room(wanted.columns)) shrink *= 2;
+  return shrink;
+}
+
+// Brings one picture to size. Not thread-safe: there is one for each thread that decodes.
+class Reader : private RowSink {
+ public:
+  void reserve(const Needs& needs, int size) {
+    bytes_.reserve(static_cast<size_t>(needs.file_bytes));
+    rows_.reserve(static_cast<size_t>(needs.side) * 8);
+    resampler_.reserve(needs.side, 3, size, size);
+    turned_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) * 3);
+  }
+
+  size_t bytes() const {
+    return bytes_.capacity() + rows_.capacity() + resampler_.bytes() + turned_.capacity();
+  }
+
+  void read(const std::string& path, const Entry& entry, const Wanted& shown, uint8_t* out,
+            const PictureLimits& limits) {
+    read_regular_file(path, limits.file_bytes, bytes_);
+    wanted_ = as_stored(shown, entry);
+    const ResampleAxis rows = wanted_.rows, columns = wanted_.columns;
+    bool turned = entry.orientation != 1;
+    if (turned) turned_.resize(static_cast<size_t>(rows.count) * columns.count * 3);
+    target_ = turned ? turned_.data() : out;
+    entry_ = &entry;
+    shrink_ = shrink_of(wanted_);
+    path_ = &path;
+    decode_picture(bytes_, path, shrink_, *this, rows_, limits);
+    resampler_.finish();
+    if (turned) turn(entry.orientation, rows.count, columns.count, out);
+  }
+
+ private:
+  void begin(int width, int height) override {
+    y_ = 0;
+    // A PNG comes at its full size, whatever was asked for.
+    int shrink = width == entry_->width && height == entry_->height ? 1 : shrink_;
+    auto left = [&](int side) { return (side + shrink - 1) / shrink; };
+    if (width != left(entry_->width) || height != left(entry_->height))
+      throw DataError(*path_ + ": the picture has changed since the data set was opened");
+    for (ResampleAxis* axis : {&wanted_.rows, &wanted_.columns})
+      axis->begin /= shrink, axis->size /= shrink;
+    resampler_.start(wanted_.rows, wanted_.columns, 3, target_);
+  }
+
+  bool row(const uint8_t* rgb) override {
+    resampler_.row(y_, rgb);
+    return y_++ < resampler_.last_row();
+  }
+
+  void turn(int orientation, int height, int width, uint8_t* out) const {
+    int rows = orientation >= 5 ? width : height, columns = orientation >= 5 ? height : width;
+    for (int y = 0; y < rows; ++y) {
+      for (int x = 0; x < columns; ++x, out += 3) {
+        Place from = stored_place(orientation, height, width, y, x);
+        std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * 3, 3);
+      }
+    }
+  }
+
+  std::vector<uint8_t> bytes_, rows_, turned_;
+  Resampler resampler_;
+  Wanted wanted_;
+  const Entry* entry_ = nullptr;
+  const std::string* path_ = nullptr;
+  uint8_t* target_ = nullptr;
+  int shrink_ = 1, y_ = 0;
+};
+
+class ImageFolder : public Dataset {
+ public:
+  ImageFolder(DatasetInfo info, std::string root, std::string paths, std::vector<Entry> entries,
+              const Needs& needs, const ImageFolderOptions& options, std::vector<std::string> notes)
+      : Dataset(std::move(info)),
+        root_(std::move(root)),
+        paths_(std::move(paths)),
+        entries_(std::move(entries)),
+        needs_(needs),
+        limits_(options.limits),
+        notes_(std::move(notes)),
+        readers_(static_cast<size_t>(options.readers)) {
+    for (Reader& reader : readers_) {
+      reader.reserve(needs, shape().height);
+      free_.push_back(&reader);
+    }
+  }
+
+  bool has_own_sizes() const override { return true; }
+  ImageShape own_shape(int64_t index) const override {
+    const Entry& entry = entries_.at(static_cast<size_t>(index));
+    bool turned = entry.orientation >= 5;
+    return {turned ? entry.width : entry.height, turned ? entry.height : entry.width, 3};
+  }
+  std::vector<HostBuffer> host_buffers() const override {
+    size_t bytes = readers_.size() * static_cast<size_t>(needs_.decode_bytes);
+    for (const Reader& reader : readers_) bytes += reader.bytes();
+    return {{name() + " list", paths_.capacity() + entries_.capacity() * sizeof(Entry)},
+            {name() + " decoders", bytes}};
+  }
+  std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  int64_t do_label(int64_t index) const override {
+    return entries_[static_cast<size_t>(index)].label;
+  }
+
+  void do_read(int64_t index, uint8_t* image) const override {
+    ImageShape own = own_shape(index);
+    int size = shape().height;
+    auto axis = [&](int side, int other) {
+      int total = side <= other ? size : static_cast<int>(int64_t{size} * side / other);
+      return ResampleAxis{0, double(side), total, (total - size) / 2, size};
+    };
+    decode(index, {axis(own.height, own.width), axis(own.width, own.height)}, image);
+  }
+
+  void do_read_part(int64_t index, const Box& part, const ImageShape& to,
+                    uint8_t* image) const override {
+    decode(index,
+           {{double(part.y), double(part.height), to.height, 0, to.height},
+            {double(part.x), double(part.width), to.width, 0, to.width}},
+           image);
+  }
+
+  void decode(int64_t index, const Wanted& wanted, uint8_t* image) const {
+    const Entry& entry = entries_[static_cast<size_t>(index)];
+    std::string path = root_ + "/" + (paths_.data() + entry.path);
+    Reader* reader = take();
+    try {
+      reader->read(path, entry, wanted, image, limits_);
+    } catch (...) {
+      give(reader);
+      throw;
+    }
+    give(reader);
+  }
+
+  Reader* take() const {
+    std::unique_lock lock(mutex_);
+    given_.wait(lock, [&] { return !free_.empty(); });
+    Reader* reader = free_.back();
+    free_.pop_back();
+    return reader;
+  }
+  void give(Reader* reader) const {
+    {
+      std::lock_guard lock(mutex_);
+      free_.push_back(reader);
+    }
+    given_.notify_one();
+  }
+
+  const std::string root_, paths_;
+  const std::vector<Entry> entries_;
+  const Needs needs_;
+  const PictureLimits limits_;
+  const std::vector<std::string> notes_;
+  mutable std::vector<Reader> readers_;
+  mutable std::mutex mutex_;  // guards free_
+  mutable std::condition_variable given_;
+  mutable std::vector<Reader*> free_;
+};
+
+struct Checked {
+  Picture picture;
+  int64_t file_bytes = 0;
+  std::string error;  // empty when it is sound
+};
+
+// Decodes and forgets.
+class Nowhere : public RowSink {
+  void begin(int, int) override {}
+  bool row(const uint8_t*) override { return true; }
+};
+
+Checked check_picture(const std::string& path, const ImageFolderOptions& options) {
+  thread_local std::vector<uint8_t> bytes, scratch;
+  Checked checked;
+  try {
+    read_regular_file(path, options.limits.file_bytes, bytes);
+    checked.file_bytes = static_cast<int64_t>(bytes.size());
+    checked.picture = probe_picture(bytes, path, options.limits);
+    if (options.damaged == Damaged::kSkip) {
+      Nowhere nowhere;
+      decode_picture(bytes, path, 1, nowhere, scratch, options.limits);
+    }
+  } catch (const DataError& error) {
+    checked.error = printable(error.what());
+  }
+  return checked;
+}
+
+// Looks at all pictures in `readers` threads; the result does not depend on how many.
+std::vector<Checked> check_all(const std::string& root, const std::vector<ImageFile>& files,
+                               const ImageFolderOptions& options) {
+  std::vector<Checked> checked(files.size());
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    for (size_t i; (i = next++) < files.size();)
+      checked[i] = check_picture(root + "/" + files[i].path, options);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < options.readers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return checked;
+}
+
+// "3 NAME: a, b, c", at most so many of them.
+std::string list_text(const std::vector<std::string>& all, const char* one, const char* many,
+                      const char* separator) {
+  constexpr size_t kMost = 8;
+  size_t shown = std::min(all.size(), kMost);
+  return fmt::format(
+      "{} {}: {}{}", all.size(), all.size() == 1 ? one : many,
+      fmt::join(all.begin(), all.begin() + static_cast<int64_t>(shown), separator),
+      shown < all.size() ? fmt::format("{}and {} more", separator, all.size() - shown) : "");
+}
+
+std::shared_ptr<const Dataset> open_split(const std::string& root, const std::string& split,
+                                          DatasetInfo info, const ImageFolderOptions& options) {
+  ImageFiles files = find_images(root, split, info.class_names);
+  std::vector<Checked> checked = check_all(root, files.pictures, options);
+  std::string paths;
+  std::vector<Entry> entries;
+  std::vector<std::string> damaged, notes;
+  Needs needs;
+  for (size_t i = 0; i < checked.size(); ++i) {
+    const auto& [picture, file_bytes, error] = checked[i];
+    if (!error.empty()) {
+      damaged.push_back(error);
+      continue;
+    }
+    entries.push_back({paths.size(), picture.width, picture.height, files.pictures[i].label,
+                       picture.orientation});
+    paths += files.pictures[i].path + '\0';
+    needs.cover({file_bytes, static_cast<int64_t>(picture.decode_bytes),
+                 std::max(picture.width, picture.height)});
+  }
+  if (!damaged.empty() && (options.damaged == Damaged::kError || entries.empty()))
+    throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ") +
+                    "\n  get them again, or leave them out with data.damaged: skip");
+  for (std::string& name : files.stray) name = printable(name);
+  if (!files.stray.empty())
+    notes.push_back(list_text(files.stray, "file is no .jpg, .jpeg or .png and was skipped",
+                              "files are no .jpg, .jpeg or .png and were skipped", ", "));
+  if (!damaged.empty())
+    notes.push_back(
+        list_text(damaged, "damaged picture was skipped", "damaged pictures were skipped", "\n  "));
+  info.count = static_cast<int64_t>(entries.size());
+  paths.shrink_to_fit();
+  entries.shrink_to_fit();
+  return std::make_shared<ImageFolder>(std::move(info), root, std::move(paths), std::move(entries),
+                                       needs, options, std::move(notes));
+}
+
+}  // namespace
+
+DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options) {
+  auto within = [](const char* what, int value, int most) {
+    if (value < 1 || value > most)
+      throw ConfigError(
+          fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
+  };
+  within("data.image_size", options.size, kMostSize);
+  within("readers", options.readers, kMostReaders);
+  std::error_code error;
+  fs::path real = fs::canonical(root.empty() ? "." : root, error);
+  if (error)
+    throw DataError(
+        fmt::format("image folder '{}': {}; set data.root to the folder that has train "
+                    "and test",
+                    printable(root), error.message()));
+  std::string test = fs::is_directory(real / "test", error) ? "test" : "val";
+  for (const std::string& split : {std::string("train"), test})
+    if (!fs::is_directory(real / split, error))
+      throw DataError(
+          fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
+                      "belong into train/<class>/ and test/<class>/ or val/<class>/",
+                      printable(real.string()), split == "val" ? "test" : split));
+  // Mean and deviation of natural pictures, as measured on ImageNet and used everywhere.
+  DatasetInfo info{.name = "image_folder train",
+                   .shape = {options.size, options.size, 3},
+                   .count = 0,
+                   .classes = 0,
+                   .class_names = image_classes(real.string(), "train"),
+                   .normalization = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}}};
+  info.classes = static_cast<int>(info.class_names.size());
+  auto train = open_split(real.string(), "train", info, options);
+  info.name = "image_folder test";
+  return {train, open_split(real.string(), test, info, options)};
+}
+
+}  // namespace tessera

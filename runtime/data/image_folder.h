@@ -1,0 +1,29 @@
+// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" for "test" will do).
+//
+// The classes are the folders of train, sorted by name; test may lack some but has no others. Every
+// picture becomes [size x size x 3]: its short side is scaled to size and the middle cut out; a
+// random crop for training is cut from the picture itself (augment.h). The EXIF orientation is
+// followed. Decoding happens in the threads that read.
+//
+// Other files are skipped and named in notes(). A link that leads out of the root is refused.
+#pragma once
+
+#include <string>
+
+#include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/picture.h"
+
+namespace tessera {
+
+struct ImageFolderOptions {
+  int size = 224;  // height and width, 1 to 4096
+  Damaged damaged = Damaged::kError;
+  int readers = 2;  // pictures that can be decoded at once; more have to wait
+  PictureLimits limits = {};
+};
+
+// Looks at every picture's header, with kSkip at the whole picture. Throws ConfigError for options
+// that cannot be meant, DataError that names folder, file and reason.
+DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,227 @@
+#include <cstdlib>
+#include <thread>
+
+#include "data_file_util.h"
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/tests/golden/golden_file.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using tessera::testing::Bytes;
+using tessera::testing::expect_error;
+using tessera::testing::TempFolder;
+
+Bytes picture(const std::string& name) {
+  static golden::File file(TESSERA_SOURCE_DIR "/tests/golden/pictures.h5");
+  auto values = file.read("decode/" + name + "/file").values;
+  return {values.begin(), values.end()};
+}
+
+// train: bees 2, ants 3 (turned ones among them); val: one of each.
+void write_folder(const TempFolder& folder) {
+  folder.write("train/bees/b 1.JPEG", picture("jpeg_rgb"));
+  folder.write("train/bees/b(2).png", picture("png_palette"));
+  folder.write("train/ants/2.jpg", picture("jpeg_cmyk"));
+  folder.write("train/ants/10.jpg", picture("jpeg_turned6"));
+  folder.write("train/ants/1.png", picture("png_gray"));
+  folder.write("val/ants/v.jpg", picture("jpeg_gray"));
+  folder.write("val/bees/v.png", picture("png_rgba"));
+}
+
+Bytes read(const Dataset& data, int64_t index) {
+  Bytes image(static_cast<size_t>(data.shape().bytes()));
+  data.read(index, image.data());
+  return image;
+}
+
+TEST(ImageFolderTest, ClassesByNameAndPicturesInOrder) {
+  TempFolder folder;
+  write_folder(folder);
+  DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  EXPECT_EQ(data.train->class_names(), (std::vector<std::string>{"ants", "bees"}));
+  EXPECT_EQ(data.train->count(), 5);
+  EXPECT_EQ(data.test->count(), 2);
+  EXPECT_EQ(data.train->shape(), (ImageShape{16, 16, 3}));
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 5; ++i) labels.push_back(data.train->label(i));
+  EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 0, 1, 1}));
+  // ants: 1.png, 10.jpg (turned), 2.jpg
+  EXPECT_EQ(data.train->own_shape(0), (ImageShape{21, 34, 3}));
+  EXPECT_EQ(data.train->own_shape(1), (ImageShape{34, 21, 3}));
+  EXPECT_TRUE(data.train->notes().empty());
+  EXPECT_TRUE(data.train->has_own_sizes());
+}
+
+TEST(ImageFolderTest, ShortSideScaledAndTheMiddleCut) {
+  TempFolder folder;
+  write_folder(folder);
+  DataSplit data = open_image_folder(folder.path(), {.size = 21});  // the short side as it is
+  for (int64_t i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    static const char* const kFiles[] = {"ants/1.png", "ants/10.jpg", "ants/2.jpg", "bees/b 1.JPEG",
+                                         "bees/b(2).png"};
+    Pixels whole = load_picture(folder.path(std::string("train/") + kFiles[i]));
+    int top = (whole.height - 21) / 2, left = (whole.width - 21) / 2;
+    Bytes middle;
+    for (int y = 0; y < 21; ++y) {
+      auto row = whole.rgb.begin() + ((top + y) * whole.width + left) * 3;
+      middle.insert(middle.end(), row, row + 21 * 3);
+    }
+    EXPECT_EQ(read(*data.train, i), middle);
+  }
+}
+
+TEST(ImageFolderTest, APartOfATurnedPictureIsThatOfTheUprightOne) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    SCOPED_TRACE(orientation);
+    TempFolder folder;
+    std::string name = "png_turned" + std::to_string(orientation);
+    folder.write("train/a/1.png", picture(name));
+    folder.write("test/a/1.png", picture(name));
+    DataSplit data = open_image_folder(folder.path(), {.size = 8});
+    Pixels whole = load_picture(folder.path("train/a/1.png"));
+    Box part{3, 5, 12, 9};
+    Bytes cut(12 * 9 * 3), expected;
+    data.train->read_part(0, part, {12, 9, 3}, cut.data());
+    for (int y = 0; y < 12; ++y) {
+      auto row = whole.rgb.begin() + ((3 + y) * whole.width + 5) * 3;
+      expected.insert(expected.end(), row, row + 9 * 3);
+    }
+    EXPECT_EQ(cut, expected);
+    expect_error<Error>(
+        [&] {
+          data.train->read_part(0, {0, 0, 99, 1}, {8, 8, 3}, cut.data());
+        },
+        {"[99x1]"});
+  }
+}
+
+TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
+  TempFolder folder;
+  write_folder(folder);
+  folder.write("train/ants/notes.txt", {1});
+  folder.write("train/ants/image\x1b.gif", {1});
+  folder.write("train/README", {1});
+  fs::create_directories(folder.path("train/bees/more.jpg"));
+  mkfifo(folder.path("train/bees/pipe.png").c_str(), 0600);
+  DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  EXPECT_EQ(data.train->count(), 5);
+  ASSERT_EQ(data.train->notes().size(), 1u);
+  EXPECT_EQ(data.train->notes()[0],
+            "5 files are no .jpg, .jpeg or .png and were skipped: train/README, "
+            "train/ants/image?.gif, train/ants/notes.txt, train/bees/more.jpg, "
+            "train/bees/pipe.png");
+}
+
+TEST(ImageFolderTest, DamagedPicturesAreAnErrorOrACountedSkip) {
+  TempFolder folder;
+  write_folder(folder);
+  Bytes cut = picture("jpeg_rgb"), header = picture("png_rgb");
+  cut.resize(cut.size() - 100);
+  header.resize(20);
+  folder.write("train/bees/cut.jpg", cut);
+  folder.write("train/bees/empty.jpg", {});
+  // What the header shows is found when the folder is opened, the rest when it is read.
+  expect_error<DataError>([&] { open_image_folder(folder.path(), {.size = 16}); },
+                          {"1 damaged picture", "bees/empty.jpg", "empty", "data.damaged: skip"});
+  fs::remove(folder.path("train/bees/empty.jpg"));
+  DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  EXPECT_EQ(data.train->count(), 6);
+  expect_error<DataError>([&] { read(*data.train, 5); }, {"bees/cut.jpg", "truncated"});
+  read(*data.train, 4);  // the reader is whole again
+  folder.write("train/bees/header.png", header);
+  for (int readers : {1, 4}) {
+    DataSplit skipped = open_image_folder(
+        folder.path(), {.size = 16, .damaged = Damaged::kSkip, .readers = readers});
+    EXPECT_EQ(skipped.train->count(), 5);
+    ASSERT_EQ(skipped.train->notes().size(), 1u);
+    std::string note = skipped.train->notes()[0];
+    EXPECT_NE(note.find("2 damaged pictures were skipped"), std::string::npos) << note;
+    EXPECT_NE(note.find("cut.jpg"), std::string::npos) << note;
+    for (int64_t i = 0; i < 5; ++i) read(*skipped.train, i);
+  }
+}
+
+TEST(ImageFolderTest, LinksStayInside) {
+  TempFolder folder, outside;
+  write_folder(folder);
+  std::string secret = outside.write("secret.jpg", picture("jpeg_rgb"));
+  fs::create_symlink(folder.path("train/bees/b 1.JPEG"), folder.path("train/ants/inside.jpg"));
+  EXPECT_EQ(open_image_folder(folder.path(), {.size = 16}).train->count(), 6);
+  auto refused = [&](const std::string& target, const std::string& link) {
+    fs::create_symlink(target, folder.path(link));
+    expect_error<DataError>([&] { open_image_folder(folder.path(), {.size = 16}); },
+                            {"leads out of the folder"});
+    fs::remove(folder.path(link));
+  };
+  refused(secret, "train/ants/outside.jpg");
+  refused(outside.path(), "train/cats");
+  refused("../../" + fs::path(outside.path()).filename().string() + "/../../etc", "train/etc");
+  fs::create_symlink("nowhere", folder.path("train/ants/x.jpg"));
+  expect_error<DataError>([&] { open_image_folder(folder.path(), {.size = 16}); },
+                          {"leads nowhere"});
+  fs::remove(folder.path("train/ants/x.jpg"));
+  // Exchanged for a link after the folder was opened: not followed.
+  DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  fs::remove(folder.path("train/ants/1.png"));
+  fs::create_symlink(secret, folder.path("train/ants/1.png"));
+  EXPECT_THROW(read(*data.train, 0), DataError);
+}
+
+TEST(ImageFolderTest, WhatIsMissingIsNamed) {
+  TempFolder folder;
+  auto open = [&] { open_image_folder(folder.path(), {.size = 16}); };
+  expect_error<DataError>([&] { open_image_folder(folder.path("none"), {}); }, {"none"});
+  expect_error<DataError>(open, {"no folder 'train'"});
+  fs::create_directories(folder.path("train"));
+  expect_error<DataError>(open, {"no folder 'test'"});
+  fs::create_directories(folder.path("test/x"));
+  expect_error<DataError>(open, {"train", "has no folders"});
+  fs::create_directories(folder.path("train/a"));
+  expect_error<DataError>(open, {"train/a", "no .jpg"});
+  folder.write("train/a/1.png", picture("png_rgb"));
+  expect_error<DataError>(open, {"test/x", "no such class"});
+  expect_error<ConfigError>([&] { open_image_folder(folder.path(), {.size = 0}); },
+                            {"data.image_size is 0"});
+}
+
+TEST(ImageFolderTest, ManyThreadsReadTheSameBytes) {
+  TempFolder folder;
+  write_folder(folder);
+  DataSplit data = open_image_folder(folder.path(), {.size = 24, .readers = 2});
+  std::vector<Bytes> expected;
+  for (int64_t i = 0; i < 5; ++i) expected.push_back(read(*data.train, i));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int64_t i = 0; i < 50; ++i)
+        EXPECT_EQ(read(*data.train, (i + t) % 5), expected[static_cast<size_t>((i + t) % 5)]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(ImageFolderTest, RealPictures) {
+  const char* root = std::getenv("TESSERA_TEST_DATA");
+  std::string path = root == nullptr ? "" : std::string(root) + "/images/hymenoptera";
+  if (!fs::exists(path + "/train")) {
+    GTEST_SKIP() << "TESSERA_TEST_DATA names no folder with images/hymenoptera";
+  }
+  DataSplit data = open_image_folder(path, {.size = 64});
+  EXPECT_EQ(data.train->class_names(), (std::vector<std::string>{"ants", "bees"}));
+  ASSERT_EQ(data.train->notes().size(), 1u);
+  EXPECT_NE(data.train->notes()[0].find("imageNotFound.gif"), std::string::npos);
+  Loader loader(data.train, {.batch = 16, .workers = 2});
+  int64_t samples = 0;
+  for (int64_t i = 0; i < loader.batches(); ++i) samples += loader.next().count;
+  EXPECT_EQ(samples, data.train->count());
+}
+
+}  // namespace
+}  // namespace tessera
