@@ -15,7 +15,16 @@ int64_t Duration::steps(int64_t steps_per_epoch) const {
 }
 
 std::string Duration::text() const {
-  return fmt::format("{}{}", count, unit == Unit::kEpochs ? "ep" : "st");
+  constexpr const char* kNames[] = {"st", "ep", "min", "h"};
+  return fmt::format("{}{}", count, kNames[static_cast<int>(unit)]);
+}
+
+std::string ByteSize::text() const {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int64_t count = bytes;
+  size_t unit = 0;
+  while (count != 0 && count % 1024 == 0 && unit + 1 < std::size(kUnits)) count /= 1024, ++unit;
+  return fmt::format("{}{}", count, kUnits[unit]);
 }
 
 int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
@@ -37,8 +46,11 @@ DataSource data_source(const Config& config) {
 Augment make_augment(const DataConfig& data) {
   Augment steps;
   for (const AugmentConfig& step : data.augment) {
-    steps.push_back(step.kind == AugmentConfig::Kind::kCrop ? crop(step.padding, step.border)
-                                                            : flip_horizontal());
+    if (step.kind == "flip")
+      steps.push_back(flip_horizontal());
+    else
+      steps.push_back(
+          crop(step.padding, step.border == "reflect" ? CropBorder::kReflect : CropBorder::kZero));
   }
   return steps;
 }

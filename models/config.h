@@ -2,15 +2,16 @@
 //
 // Reading is strict: a key that does not exist, a key given twice, a value of the wrong type, unit
 // or range are errors with file:line:column, and all of them are reported at once in one
-// ConfigError. Every key has a default, so an empty file is a configuration too.
+// ConfigErrors (models/diagnostics.h). Every key has a default, so an empty file is a configuration
+// too.
 //
-//   Config config = load_config("resnet.yaml", {"train.steps=50", "data.augment=[]"});
+//   Config config = load_config("resnet.yaml", {"train.steps=50", "~data.augment"});
 //
-// The keys, their rules and their help are described once, in config_keys(); the names of models,
-// data sets, planners and devices are checked by those who make them. Thread-safe.
+// The keys, their rules and their help are described once, in config_keys(). Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,24 +22,36 @@
 
 namespace tessera {
 
-// A length of training: "1ep", "0.5ep" or "500st". Zero may be written without a unit.
+// A length of training: "1ep", "0.5ep" or "500st"; for a few keys also one of time: "10min", "2h".
+// Zero may be written without a unit.
 struct Duration {
-  enum class Unit { kSteps, kEpochs };
+  enum class Unit { kSteps, kEpochs, kMinutes, kHours };
   double count = 0;  // whole when in steps
   Unit unit = Unit::kSteps;
 
-  // In steps, rounded to the nearest.
+  bool is_time() const { return unit == Unit::kMinutes || unit == Unit::kHours; }
+  double seconds() const { return count * (unit == Unit::kHours ? 3600 : 60); }  // of a time
+  // In steps, rounded to the nearest; not for a time.
   int64_t steps(int64_t steps_per_epoch) const;
   std::string text() const;  // "500st"
   bool operator==(const Duration&) const = default;
 };
 
-// One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}.
+// A size of memory: "2GiB", "512MiB", "64KiB" or "100B".
+struct ByteSize {
+  int64_t bytes = 0;
+
+  std::string text() const;  // in the largest unit that leaves it whole
+  bool operator==(const ByteSize&) const = default;
+};
+
+// One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
+// and their options are described in config_steps.cc.
 struct AugmentConfig {
-  enum class Kind { kCrop, kFlip };
-  Kind kind = Kind::kCrop;
-  int padding = 0;                        // crop: pixels on each side
-  CropBorder border = CropBorder::kZero;  // crop
+  std::string kind = "crop";
+  int padding = 0;                  // crop: pixels on each side
+  std::string border = "zero";      // crop: zero | reflect
+  std::string flip = "horizontal";  // flip
   bool operator==(const AugmentConfig&) const = default;
 };
 
@@ -102,6 +115,13 @@ struct TrainConfig {
 
 struct MemoryConfig {
   std::string planner = "best";
+  std::optional<ByteSize> limit;  // of all that the engine asks for
+};
+
+struct CheckpointConfig {
+  Duration every{1, Duration::Unit::kEpochs};  // 0: only at the end; may be a time
+  int keep = 2;                   // how many of the newest stay; 0: none are written at all
+  std::string best = "accuracy";  // accuracy | loss | none: keep the best one on the test data too
 };
 
 struct RunConfig {
@@ -121,19 +141,27 @@ struct Config {
   ScheduleConfig schedule;
   TrainConfig train;
   MemoryConfig memory;
+  CheckpointConfig checkpoint;
   RunConfig run;
 };
 
-// An override is "group.key=value", the value in YAML. Of train.epochs and train.steps one may be
-// given in the file; an override of one puts the other aside. Throws ConfigError, also when the
-// file cannot be read.
-Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
+// Where each key that was given was given last: "resnet.yaml:10", or "command line".
+using ConfigOrigins = std::map<std::string, std::string>;
+
+// An override is "group.key=value", the value in YAML, or "~group.key", which puts a key or a whole
+// group back to the default. Of train.epochs and train.steps one may be given in the file; an
+// override of one puts the other aside. Throws ConfigErrors, and ConfigError when the file cannot
+// be read.
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
+                   ConfigOrigins* origins = nullptr);
 // name: what errors call the text.
 Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<std::string>& overrides = {});
+                    const std::vector<std::string>& overrides = {},
+                    ConfigOrigins* origins = nullptr);
 
-// YAML of every key; parse_config() of it gives an equal configuration.
-std::string print_config(const Config& config);
+// YAML of every key; parse_config() of it gives an equal configuration. With origins, each line
+// ends in a comment that says where its value comes from.
+std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
 
 // What the configuration says, in the words of the data floor.
 DataSource data_source(const Config& config);

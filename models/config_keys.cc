@@ -5,15 +5,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/memory/plan.h"
 #include "tessera/models/schedule.h"
+#include "tessera/models/zoo.h"
 
 namespace tessera {
 
-namespace {
-
 KeyRule any() { return {}; }
 
-KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity()) {
+KeyRule at_least(double min, double max) {
   KeyRule rule;
   rule.min = min;
   rule.max = max;
@@ -26,17 +26,20 @@ KeyRule above(double min) {
   return rule;
 }
 
-// [min, max)
 KeyRule from_below(double min, double max) {
   KeyRule rule = at_least(min, max);
   rule.below_max = true;
   return rule;
 }
 
-// (min, max)
 KeyRule between(double min, double max) {
   KeyRule rule = from_below(min, max);
   rule.above_min = true;
+  return rule;
+}
+
+KeyRule or_time(KeyRule rule) {
+  rule.time = true;
   return rule;
 }
 
@@ -46,12 +49,32 @@ KeyRule one_of(std::vector<std::string> names) {
   return rule;
 }
 
+KeyRule required(KeyRule rule) {
+  rule.required = true;
+  return rule;
+}
+
+std::string ConfigKey::group() const {
+  const size_t dot = path.find('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string ConfigKey::leaf() const { return path.substr(path.find('.') + 1); }
+
+namespace {
+
 struct TypeText {
   const char* operator()(const bool*) const { return "true or false"; }
   const char* operator()(const int*) const { return "a whole number"; }
   const char* operator()(const int64_t*) const { return "a whole number"; }
   const char* operator()(const uint64_t*) const { return "a whole number"; }
-  const char* operator()(const std::optional<int64_t>*) const { return "a whole number"; }
+  const char* operator()(const std::optional<int64_t>*) const { return "none or a whole number"; }
+  const char* operator()(const ByteSize*) const {
+    return "a size with its unit, such as 2GiB, 512MiB, 64KiB or 100B";
+  }
+  const char* operator()(const std::optional<ByteSize>*) const {
+    return "none or a size with its unit, such as 2GiB, 512MiB, 64KiB or 100B";
+  }
   const char* operator()(const double*) const { return "a number"; }
   const char* operator()(const std::string*) const { return "a text"; }
   const char* operator()(const Duration*) const {
@@ -83,8 +106,20 @@ std::string range_text(const KeyRule& rule) {
 
 std::string expected(const ConfigKey& key) {
   if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
+  if (key.rule.time)
+    return "a length with its unit, such as 2ep, 500st, 10min or 1h" + range_text(key.rule);
   return std::visit(TypeText(), key.target) + range_text(key.rule);
 }
+
+namespace {
+
+std::vector<std::string> known_planners() {
+  std::vector<std::string> names;
+  for (const Planner* planner : planners()) names.emplace_back(planner->name());
+  return names;
+}
+
+}  // namespace
 
 // One key, one line.
 // clang-format off
@@ -97,12 +132,12 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"deterministic", &c.deterministic, any(), "same bits in every run; always so on the CPU"},
     {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
 
-    {"model.name", &c.model.name, any(), "the network"},
+    {"model.name", &c.model.name, one_of(model_names()), "the network"},
     {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
     {"model.dropout", &c.model.dropout, from_below(0, 1), "probability, for networks with dropout"},
     {"model.widths", &c.model.widths, at_least(1, kInts), "mlp, cnn_bn: units or filters a layer"},
 
-    {"data.name", &c.data.name, any(), "the data set"},
+    {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), "folder of its files"},
     {"data.batch", &c.data.batch, at_least(1, kInts), "images of a step"},
     {"data.workers", &c.data.workers, at_least(0, 1024), "loader threads; 0: the training thread"},
@@ -140,7 +175,12 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0), "0: only at the end of an epoch"},
 
-    {"memory.planner", &c.memory.planner, any(), "lays the tensors of a step into the arena"},
+    {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
+    {"memory.limit", &c.memory.limit, at_least(1), "of all the memory that the engine asks for"},
+
+    {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
+    {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
+    {"checkpoint.best", &c.checkpoint.best, one_of({"accuracy", "loss", "none"}), "keep the best too"},
 
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };

@@ -1,302 +1,113 @@
-// YAML to Config: walks the document along config_keys(), and gathers every error on the way.
+// YAML and overrides to Config: walks each along config_keys(), and gathers every error on the way.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <fstream>
-#include <map>
-#include <sstream>
-#include <type_traits>
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
+#include <fmt/ranges.h>
 
-#include "tessera/models/config.h"
-#include "tessera/models/config_keys.h"
+#include "tessera/models/config_checks.h"
+#include "tessera/models/config_values.h"
 #include "tessera/models/spelling.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/utf8.h"
 
 namespace tessera {
 
 namespace {
 
-// The errors of one parse, and which text they are about just now.
-class Errors {
- public:
-  // "resnet.yaml:3:7: text", or "command line: train.stesp=5: text" for an override.
-  void add(const std::string& place, const std::string& text) { lines_.push_back(place + text); }
-  void throw_if_any() const {
-    if (lines_.empty()) return;
-    std::string all;
-    for (const std::string& line : lines_) all += (all.empty() ? "" : "\n") + line;
-    throw ConfigError(all);
-  }
-
- private:
-  std::vector<std::string> lines_;
-};
-
-// Where a text came from: a file has lines and columns, an override is short enough without.
-struct Source {
-  std::string name;
-  bool is_override = false;
-
-  std::string at(const YAML::Mark& mark) const {
-    if (is_override || mark.is_null()) return name + ": ";
-    return fmt::format("{}:{}:{}: ", name, mark.line + 1, mark.column + 1);
-  }
-};
-
-constexpr int kMostPadding = 4096;  // of a crop, in pixels
-
-template <class T>
-bool read_number(std::string_view text, T& value) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return false;
-  if constexpr (std::is_floating_point_v<T>) return std::isfinite(value);
-  return true;
-}
-
-bool in_range(double value, const KeyRule& rule) {
-  if (rule.above_min ? value <= rule.min : value < rule.min) return false;
-  return rule.below_max ? value < rule.max : value <= rule.max;
-}
-
-// Reads one value into its place. Each read() is false when the value is not what the key expects;
-// the caller says so. Only lists of steps, whose errors lie deeper, report themselves.
-class ValueReader {
- public:
-  ValueReader(const ConfigKey& key, const Source& source, Errors& errors)
-      : key_(key), source_(source), errors_(errors) {}
-
-  bool read(const YAML::Node& node, bool& value) const {
-    if (!plain(node) || (node.Scalar() != "true" && node.Scalar() != "false")) return false;
-    value = node.Scalar() == "true";
-    return true;
-  }
-
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  bool read(const YAML::Node& node, T& value) const {
-    T number{};
-    if (!plain(node) || !read_number(node.Scalar(), number)) return false;
-    if (!in_range(static_cast<double>(number), key_.rule)) return false;
-    value = number;
-    return true;
-  }
-
-  bool read(const YAML::Node& node, std::string& value) const {
-    if (!node.IsScalar()) return false;
-    const std::vector<std::string>& names = key_.rule.names;
-    if (!names.empty() && std::find(names.begin(), names.end(), node.Scalar()) == names.end()) {
-      errors_.add(source_.at(node.Mark()),
-                  fmt::format("{}: {}", key_.path, unknown_name(node.Scalar(), names)));
-      return true;
-    }
-    value = node.Scalar();
-    return true;
-  }
-
-  bool read(const YAML::Node& node, Duration& value) const {
-    if (!plain(node)) return false;
-    std::string_view text = node.Scalar();
-    Duration given;
-    if (text.ends_with("ep") || text.ends_with("st")) {
-      if (text.ends_with("ep")) given.unit = Duration::Unit::kEpochs;
-      text.remove_suffix(2);
-    } else if (text != "0") {
-      return false;
-    }
-    if (!read_number(text, given.count) || !in_range(given.count, key_.rule)) return false;
-    if (given.unit == Duration::Unit::kSteps && given.count != std::floor(given.count))
-      return false;
-    value = given;
-    return true;
-  }
-
-  template <class T>
-  bool read(const YAML::Node& node, std::optional<T>& value) const {
-    T given{};
-    if (!read(node, given)) return false;
-    value = given;
-    return true;
-  }
-
-  template <class T>
-  bool read(const YAML::Node& node, std::vector<T>& value) const {
-    if (!node.IsSequence()) return false;
-    std::vector<T> all;
-    for (const YAML::Node& entry : node) {
-      T given{};
-      if (!read(entry, given)) return false;
-      all.push_back(given);
-    }
-    value = all;
-    return true;
-  }
-
-  bool read(const YAML::Node& node, AugmentConfig& value) const {
-    if (!node.IsMap() || node.size() != 1) return false;
-    const YAML::Node name = node.begin()->first, settings = node.begin()->second;
-    if (!name.IsScalar()) return false;
-    if (name.Scalar() == "crop") return read_crop(settings, value);
-    if (name.Scalar() == "flip") {
-      value.kind = AugmentConfig::Kind::kFlip;
-      if (settings.IsScalar() && settings.Scalar() == "horizontal") return true;
-      errors_.add(source_.at(name.Mark()), key_.path + ": flip is written {flip: horizontal}");
-      return true;
-    }
-    errors_.add(source_.at(name.Mark()),
-                key_.path + ": " + unknown_name(name.Scalar(), {"crop", "flip"}));
-    return true;
-  }
-
- private:
-  // Written without quotes: "15" is a text, 15 a number.
-  static bool plain(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
-
-  bool read_crop(const YAML::Node& settings, AugmentConfig& value) const {
-    value.kind = AugmentConfig::Kind::kCrop;
-    if (!settings.IsMap()) return false;
-    bool padded = false;
-    for (const auto& setting : settings) {
-      const YAML::Node &name = setting.first, &given = setting.second;
-      if (!name.IsScalar() || !given.IsScalar()) return false;
-      if (name.Scalar() == "padding") {
-        if (padded || !plain(given) || !read_number(given.Scalar(), value.padding)) return false;
-        if (value.padding < 0 || value.padding > kMostPadding) return false;
-        padded = true;
-      } else if (name.Scalar() == "border") {
-        if (given.Scalar() != "zero" && given.Scalar() != "reflect") return false;
-        if (given.Scalar() == "reflect") value.border = CropBorder::kReflect;
-      } else {
-        errors_.add(source_.at(name.Mark()),
-                    key_.path + ": crop: " + unknown_name(name.Scalar(), {"padding", "border"}));
-        return true;
-      }
-    }
-    return padded;
-  }
-
-  const ConfigKey& key_;
-  const Source& source_;
-  Errors& errors_;
-};
+using SourcePtr = std::shared_ptr<const SourceText>;
 
 class Parser {
  public:
   explicit Parser(Config& config) : config_(config), keys_(config_keys(config)) {}
 
-  void file(const std::string& text, const std::string& name) {
-    Source source{name};
-    std::optional<YAML::Node> root = document(text, source);
-    if (!root || root->IsNull()) return;
-    if (!root->IsMap()) {
-      errors_.add(source.at(root->Mark()), "a configuration is a map of keys, such as `seed: 1`");
-      return;
+  void file(std::string_view text, const std::string& name) {
+    file_ = std::make_shared<SourceText>(SourceText{name, std::string(text)});
+    const YamlDocument document = read_yaml(file_, 0, errors_);
+    complete_ = document.complete;
+    const YamlNode& root = document.root;
+    if (root.is_map()) {
+      read_map(root, "");
+    } else if (root.is_scalar() || root.is_list()) {
+      errors_.add(root.place, "a configuration is a map of keys, such as `seed: 1`");
     }
-    read_map(*root, "", source);
   }
 
-  void override_key(const std::string& text) {
-    Source source{"command line: " + text, true};
-    size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      errors_.add(source.name, ": an override is written key=value, such as train.steps=50");
-      return;
-    }
-    std::string path = text.substr(0, equals);
-    if (std::optional<YAML::Node> value = document(text.substr(equals + 1), source)) {
-      read_entry(path, *value, YAML::Mark::null_mark(), source);
-    }
+  void override_key(const std::string& text, int index) {
+    const auto source = std::make_shared<SourceText>(
+        SourceText{"command line", text, /*order=*/index, /*first_line=*/index});
+    if (text.size() > kYamlMostBytes)
+      return errors_.add({source, 0, 1}, "is larger than 1 MiB; an override is not");
+    if (text.starts_with('~')) return put_back(text.substr(1), {source, 1, text.size() - 1});
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return errors_.add({source, 0, std::max<size_t>(1, text.size())},
+                         "an override is written key=value, such as train.steps=50, or ~key");
+    const YamlDocument value = read_yaml(source, equals + 1, errors_);
+    if (value.complete) read_entry(text.substr(0, equals), value.root, {source, 0, equals});
+    complete_ = complete_ && value.complete;
   }
 
   // What several keys must keep between them; then the errors of all.
   void finish() {
-    check_length();
-    check_schedule();
-    const OptimizerConfig& optimizer = config_.optimizer;
-    if (optimizer.name == "sgd" && optimizer.nesterov && optimizer.momentum == 0) {
-      errors_.add(places_["optimizer.nesterov"], "optimizer.nesterov: needs a momentum above 0");
-    }
-    if (config_.data.mean.size() != config_.data.std.size()) {
-      errors_.add(places_[places_.count("data.mean") ? "data.mean" : "data.std"],
-                  fmt::format("data.mean and data.std: must have one entry per channel each, but "
-                              "have {} and {}",
-                              config_.data.mean.size(), config_.data.std.size()));
-    }
+    prefer_last_length();
+    if (complete_) check_config(config_, given_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
   }
 
+  ConfigOrigins origins() const {
+    ConfigOrigins origins;
+    for (const auto& [path, place] : given_)
+      origins[path] = is_override(place) ? place.source->name
+                                         : fmt::format("{}:{}", place.source->name, place.line());
+    return origins;
+  }
+
  private:
-  std::optional<YAML::Node> document(const std::string& text, const Source& source) {
-    try {
-      std::vector<YAML::Node> documents = YAML::LoadAll(text);
-      if (documents.size() <= 1) return documents.empty() ? YAML::Node() : documents[0];
-      errors_.add(source.at(documents[1].Mark()), "a second document; one is read");
-    } catch (const YAML::Exception& error) {
-      errors_.add(source.at(error.mark), "not YAML: " + error.msg);
-    }
-    return std::nullopt;
+  static bool is_override(const Place& place) { return place.source->order > 0; }
+
+  void read_map(const YamlNode& map, const std::string& prefix) {
+    for (size_t i = 0; i < map.keys.size(); ++i)
+      read_entry(prefix + map.keys[i].text, map.items[i], map.keys[i].place);
   }
 
-  void read_map(const YAML::Node& map, const std::string& prefix, const Source& source) {
-    std::map<std::string, YAML::Mark> seen;
-    for (const auto& entry : map) {
-      const YAML::Node &name = entry.first, &value = entry.second;
-      if (!name.IsScalar()) {
-        errors_.add(source.at(name.Mark()), "a key must be a word");
-        continue;
-      }
-      std::string path = prefix + name.Scalar();
-      auto [first, is_new] = seen.emplace(path, name.Mark());
-      if (!is_new) {
-        errors_.add(source.at(name.Mark()), fmt::format("{}: is given twice, first in line {}",
-                                                        path, first->second.line + 1));
-        continue;
-      }
-      read_entry(path, value, name.Mark(), source);
-    }
-  }
-
-  void read_entry(const std::string& path, const YAML::Node& value, const YAML::Mark& key_mark,
-                  const Source& source) {
-    auto key = std::find_if(keys_.begin(), keys_.end(),
-                            [&](const ConfigKey& known) { return known.path == path; });
+  void read_entry(const std::string& path, const YamlNode& value, const Place& where) {
+    const auto key = std::find_if(keys_.begin(), keys_.end(),
+                                  [&](const ConfigKey& known) { return known.path == path; });
     if (key != keys_.end()) {
-      read_value(*key, value, key_mark, source);
-    } else if (!is_group(path)) {
-      errors_.add(source.at(key_mark), unknown_key(path));
-    } else if (!value.IsMap()) {
-      errors_.add(source.at(value.IsNull() ? key_mark : value.Mark()),
-                  fmt::format("{}: must be a map of keys ({})", path,
-                              fmt::join(children(path + "."), ", ")));
-    } else {
-      read_map(value, path + ".", source);
+      given_[path] = where;
+      read_value(*key, value, where, errors_);
+    } else if (children(path).empty()) {
+      report_unknown(path, where);
+    } else if (value.is_map()) {
+      read_map(value, path + ".");
+    } else if (value.kind != YamlNode::Kind::kRefused) {
+      errors_.add(
+          value.kind == YamlNode::Kind::kMissing ? where : value.place,
+          fmt::format("{}: must be a map of keys ({})", path, fmt::join(children(path), ", ")));
     }
   }
 
-  void read_value(const ConfigKey& key, const YAML::Node& value, const YAML::Mark& key_mark,
-                  const Source& source) {
-    places_[key.path] = source.at(key_mark);
-    from_file_[key.path] = !source.is_override;
-    ValueReader reader(key, source, errors_);
-    bool right = std::visit([&](auto* target) { return reader.read(value, *target); }, key.target);
-    if (right) return;
-    std::string given = ", but the value is missing";
-    if (value.IsScalar()) {
-      given = fmt::format(", but is {}{}{}", value.Tag() == "!" ? "the text '" : "'",
-                          value.Scalar().substr(0, 64), "'");
-    } else if (!value.IsNull()) {
-      given = value.IsMap() ? ", but is a map" : ", but this list is not";
+  // ~key: as if neither the file nor an override before had given it.
+  void put_back(const std::string& path, const Place& where) {
+    Config defaults;
+    const std::vector<ConfigKey> fresh = config_keys(defaults);
+    bool found = false;
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i].path != path && !keys_[i].path.starts_with(path + ".")) continue;
+      found = true;
+      given_.erase(keys_[i].path);
+      std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh[i].target); },
+                 keys_[i].target);
     }
-    errors_.add(source.at(value.IsNull() ? key_mark : value.Mark()),
-                fmt::format("{}: must be {}{}", key.path, expected(key), given));
+    if (found) return;
+    if (path.find('=') != std::string::npos)
+      return errors_.add(where, "~key puts a key back to its default and takes no value");
+    report_unknown(path, where);
   }
 
-  bool is_group(const std::string& path) const { return !children(path + ".").empty(); }
-
-  // The names under a prefix that ends in '.', or at the top for "".
-  std::vector<std::string> children(const std::string& prefix) const {
+  // The names in a group, or for "" at the top.
+  std::vector<std::string> children(const std::string& group) const {
+    const std::string prefix = group.empty() ? "" : group + ".";
     std::vector<std::string> names;
     for (const ConfigKey& key : keys_) {
       if (!key.path.starts_with(prefix)) continue;
@@ -307,89 +118,93 @@ class Parser {
     return names;
   }
 
-  std::string unknown_key(const std::string& path) const {
-    size_t dot = path.rfind('.');
-    std::string prefix = dot == std::string::npos ? "" : path.substr(0, dot + 1);
-    std::vector<std::string> known = children(prefix);
-    if (known.empty()) known = children(prefix = "");
-    std::string name = path.starts_with(prefix) ? path.substr(prefix.size()) : path;
-    std::string text = prefix.empty() ? "unknown key: "
-                                      : fmt::format("unknown key in {}: ", prefix.substr(0, dot));
-    if (nearest_spelling(name, known).empty()) {  // perhaps right, but in another group
-      for (const ConfigKey& key : keys_) {
-        if (!key.path.ends_with("." + path.substr(dot + 1))) continue;
-        return text + fmt::format("'{}' is not known; did you mean '{}'? (known: {})", name,
-                                  key.path, fmt::join(known, ", "));
-      }
+  void report_unknown(const std::string& path, Place where) {
+    const size_t dot = path.rfind('.');
+    std::string group = dot == std::string::npos ? "" : path.substr(0, dot);
+    std::vector<std::string> known = children(group);
+    std::string name = path.substr(dot + 1);
+    const bool dotted = is_override(where) && dot != std::string::npos;
+    if (known.empty()) {  // an override whose group is wrong, too
+      known = children(group = "");
+      name = path;
+    } else if (dotted && where.length == path.size()) {
+      where.begin += dot + 1;
+      where.length -= dot + 1;
     }
-    return text + unknown_name(name, known);
+    errors_.add(where,
+                fmt::format("unknown key '{}'{} (known: {})", utf8_printable(name.substr(0, 64)),
+                            group.empty() ? "" : " in " + group, fmt::join(known, ", ")),
+                meant(name, known));
+  }
+
+  // A name of the same group, or else a key as it is written in full.
+  std::string meant(const std::string& name, const std::vector<std::string>& known) const {
+    std::string nearest = nearest_spelling(name, known);
+    if (!nearest.empty()) return nearest;
+    std::vector<std::string> paths;
+    for (const ConfigKey& key : keys_) {
+      if (key.leaf() == name) return key.path;
+      paths.push_back(key.path);
+    }
+    return nearest_spelling(name, paths);
   }
 
   // epochs or steps: both in the file contradict each other; an override puts the other aside.
-  void check_length() {
-    bool steps = from_file_.count("train.steps"), epochs = from_file_.count("train.epochs");
-    if (steps && epochs) {
-      if (from_file_["train.steps"] == from_file_["train.epochs"]) {
-        errors_.add(places_["train.steps"], "train.steps: give it or train.epochs, not both");
+  void prefer_last_length() {
+    const auto steps = given_.find("train.steps"), epochs = given_.find("train.epochs");
+    if (!config_.train.steps) return;
+    if (steps != given_.end() && epochs != given_.end()) {
+      const bool steps_last = is_override(steps->second);
+      if (steps_last == is_override(epochs->second)) {
+        errors_.add(std::max(steps, epochs,
+                             [](auto a, auto b) { return a->second.begin < b->second.begin; })
+                        ->second,
+                    "train.steps and train.epochs: give one of them");
         return;
       }
-      if (from_file_["train.steps"]) config_.train.steps.reset();
+      if (!steps_last) {
+        config_.train.steps.reset();
+        given_.erase(steps);
+        return;
+      }
+      given_.erase(epochs);
     }
-    if (config_.train.steps) config_.train.epochs = TrainConfig().epochs;
-  }
-
-  void check_schedule() {
-    const ScheduleConfig& schedule = config_.schedule;
-    if (schedule.name == "one_cycle" && schedule.warmup.count > 0) {
-      errors_.add(places_["schedule.warmup"],
-                  "schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
-    }
-    if (schedule.name == "multistep" && schedule.milestones.empty()) {
-      errors_.add(places_["schedule.name"],
-                  "schedule.milestones: multistep needs some, such as [32000st, 48000st]");
-    }
-    for (size_t i = 1; i < schedule.milestones.size(); ++i) {
-      const Duration &before = schedule.milestones[i - 1], &now = schedule.milestones[i];
-      if (before.unit != now.unit || before.count < now.count) continue;
-      errors_.add(places_["schedule.milestones"],
-                  fmt::format("schedule.milestones: must rise, but {} follows {}", now.text(),
-                              before.text()));
-    }
+    config_.train.epochs = TrainConfig().epochs;
   }
 
   Config& config_;
   std::vector<ConfigKey> keys_;
-  Errors errors_;
-  std::map<std::string, std::string> places_;  // where each key was given last
-  std::map<std::string, bool> from_file_;      // and whether that was in the file
+  Diagnostics errors_;
+  SourcePtr file_;
+  bool complete_ = true;  // no text had a syntax error
+  GivenKeys given_;
 };
 
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<std::string>& overrides) {
+                    const std::vector<std::string>& overrides, ConfigOrigins* origins) {
   Config config;
   Parser parser(config);
-  parser.file(std::string(text), name);
-  for (const std::string& text : overrides) parser.override_key(text);
+  parser.file(text, name);
+  int index = 0;
+  for (const std::string& override_text : overrides) parser.override_key(override_text, ++index);
   parser.finish();
+  if (origins != nullptr) *origins = parser.origins();
   return config;
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  constexpr size_t kMostBytes = size_t{1} << 20;
+Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                   ConfigOrigins* origins) {
   std::ifstream file(path, std::ios::binary);
   std::string text, part(4096, '\0');
-  while (text.size() <= kMostBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
+  while (text.size() <= kYamlMostBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
     text.append(part, 0, static_cast<size_t>(file.gcount()));
-  if (!file.eof() && text.size() <= kMostBytes) {
+  if (!file.eof() && text.size() <= kYamlMostBytes) {
     throw ConfigError(
         fmt::format("{}: cannot be read as a file; give the path of a configuration", path));
   }
-  if (text.size() > kMostBytes) {
-    throw ConfigError(fmt::format("{}: is no configuration: it is larger than 1 MiB", path));
-  }
-  return parse_config(text, path, overrides);
+  return parse_config(text, path, overrides, origins);
 }
 
 }  // namespace tessera

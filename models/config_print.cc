@@ -1,10 +1,14 @@
 // Config to YAML, along config_keys().
+#include "tessera/models/config_print.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
-#include "tessera/models/config.h"
-#include "tessera/models/config_keys.h"
+#include "tessera/models/utf8.h"
 
 namespace tessera {
 
@@ -16,26 +20,40 @@ std::string text_of(int value) { return fmt::format("{}", value); }
 std::string text_of(int64_t value) { return fmt::format("{}", value); }
 std::string text_of(uint64_t value) { return fmt::format("{}", value); }
 std::string text_of(const Duration& value) { return value.text(); }
+std::string text_of(const ByteSize& value) { return value.text(); }
 
-// Quoted where YAML needs it; in a flow, so that commas and brackets count.
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_./+-").find(c) != std::string_view::npos;
+}
+
+// Plain where every YAML reader takes it for a text, in quotes otherwise.
 std::string text_of(const std::string& value) {
-  YAML::Emitter emitter;
-  emitter << YAML::Flow << YAML::BeginSeq << value << YAML::EndSeq;
-  std::string list = emitter.c_str();
-  return list.substr(1, list.size() - 2);
+  const bool letter = !value.empty() && (value[0] == '/' || std::isalpha(value[0] & 0x7F));
+  static const std::set<std::string> kTaken{"null", "true", "false", "yes", "no",
+                                            "on",   "off",  "y",     "n"};
+  std::string lower = value;
+  for (char& c : lower) c = static_cast<char>(std::tolower(c & 0x7F));
+  if (letter && !kTaken.count(lower) && std::all_of(value.begin(), value.end(), is_word_character))
+    return value;
+  std::string quoted = "\"";
+  for (size_t at = 0; at < value.size();) {
+    const size_t bytes = utf8_at(value, at).bytes;
+    if (value[at] == '"' || value[at] == '\\') quoted += '\\';
+    quoted += value.substr(at, bytes);
+    at += bytes;
+  }
+  return quoted + '"';
 }
 
-std::string text_of(const AugmentConfig& step) {
-  if (step.kind == AugmentConfig::Kind::kFlip) return "{flip: horizontal}";
-  return fmt::format("{{crop: {{padding: {}{}}}}}", step.padding,
-                     step.border == CropBorder::kReflect ? ", border: reflect" : "");
-}
-
-// "" for a value that is not given.
 template <class T>
 std::string text_of(const std::optional<T>& value) {
-  return value ? text_of(*value) : "";
+  return value ? text_of(*value) : "none";
 }
+
+template <class Step>
+requires requires(Step step) { step_kinds(step); }
+std::string text_of(const Step& step);
 
 template <class T>
 std::string text_of(const std::vector<T>& values) {
@@ -44,25 +62,53 @@ std::string text_of(const std::vector<T>& values) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
+// Options that are as they would be anyway are left out.
+template <class Step>
+requires requires(Step step) { step_kinds(step); }
+std::string text_of(const Step& step) {
+  Step copy = step, fresh;
+  const std::vector<StepKind> kinds = step_kinds(copy), defaults = step_kinds(fresh);
+  size_t i = 0;
+  while (i < kinds.size() && kinds[i].name != step.kind) ++i;
+  if (i == kinds.size()) return step.kind;
+  if (kinds[i].takes_value())
+    return fmt::format("{{{}: {}}}", step.kind, value_text(kinds[i].options[0]));
+  std::vector<std::string> options;
+  for (size_t o = 0; o < kinds[i].options.size(); ++o) {
+    const ConfigKey& option = kinds[i].options[o];
+    const std::string value = value_text(option);
+    if (option.rule.required || value != value_text(defaults[i].options[o]))
+      options.push_back(fmt::format("{}: {}", option.path, value));
+  }
+  if (options.empty()) return step.kind;
+  return fmt::format("{{{}: {{{}}}}}", step.kind, fmt::join(options, ", "));
+}
+
 }  // namespace
 
-std::string print_config(const Config& config) {
+std::string value_text(const ConfigKey& key) {
+  return std::visit([](const auto* target) { return text_of(*target); }, key.target);
+}
+
+std::string print_config(const Config& config, const ConfigOrigins* origins) {
+  constexpr size_t kCommentColumn = 40;
   Config copy = config;
   std::string out, group;
   for (const ConfigKey& key : config_keys(copy)) {
     if (key.path == "train.epochs" && config.train.steps) continue;  // the steps count
-    std::string value = std::visit([](auto* target) { return text_of(*target); }, key.target);
-    if (value.empty()) continue;
-    size_t dot = key.path.find('.');
-    if (dot == std::string::npos) {
-      out += fmt::format("{}: {}\n", key.path, value);
-      continue;
-    }
-    if (key.path.substr(0, dot) != group) {
-      group = key.path.substr(0, dot);
+    if (key.group() != group) {
+      group = key.group();
       out += group + ":\n";
     }
-    out += fmt::format("  {}: {}\n", key.path.substr(dot + 1), value);
+    std::string line =
+        fmt::format("{}{}: {}", group.empty() ? "" : "  ", key.leaf(), value_text(key));
+    if (origins != nullptr) {
+      const auto given = origins->find(key.path);
+      line += fmt::format("{}  # {}",
+                          std::string(kCommentColumn - std::min(kCommentColumn, line.size()), ' '),
+                          given == origins->end() ? "default" : given->second);
+    }
+    out += line + "\n";
   }
   return out;
 }
