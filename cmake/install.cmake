@@ -14,6 +14,14 @@ endforeach()
 file(GLOB umbrellas ${PROJECT_SOURCE_DIR}/*.h)
 install(FILES ${umbrellas} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
 
+# The static libraries one above the other, and what they stand on.
+set(TESSERA_PC_CUDA "")
+if(TESSERA_WITH_CUDA)
+  set(TESSERA_PC_CUDA " -L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -lrt")
+endif()
+configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/cmake/tessera.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/cmake/tessera.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
 configure_package_config_file(cmake/tessera-config.cmake.in
   ${PROJECT_BINARY_DIR}/cmake/tessera-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)

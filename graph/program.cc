@@ -1,7 +1,10 @@
 #include "tessera/graph/program.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "tessera/engine/finite.h"
 #include "tessera/graph/plan_guard.h"
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
@@ -86,10 +89,18 @@ void Program::place_slots() {
       offsets_[b] = place(static_cast<size_t>(lifetimes_.blocks[b].bytes));
 }
 
+void Program::bring_slots(ExternalMemory brought) {
+  if (slots_) throw Error("program: its slots are in use already; bring their memory before");
+  hand_out(std::make_shared<Region>("slots", slot_bytes_, brought));
+}
+
 void Program::bind_slots() {
   if (slots_) return;
-  RawMemory& memory = context(Device{}).memory();
-  slots_ = std::make_shared<Region>("slots", slot_bytes_, memory);
+  hand_out(std::make_shared<Region>("slots", slot_bytes_, context(Device{}).memory()));
+}
+
+void Program::hand_out(std::shared_ptr<Region> slots) {
+  slots_ = std::move(slots);
   auto tensor = [&](const TensorSpec& spec, std::byte* at) {
     auto storage = std::make_shared<Storage>(spec.bytes(), spec.device);
     storage->pointer = at;
@@ -153,6 +164,53 @@ void Program::run() {
   for (const Value& value : graph_.values)
     if (value.previous >= 0) ++value.storage->version;
   for (const Tensor& output : outputs_) ++output.impl()->storage->version;
+}
+
+std::optional<NonFinite> Program::non_finite(ValueId id) {
+  const Value& value = graph_.values[id];
+  const Buffer buffer{address(id), value.spec};
+  const int64_t element = first_non_finite(buffer);
+  if (element < 0) return std::nullopt;
+  NonFinite found;
+  found.value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
+  found.element = element;
+  visit_float(value.spec.dtype,
+              [&](auto zero) { found.number = buffer.as<decltype(zero)>()[element]; });
+  return found;
+}
+
+std::optional<NonFinite> Program::find_non_finite() {
+  bind();
+  for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
+    const Value& value = graph_.values[id];
+    if (value.kind == Kind::made || value.previous >= 0) continue;
+    if (auto found = non_finite(id)) return found;
+  }
+  for (size_t s = 0; s < bound_.size(); ++s) {
+    Bound& bound = *bound_[s];
+    const GraphStep& step = graph_.steps[s];
+    const bool updates = std::any_of(step.outputs.begin(), step.outputs.end(), [&](ValueId id) {
+      return graph_.values[id].previous >= 0;
+    });
+    if (!bound.kernel || updates) continue;
+    bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
+    for (ValueId id : step.outputs) {
+      auto found = non_finite(id);
+      if (!found) continue;
+      found->step = static_cast<int>(s);
+      found->op = step.op->name();
+      found->place = step.place;
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string NonFinite::text() const {
+  const std::string what = fmt::format("{} at element {} of {}", number, element, value);
+  if (step < 0) return what + " before the first op";
+  return fmt::format("step {} of the program, {}{}{}, made {}", step, op,
+                     place.empty() ? "" : " in ", place, what);
 }
 
 const Tensor& Program::input(size_t i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,19 @@
 namespace tessera {
 
 class PlanGuard;  // plan_guard.h
+
+// Where the first number that is not finite came from.
+struct NonFinite {
+  int step = -1;       // index in the program; -1: it was there before the first step
+  std::string op;      // "conv2d"; empty when it was there before
+  std::string place;   // where in the model
+  std::string value;   // "%12 float32[4x8x8x16]"
+  int64_t element = 0;
+  double number = 0;
+
+  // "step 12 of the program, conv2d in layer1.0.conv1, made -inf at element 7 of %12 float32[...]"
+  std::string text() const;
+};
 
 struct ProgramSettings {
   const Planner* planner = nullptr;  // nullptr: "best"
@@ -29,11 +43,19 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  // Memory of the embedding program for the slots, at least slot_bytes(); before anything else
+  // touches them. Throws ConfigError when it is too small or not aligned, Error when it is too late.
+  void bring_slots(ExternalMemory brought);
   // Takes the slots, the arena and the persistent tensors, if that has not happened yet.
   void bind();
   // One step: fill the inputs, run, read the outputs. Allocates nothing after bind(). Throws Error
   // when the CPU has more threads than when the program was made: scratch is planned for each.
   void run();
+
+  // After a run: which step of it was the first to make a NaN or an infinity, if any did. Runs the
+  // same step once more from the same arguments, without updates, and looks at every result. Where
+  // a parameter or an argument is not finite already, it is named instead. Slow; for the CPU.
+  std::optional<NonFinite> find_non_finite();
 
   // Where argument i is put and result i is read: tensors in the slots, valid while the program
   // lives; results are overwritten by the next run.
@@ -58,7 +80,9 @@ class Program {
   void make_plan(const ProgramSettings& settings);
   void place_slots();
   void bind_slots();
+  void hand_out(std::shared_ptr<Region> slots);
   void* address(ValueId id);
+  std::optional<NonFinite> non_finite(ValueId id);
 
   Graph graph_;
   std::shared_ptr<Arena> arena_;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/finite.h"
 #include "tessera/engine/op.h"
 #include "tessera/layers/checks.h"
 #include "tessera/layers/optimizer_cpu.h"
@@ -71,6 +72,7 @@ class AdamWUpdate final : public OpBase<AdamWUpdate> {
   int updates(int output) const override { return output == 0 ? 0 : output + 3; }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    if (!may_update(where, {in[1]})) return;
     const double lr = read_scalar(in[2]);
     const auto t = static_cast<double>(*in[3].as<int64_t>());
     visit_float(in[0].spec.dtype, [&](auto zero) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/finite.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/batch_norm_kernels.h"
 #include "tessera/layers/checks.h"
@@ -60,7 +61,8 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
 
   int updates(int output) const override { return output; }
 
-  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    if (!may_update(where, {in[2], in[3]})) return;
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const T keep = static_cast<T>(1 - params.momentum), take = static_cast<T>(params.momentum);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/finite.h"
 #include "tessera/engine/op.h"
 #include "tessera/layers/checks.h"
 #include "tessera/layers/optimizer_cpu.h"
@@ -53,6 +54,7 @@ class SgdUpdate final : public OpBase<SgdUpdate> {
   int updates(int output) const override { return output == 0 ? 0 : 3; }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    if (!may_update(where, {in[1]})) return;
     const double lr = read_scalar(in[2]);
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -1,5 +1,7 @@
 #include "tessera/models/session.h"
 
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
@@ -140,6 +142,23 @@ PreparedStep& Session::evaluation_step(int64_t batch) {
     if (known.batch == batch) return *known.step;
   evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
   return *evaluation_steps_.back().step;
+}
+
+std::string Session::find_non_finite(int64_t batch) {
+  PreparedStep& step = train_step(batch);
+  std::optional<NonFinite> found;
+  if (step.program() != nullptr) {
+    found = step.program()->find_non_finite();
+  } else {  // eager: a program that computes the same bits
+    Compiled compiled([this](const Tensors& x) { return train(x); }, {});
+    Specs specs;
+    for (size_t i = 0; i < 4; ++i) specs.push_back(step.input(i).spec());
+    Program& program = *compiled.prepare(specs).program();
+    for (size_t i = 0; i < 4; ++i)
+      std::memcpy(program.input(i).impl()->data(), step.input(i).impl()->data(), specs[i].bytes());
+    found = program.find_non_finite();
+  }
+  return found ? found->text() : "";
 }
 
 void Session::bind() {

@@ -36,6 +36,9 @@ class Session {
   PreparedStep& train_step(int64_t batch);
   // Evaluation: arguments images and labels; the same results.
   PreparedStep& evaluation_step(int64_t batch);
+  // After a run of train_step(batch): the op that was the first to make a number that is not finite
+  // (graph/program.h), as text; empty where the step has none.
+  std::string find_non_finite(int64_t batch);
   // Asks for all memory now, after which the steps that have been prepared ask for none.
   void bind();
 

@@ -2,6 +2,8 @@
 // device and live as long as the process.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "tessera/runtime/device.h"
@@ -49,6 +51,10 @@ class CpuContext final : public Context {
   void copy_to_host(void* host, const void* device, size_t bytes) override;
   void copy_from_host(void* device, const void* host, size_t bytes) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
+
+  // How many updates of persistent tensors were not made because what they are made from was not
+  // finite. Only grows.
+  std::atomic<int64_t> refused_updates{0};
 
  private:
   std::unique_ptr<ThreadPool> pool_;

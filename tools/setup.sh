@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  build-essential cmake ninja-build python3
+  build-essential cmake ninja-build pkg-config python3
   libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libjpeg-dev libpng-dev
   libgtest-dev
 )

@@ -1,8 +1,11 @@
 #include "tessera/graph/compile.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/finite.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
@@ -27,7 +30,8 @@ class Descend final : public OpBase<Descend> {
   std::string_view name() const override { return "descend"; }
   Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
   int updates(int) const override { return 0; }
-  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    if (!may_update(where, {in[1]})) return;
     for (int64_t i = 0; i < in[0].elements(); ++i)
       out[0].as<float>()[i] = in[0].as<float>()[i] -
                               static_cast<float>(params.rate) * in[1].as<float>()[i];
@@ -124,6 +128,38 @@ TEST(Compile, MoreThreadsThanPlannedForAreRefused) {
   cpu_context().set_threads(0);
 }
 
+TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
+  Store store(1);
+  const Tensor w = store.parameter("w", {4}, Initializer::ones());
+  auto step = compile(
+      [&](const Tensor& x) {
+        const Tensor h = exp(x * w);
+        const Tensor y = mean(log(h - 1.0) * 2.0);
+        apply(std::make_shared<Descend>(1e-3), {w, gradients(y, Tensors{w})[0]});
+        return y;
+      },
+      {.off = {"fuse_pointwise", "fuse_epilogues"}});
+  const auto run = [&](std::vector<float> x) {
+    PreparedStep& ready = step.prepare({{DType::f32, {4}, {}}});
+    Tensor(ready.input(0)).assign(std::span<const float>(x));
+    ready.run();
+    const auto weights = w.to_vector<float>();
+    const auto found = ready.program()->find_non_finite();
+    EXPECT_EQ(w.to_vector<float>(), weights);  // the search updates nothing
+    return found;
+  };
+  EXPECT_FALSE(run({1, 2, 3, 4}));
+  const auto found = run({1, 2, 0, 4});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->op, "log");
+  EXPECT_EQ(found->element, 2);
+  EXPECT_NE(found->text().find("log, made -inf at element 2 of %"), std::string::npos)
+      << found->text();
+  EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"), std::string::npos);
+  Tensor(w).assign(std::span<const float>(std::vector<float>{1, HUGE_VALF, 1, 1}));
+  EXPECT_EQ(run({1, 2, 3, 4})->step, -1);
+}
+
 TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
@@ -134,6 +170,32 @@ TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
   Program& program = *ready.program();
   EXPECT_EQ(cpu_memory().statistics().live_bytes - before,
             f.store.bytes() + program.slot_bytes() + program.arena_bytes());
+}
+
+TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
+  const uint64_t before = cpu_memory().statistics().allocations;
+  alignas(kMemoryAlignment) static std::byte persistent[1 << 12], slots[1 << 16], arena[1 << 18];
+  Fixture fixture;
+  CompileOptions options;
+  options.arena = std::make_shared<Arena>(cpu_memory(), ExternalMemory{arena, sizeof arena});
+  Compiled compiled(fixture.function(), options);
+  PreparedStep& step = compiled.prepare({{DType::f32, {16, 64}, {}}});
+  Program& program = *step.program();
+  ASSERT_LE(program.arena_bytes(), sizeof arena);
+  EXPECT_THROW(program.bring_slots({slots, program.slot_bytes() - 1}), ConfigError);
+  program.bring_slots({slots, sizeof slots});
+  fixture.store.materialize(Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
+  std::vector<float> x(16 * 64, 0.5f);
+  float first = 0, last = 0;
+  for (int i = 0; i < 5; ++i) {
+    Tensor(step.input(0)).assign(std::span<const float>(x));
+    step.run();
+    last = step.output(0).item<float>();
+    if (i == 0) first = last;
+  }
+  EXPECT_LT(last, first);
+  EXPECT_EQ(cpu_memory().statistics().allocations, before);
+  EXPECT_THROW(program.bring_slots({slots, sizeof slots}), Error);
 }
 
 TEST(Capture, ReadingOrDeclaringUnderCaptureIsAnError) {

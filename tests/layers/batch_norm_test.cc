@@ -41,6 +41,16 @@ TEST(BatchNorm, EvaluationUsesTheRunningStatistics) {
   expect_near(mean, {1, 2});
 }
 
+TEST(BatchNorm, ABatchThatIsNotFiniteLeavesTheRunningStatistics) {
+  TrainingScope training;
+  Vectors v(2);
+  const auto mean = v.mean.to_vector<double>(), var = v.var.to_vector<double>();
+  const Tensor x = from_vector<double>({2, 2}, {1, 2, std::nan(""), 3});
+  batch_norm(x, v.gamma, v.beta, v.mean, v.var);
+  EXPECT_EQ(v.mean.to_vector<double>(), mean);
+  EXPECT_EQ(v.var.to_vector<double>(), var);
+}
+
 TEST(BatchNorm, LargeMeansCostNoAccuracy) {
   TrainingScope training;
   // 5000 rows are several blocks; the deviation is a thousandth of the mean.

@@ -33,6 +33,40 @@ TEST(Sgd, PlainStepsFollowTheGradientAndTheDecay) {
   for (size_t i = 0; i < 15; ++i) EXPECT_NEAR(got[i], wanted[i], 1e-14);
 }
 
+TEST(Sgd, AGradientThatIsNotFiniteChangesNothing) {
+  for (float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    Store store(1);
+    const Tensor p = store.parameter("p", {70000}, Initializer::normal(1));
+    Sgd sgd(store, {p}, {.momentum = 0.9, .weight_decay = 0.25});
+    sgd.step(std::vector{gradient({70000}, 1, DType::f32)}, scalar(kLr));
+    const auto before = p.to_vector<float>();
+    const auto momentum = store.find("optimizer.momentum.p").to_vector<float>();
+    auto values = gradient({70000}, 2, DType::f32).to_vector<float>();
+    values[69999] = bad;
+    const int64_t refused = cpu_context().refused_updates;
+    sgd.step(std::vector{from_vector<float>({70000}, values)}, scalar(kLr));
+    EXPECT_EQ(p.to_vector<float>(), before);
+    EXPECT_EQ(store.find("optimizer.momentum.p").to_vector<float>(), momentum);
+    EXPECT_EQ(cpu_context().refused_updates, refused + 1);
+    values[69999] = 3.4e38f;  // large is not infinite
+    sgd.step(std::vector{from_vector<float>({70000}, values)}, scalar(kLr));
+    EXPECT_NE(p.to_vector<float>(), before);
+    EXPECT_EQ(cpu_context().refused_updates, refused + 1);
+  }
+}
+
+TEST(AdamW, AGradientThatIsNotFiniteChangesNothing) {
+  Store store(1, DType::f64);
+  const Tensor p = store.parameter("p", {3}, Initializer::normal(1));
+  AdamW adamw(store, {p}, {});
+  adamw.step(std::vector{gradient({3}, 1)}, scalar(kLr, DType::f64));
+  const auto before = p.to_vector<double>();
+  const int64_t refused = cpu_context().refused_updates;
+  adamw.step(std::vector{from_vector<double>({3}, {1, HUGE_VAL, 1})}, scalar(kLr, DType::f64));
+  EXPECT_EQ(p.to_vector<double>(), before);
+  EXPECT_EQ(cpu_context().refused_updates, refused + 1);
+}
+
 TEST(Sgd, MomentumAndNesterov) {
   for (bool nesterov : {false, true}) {
     Store store(1, DType::f64);

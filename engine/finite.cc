@@ -1,0 +1,61 @@
+#include "tessera/engine/finite.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace tessera {
+namespace {
+
+// An exponent of all ones. As integers, so that the loop is vectorised without reordering floats.
+template <class T>
+bool all_finite(const T* x, int64_t count) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  Bits found = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    found |= static_cast<Bits>((std::bit_cast<Bits>(x[i]) & kExponent) == kExponent);
+  }
+  return found == 0;
+}
+
+bool is_float(const Buffer& buffer) {
+  return buffer.spec.dtype == DType::f32 || buffer.spec.dtype == DType::f64;
+}
+
+}  // namespace
+
+int64_t first_non_finite(const Buffer& buffer) {
+  if (!is_float(buffer)) return -1;
+  const int64_t count = buffer.elements();
+  int64_t first = -1;
+  visit_float(buffer.spec.dtype, [&](auto zero) {
+    const auto* x = buffer.as<decltype(zero)>();
+    if (all_finite(x, count)) return;
+    first = std::find_if(x, x + count, [](auto value) { return !std::isfinite(value); }) - x;
+  });
+  return first;
+}
+
+bool may_update(CpuContext& where, std::initializer_list<Buffer> from) {
+  constexpr int64_t kBlock = 65536;
+  std::atomic<bool> finite{true};
+  for (const Buffer& buffer : from) {
+    visit_float(buffer.spec.dtype, [&](auto zero) {
+      const auto* x = buffer.as<decltype(zero)>();
+      const int64_t count = buffer.elements();
+      where.pool().parallel_for((count + kBlock - 1) / kBlock, [&](int64_t block) {
+        const int64_t first = block * kBlock;
+        if (!all_finite(x + first, std::min(kBlock, count - first)))
+          finite.store(false, std::memory_order_relaxed);
+      });
+    });
+  }
+  if (!finite) ++where.refused_updates;
+  return finite;
+}
+
+}  // namespace tessera

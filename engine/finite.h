@@ -1,0 +1,18 @@
+// Is every number finite? What updates ask before they write, so that a NaN never reaches a
+// parameter, and what the search for the first op that made one asks after each.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/engine/op.h"
+
+namespace tessera {
+
+// The first element that is NaN or infinite, or -1. Integers are finite. Reads host memory.
+int64_t first_non_finite(const Buffer& buffer);
+
+// Whether an update may be made from these buffers; otherwise counts it as refused in
+// CpuContext::refused_updates, and the caller leaves what it would have updated as it is.
+bool may_update(CpuContext& where, std::initializer_list<Buffer> from);
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// The line that a person watches while a training runs: redrawn in place on a terminal, not there
+// at all elsewhere.
+//
+//   epoch 3/15 [=======>        ] 132/391  2810 images/s  loss 0.5213  accuracy 81.20 %  wait 1 %
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace tessera {
+
+struct ProgressState {
+  double epoch = 0, epochs = 0;              // done, of how many
+  int64_t batch = 0, batches = 0;            // of this epoch
+  int64_t steps_left = 0;                    // of the training
+  double loss = 0, accuracy = 0;             // so far in this epoch
+  double images_per_second = 0;
+  double wait_share = 0;                     // of the time, spent waiting for data; in [0, 1]
+  size_t memory_bytes = 0;                   // held by the training
+};
+
+// The line without control characters, at most `columns` wide.
+std::string progress_text(const ProgressState& state, double seconds_left, int columns);
+
+// "4:05", "2:04:05", "3 d 2 h"
+std::string duration_text(double seconds);
+
+// Not thread-safe.
+class Progress {
+ public:
+  // Draws only where `out` is a terminal, unless `always`.
+  explicit Progress(std::FILE* out = stderr, bool always = false);
+  ~Progress() { clear(); }
+
+  bool active() const { return active_; }
+  // Draws at most ten times a second; most calls only look at the clock.
+  void update(const ProgressState& state);
+  // Takes the line away, so that something else can be printed.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::FILE* out_;
+  bool active_, drawn_ = false;
+  Clock::time_point last_ = {}, start_ = {};
+  int64_t first_left_ = 0;  // steps_left when the clock for "time left" was started
+};
+
+}  // namespace tessera
