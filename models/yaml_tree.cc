@@ -80,8 +80,9 @@ class Cleaner {
     std::string& text = cleaned_.text;
     for (size_t at = begin_; at < text.size();) {
       const size_t end = std::min(text.find('\n', at), text.size());
-      const size_t word = std::min(text.find_first_not_of(" \t", at), end);
-      const size_t tab = std::min(text.find('\t', at), end);
+      const std::string_view line = std::string_view(text).substr(at, end - at);
+      const size_t word = at + std::min(line.find_first_not_of(" \t"), line.size());
+      const size_t tab = at + std::min(line.find('\t'), line.size());
       if (tab < word && word < end && text[word] != '#') {
         errors_.add({source_, tab, word - tab}, "a tab in the indentation; indent with spaces");
         std::replace(text.begin() + at, text.begin() + word, '\t', ' ');
@@ -104,7 +105,14 @@ class TreeBuilder final : public YAML::EventHandler {
   TreeBuilder(const SourcePtr& source, Diagnostics& errors) : source_(source), errors_(errors) {}
 
   // What there is when the text ended early, too: containers are closed where they stopped.
-  YamlNode take() {
+  YamlNode take(bool complete) {
+    cut_off_ = !complete;
+    if (cut_off_ && !open_.empty() && !open_.back().node.items.empty()) {
+      // A text over several lines is likely to have swallowed what follows a missing bracket.
+      YamlNode& last = open_.back().node.items.back();
+      if (last.is_plain() && last.text.size() != last.place.length)
+        last.kind = YamlNode::Kind::kRefused;
+    }
     while (!open_.empty()) close();
     return std::move(root_);
   }
@@ -224,7 +232,6 @@ class TreeBuilder final : public YAML::EventHandler {
       errors_.add(container.node.place, fmt::format("more than {} levels deep", kYamlMostDepth));
       throw Stop();
     }
-    if (container.is_key) errors_.add(container.node.place, "a key must be a word");
     open_.push_back(std::move(container));
   }
 
@@ -234,6 +241,7 @@ class TreeBuilder final : public YAML::EventHandler {
     YamlNode& node = container.node;
     node.keys.resize(std::min(node.keys.size(), node.items.size()));
     if (container.is_key) {
+      if (!cut_off_) errors_.add(node.place, "a key must be a word");
       node.kind = YamlNode::Kind::kRefused;
       add_key(std::move(node));
     } else {
@@ -277,6 +285,7 @@ class TreeBuilder final : public YAML::EventHandler {
   Diagnostics& errors_;
   std::vector<Open> open_;
   YamlNode root_;
+  bool cut_off_ = false;
   int documents_ = 0;
   size_t values_ = 0;
   size_t last_refused_ = kNone;
@@ -290,11 +299,12 @@ void report_syntax(const YAML::Exception& error, const SourcePtr& source, const 
     errors.add(place, "an alias; write each value where it belongs");
     return;
   }
-  std::string more;
-  if (bracket != nullptr)
-    more = fmt::format("; the '{}' in line {} is open", source->text[bracket->place.begin],
-                       bracket->place.line());
-  errors.add(place, "not YAML: " + error.msg + more);
+  std::string why = error.msg;
+  if (bracket != nullptr && why.starts_with("end of "))
+    why = fmt::format("the '{}' in line {}, column {}, is not closed",
+                      source->text[bracket->place.begin], bracket->place.line(),
+                      bracket->place.column());
+  errors.add(place, "not YAML: " + why);
 }
 
 }  // namespace
@@ -318,7 +328,7 @@ YamlDocument read_yaml(const SourcePtr& source, size_t begin, Diagnostics& error
     if (!cleaned.had_tabs) report_syntax(error, source, builder.open_bracket(), errors);
   } catch (const Stop&) {
   }
-  document.root = builder.take();
+  document.root = builder.take(document.complete);
   return document;
 }
 

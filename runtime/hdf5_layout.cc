@@ -269,9 +269,9 @@ void Hdf5Layout::write_group(std::span<std::byte> image, const Group& group) con
 }
 
 void Hdf5Layout::write(std::span<std::byte> image) const {
-  if (image.size() < bytes_)
-    throw InternalError(fmt::format("an image of {} bytes for {}", image.size(), bytes_));
-  std::memset(image.data(), 0, bytes_);
+  if (image.size() < front_bytes())
+    throw InternalError(fmt::format("an image of {} bytes for {}", image.size(), front_bytes()));
+  std::memset(image.data(), 0, std::min(bytes_, image.size()));
   const Group& root = groups_[0];
   Piece superblock;
   superblock.text("\x89HDF\r\n\x1a\n").u32(0).u8(0).u8(8).u8(8).u8(0);

@@ -46,7 +46,10 @@ class Hdf5Layout {
   // Of the values of arrays()[i]: a multiple of 64.
   size_t offset(size_t i) const { return offsets_[i]; }
   size_t array_bytes(size_t i) const;
-  // Fills bytes() bytes: everything but the arrays' values, which become zeros.
+  // Of what stands before the first value: a large file is written as this and then the values.
+  size_t front_bytes() const { return offsets_.empty() ? bytes_ : offsets_[0]; }
+  // Fills bytes() bytes: everything but the arrays' values, which become zeros. A shorter image, of
+  // at least front_bytes(), gets so much of that.
   void write(std::span<std::byte> image) const;
 
  private:

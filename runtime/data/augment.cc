@@ -101,6 +101,48 @@ class FlipHorizontal : public AugmentStep {
   double probability_;
 };
 
+class Cutout : public AugmentStep {
+ public:
+  Cutout(int size, int level, double probability)
+      : size_(size), level_(level), probability_(probability) {
+    if (size < 1) throw ConfigError(fmt::format("cutout: size {} is not at least 1", size));
+    if (level < 0 || level > 255)
+      throw ConfigError(fmt::format("cutout: level {} is not in [0, 255]", level));
+    if (!(probability >= 0 && probability <= 1))
+      throw ConfigError(fmt::format("cutout: probability {} is not in [0, 1]", probability));
+  }
+
+  std::string describe() const override {
+    return fmt::format("cutout size {}, level {}, probability {}", size_, level_, probability_);
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+    bool paints = random.uniform() < probability_;
+    auto [top, bottom] = span(shape.height, random);
+    auto [left, right] = span(shape.width, random);
+    if (!paints) return;
+    for (int64_t y = top; y < bottom; ++y) {
+      uint8_t* row = out + (y * shape.width + left) * shape.channels;
+      std::memset(row, level_, static_cast<size_t>((right - left) * shape.channels));
+    }
+  }
+
+ private:
+  struct Span {
+    int64_t begin, end;
+  };
+  Span span(int64_t side, RandomSequence& random) const {
+    int64_t centre = static_cast<int64_t>(random.below(static_cast<uint64_t>(side)));
+    int64_t begin = centre - size_ / 2;
+    return {std::max<int64_t>(begin, 0), std::min(begin + size_, side)};
+  }
+
+  int size_, level_;
+  double probability_;
+};
+
 // Each step of each epoch draws under a key of its own, with the sample as the stream.
 uint64_t step_key(const AugmentKey& key, size_t step) {
   auto bits = philox(random_key(key.seed, "augment"), static_cast<uint64_t>(key.epoch), step);
@@ -115,6 +157,14 @@ AugmentStepPtr crop(int padding, CropBorder border) {
 
 AugmentStepPtr flip_horizontal(double probability) {
   return std::make_shared<FlipHorizontal>(probability);
+}
+
+AugmentStepPtr cutout(int size, int level, double probability) {
+  return std::make_shared<Cutout>(size, level, probability);
+}
+
+Box AugmentStep::frame(const ImageShape&, RandomSequence&) const {
+  throw InternalError("augmentation: '" + describe() + "' cuts out no part");
 }
 
 ImageShape output_shape(const Augment& augment, ImageShape in) {
@@ -132,14 +182,21 @@ int64_t scratch_bytes(const Augment& augment, ImageShape in) {
 }
 
 void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
-                   uint8_t* scratch, uint8_t* out) {
-  if (augment.empty()) {
+                   uint8_t* scratch, uint8_t* out, size_t first) {
+  if (first == augment.size()) {
     std::memcpy(out, scratch, static_cast<size_t>(shape.bytes()));
     return;
   }
+  int64_t half = 0;
+  ImageShape next = shape;
+  for (size_t i = first; i < augment.size(); ++i) {
+    half = std::max(half, next.bytes());
+    next = augment[i]->output(next);
+  }
+  half = std::max(half, next.bytes());
   const uint8_t* from = scratch;
-  uint8_t* spare = scratch + scratch_bytes(augment, shape) / 2;
-  for (size_t i = 0; i < augment.size(); ++i) {
+  uint8_t* spare = scratch + half;
+  for (size_t i = first; i < augment.size(); ++i) {
     uint8_t* to = i + 1 == augment.size() ? out : spare;
     RandomSequence random(step_key(key, i), static_cast<uint64_t>(sample));
     augment[i]->apply(shape, from, to, random);
@@ -147,6 +204,18 @@ void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample
     spare = const_cast<uint8_t*>(from);  // both halves of the scratch are ours
     from = to;
   }
+}
+
+bool reads_parts(const Dataset& data, const Augment& augment) {
+  return data.has_own_sizes() && !augment.empty() && augment[0]->frames();
+}
+
+ImageShape read_framed(const Dataset& data, const Augment& augment, const AugmentKey& key,
+                       int64_t sample, uint8_t* image) {
+  RandomSequence random(step_key(key, 0), static_cast<uint64_t>(sample));
+  ImageShape shape = augment[0]->output(data.shape());
+  data.read_part(sample, augment[0]->frame(data.own_shape(sample), random), shape, image);
+  return shape;
 }
 
 }  // namespace tessera

@@ -28,6 +28,13 @@ class AugmentStep {
   // in has the shape, out has output(shape); they do not overlap. Allocates nothing.
   virtual void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
                      RandomSequence& random) const = 0;
+  // Memory that each thread keeps which applies the step to such images.
+  virtual size_t thread_bytes(const ImageShape&) const { return 0; }
+
+  // A step that cuts a part out and scales it says which, so that the part can be read from a
+  // picture of any size; apply() does the same with an image that is there already.
+  virtual bool frames() const { return false; }
+  virtual Box frame(const ImageShape& own, RandomSequence& random) const;
 };
 
 using AugmentStepPtr = std::shared_ptr<const AugmentStep>;
@@ -46,6 +53,35 @@ AugmentStepPtr crop(int padding, CropBorder border = CropBorder::kZero);
 // Mirrors left and right with the given probability in [0, 1].
 AugmentStepPtr flip_horizontal(double probability = 0.5);
 
+// Cuts out a part with `scale` [low, high] of the image's area, of `ratio` [low, high] width to
+// height (uniform, the ratio in its logarithm), at a random place, and scales it to size x size; 0:
+// to the size the data set has. Should be the first step: an image folder then cuts it from the
+// picture as it lies on the disk.
+struct ResizeCrop {
+  int size = 0;
+  double scale[2] = {0.08, 1};
+  double ratio[2] = {3.0 / 4, 4.0 / 3};
+};
+AugmentStepPtr resize_crop(const ResizeCrop& settings = {});
+
+// Paints a square of size x size over the image, gray of the given level, its centre anywhere in
+// the image, with the given probability.
+AugmentStepPtr cutout(int size, int level = 128, double probability = 1);
+
+// Changes colours by random factors, uniform in [1 - x, 1 + x] and not below 0, in random order;
+// hue is turned by up to that part of the circle, at most 0.5. Gray images have no saturation and
+// no hue.
+struct ColorJitter {
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
+};
+AugmentStepPtr color_jitter(const ColorJitter& settings);
+
+// Cubuk et al., "RandAugment" (2020): n times one of fourteen changes, drawn at random, of strength
+// `magnitude` out of 30: none, contrast stretched, histogram made even, turned, inverted above a
+// level, fewer bits, colour, contrast, brightness, sharpness, sheared and moved along x and y.
+// These are n steps of a list.
+Augment rand_augment(int n, int magnitude);
+
 // The shape after all steps.
 ImageShape output_shape(const Augment& augment, ImageShape in);
 
@@ -54,12 +90,19 @@ int64_t scratch_bytes(const Augment& augment, ImageShape in);
 
 // Applies all steps to one sample. scratch: its first shape.bytes() bytes hold the image as it was
 // read; out: [output_shape], outside the scratch. sample: its index in the data set. Allocates
-// nothing.
+// nothing. first: the steps before are done already, `shape` is what they left.
 struct AugmentKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
 };
 void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
-                   uint8_t* scratch, uint8_t* out);
+                   uint8_t* scratch, uint8_t* out, size_t first = 0);
+
+// Whether the first step cuts its part out of the data set's own pictures.
+bool reads_parts(const Dataset& data, const Augment& augment);
+// For such lists, instead of reading the image: writes what the first step makes of it to `image`
+// and returns its shape; the steps from the second on are left to do.
+ImageShape read_framed(const Dataset& data, const Augment& augment, const AugmentKey& key,
+                       int64_t sample, uint8_t* image);
 
 }  // namespace tessera

@@ -58,6 +58,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   within("read_ahead", options.read_ahead, 1, kMostAhead);
   within("world", options.world, 1, kMostWorld);
   within("rank", options.rank, 0, options.world - 1);
+  check_mix(options.mix);
   Shares shares{dataset.count(), options.batch, options.rank, options.world, options.drop_last};
   need(
       shares.batches() > 0,
@@ -78,6 +79,8 @@ struct Loader::Impl {
     uint8_t* images;
     int32_t* labels;
     int64_t* samples;
+    int32_t* partners;
+    float* shares;
     Batch batch;
     bool ready = false;
     std::exception_ptr error;
@@ -137,14 +140,15 @@ void Loader::Impl::cut_block(size_t slot_count) {
   size_t images = round_to_alignment(most * static_cast<size_t>(shape_.bytes()));
   size_t labels = round_to_alignment(most * sizeof(int32_t));
   size_t samples = round_to_alignment(most * sizeof(int64_t));
-  if (!options_.augment.empty()) {
-    int64_t bytes = scratch_bytes(options_.augment, read_shape_);
-    scratch_stride_ = round_to_alignment(static_cast<size_t>(bytes));
-  }
+  size_t mixes = options_.mix.any() ? round_to_alignment(most * sizeof(float)) : 0;
+  int64_t scratch = 0;
+  if (!options_.augment.empty()) scratch = scratch_bytes(options_.augment, read_shape_);
+  if (mixes > 0) scratch = std::max(scratch, shape_.bytes());
+  scratch_stride_ = round_to_alignment(static_cast<size_t>(scratch));
   size_t scratches = static_cast<size_t>(std::max(1, options_.workers));
   slots_.resize(slot_count);
   threads_.reserve(static_cast<size_t>(options_.workers));
-  block_bytes_ = slot_count * (images + labels + samples) + scratches * scratch_stride_;
+  block_bytes_ = slot_count * (images + labels + samples + 2 * mixes) + scratches * scratch_stride_;
   block_ = memory_.allocate(block_bytes_);  // the last thing that can throw
   auto* at = static_cast<uint8_t*>(block_);
   for (Slot& slot : slots_) {
@@ -152,6 +156,9 @@ void Loader::Impl::cut_block(size_t slot_count) {
     slot.labels = reinterpret_cast<int32_t*>(at + images);
     slot.samples = reinterpret_cast<int64_t*>(at + images + labels);
     at += images + labels + samples;
+    slot.partners = mixes > 0 ? reinterpret_cast<int32_t*>(at) : nullptr;
+    slot.shares = mixes > 0 ? reinterpret_cast<float*>(at + mixes) : nullptr;
+    at += 2 * mixes;
   }
   scratch_ = at;
 }
@@ -194,8 +201,16 @@ Loader::Impl::Slot& Loader::Impl::claim() {
     std::iota(slot.samples, slot.samples + (end - begin), begin);
   }
   bool last = claim_index_ + 1 == shares_.batches();
-  slot.batch = {slot.images,  slot.labels,  slot.samples, end - begin,
-                claim_epoch_, claim_index_, begin,        last};
+  slot.batch = {.images = slot.images,
+                .labels = slot.labels,
+                .samples = slot.samples,
+                .partners = slot.partners,
+                .shares = slot.shares,
+                .count = end - begin,
+                .epoch = claim_epoch_,
+                .index = claim_index_,
+                .first = begin,
+                .last = last};
   slot.ready = false;
   slot.error = nullptr;
   claim_index_ = last ? 0 : claim_index_ + 1;
@@ -209,17 +224,28 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   std::exception_ptr error;
   double read = 0, augment = 0;
   try {
-    AugmentKey key{options_.seed, batch.epoch};
+    const AugmentKey key{options_.seed, batch.epoch};
+    const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
     for (int64_t i = 0; i < batch.count; ++i) {
       int64_t sample = batch.samples[i];
       uint8_t* image = slot.images + i * shape_.bytes();
       auto start = Clock::now();
-      dataset_->read(sample, options_.augment.empty() ? image : scratch);
+      ImageShape shape = read_shape_;
+      if (part)
+        shape = read_framed(*dataset_, options_.augment, key, sample, scratch);
+      else
+        dataset_->read(sample, plain ? image : scratch);
       slot.labels[i] = static_cast<int32_t>(dataset_->label(sample));
       read += seconds_since(start);
-      if (options_.augment.empty()) continue;
+      if (plain) continue;
       start = Clock::now();
-      augment_image(options_.augment, key, sample, read_shape_, scratch, image);
+      augment_image(options_.augment, key, sample, shape, scratch, image, part ? 1 : 0);
+      augment += seconds_since(start);
+    }
+    if (options_.mix.any()) {
+      auto start = Clock::now();
+      mix_batch(options_.mix, key, shape_, batch.count, batch.samples, batch.labels, slot.images,
+                slot.partners, slot.shares, scratch);
       augment += seconds_since(start);
     }
   } catch (...) {
@@ -334,6 +360,13 @@ std::vector<HostBuffer> Loader::host_buffers() const {
   std::vector<HostBuffer> buffers = {{name + ": batches", impl_->block_bytes_}};
   size_t order = impl_->order_.capacity() * sizeof(int64_t);
   if (order > 0) buffers.push_back({name + ": order", order});
+  size_t threads = static_cast<size_t>(std::max(1, impl_->options_.workers)), kept = 0;
+  ImageShape shape = impl_->read_shape_;
+  for (const AugmentStepPtr& step : impl_->options_.augment) {
+    kept += threads * step->thread_bytes(shape);
+    shape = step->output(shape);
+  }
+  if (kept > 0) buffers.push_back({name + ": augmentation", kept});
   return buffers;
 }
 

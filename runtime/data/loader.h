@@ -16,6 +16,7 @@
 
 #include "tessera/runtime/data/augment.h"
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/mix.h"
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
@@ -27,6 +28,7 @@ struct LoaderOptions {
   int workers = 2;         // threads; 0: batches are made in the thread that calls next()
   int read_ahead = 4;      // batches ready or in the making besides the one handed out, >= 1
   Augment augment = {};    // empty for evaluation
+  Mix mix = {};            // of images with each other, after augmentation
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full
   // Process `rank` of `world`: all see the same order and each takes its part of every global batch
   // (world x batch samples); a last one that is not full is divided as evenly as can be.
@@ -38,9 +40,13 @@ struct Batch {
   const uint8_t* images = nullptr;   // [count x H x W x C], 64-byte aligned
   const int32_t* labels = nullptr;   // [count]
   const int64_t* samples = nullptr;  // [count], indices in the data set
-  int64_t count = 0;                 // options.batch, or fewer in the last batch
-  int64_t epoch = 0;                 // from 0
-  int64_t index = 0;                 // of the batch in its epoch, from 0
+  // With mixing, else nullptr: the target is labels[i] with weight shares[i] and partners[i] with
+  // weight 1 - shares[i].
+  const int32_t* partners = nullptr;  // [count]
+  const float* shares = nullptr;      // [count], in [0, 1]
+  int64_t count = 0;                  // options.batch, or fewer in the last batch
+  int64_t epoch = 0;                  // from 0
+  int64_t index = 0;                  // of the batch in its epoch, from 0
   int64_t first = 0;  // place of its first sample in the epoch's order, all processes
   bool last = false;  // the last batch of its epoch
 };
@@ -49,7 +55,7 @@ struct Batch {
 struct LoaderTimes {
   double wait = 0;     // next() waited for a batch, or made it when there are no workers
   double read = 0;     // reading samples, summed over the workers
-  double augment = 0;  // changing them, summed over the workers
+  double augment = 0;  // changing and mixing them, summed over the workers
 };
 
 // To be used by one thread at a time.

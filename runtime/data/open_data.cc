@@ -9,6 +9,7 @@
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/idx.h"
 #include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/data/synthetic.h"
 #include "tessera/runtime/error.h"
 
@@ -208,12 +209,14 @@ struct Known {
   DataSplit (*open)(const DataSource& source);
 };
 
-constexpr Known kKnown[] = {{"cifar10", open_cifar10},
-                            {"cifar100", open_cifar100},
-                            {"fashion_mnist", open_fashion_mnist},
-                            {"image_folder", open_folder},
-                            {"mnist", open_mnist},
-                            {"synthetic", open_synthetic}};
+constexpr Known kKnown[] = {
+    {"cifar10", open_cifar10},
+    {"cifar100", open_cifar100},
+    {"fashion_mnist", open_fashion_mnist},
+    {"hdf5", [](const DataSource& source) { return open_packed(source.root); }},
+    {"image_folder", open_folder},
+    {"mnist", open_mnist},
+    {"synthetic", open_synthetic}};
 
 }  // namespace
 

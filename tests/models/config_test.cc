@@ -178,6 +178,37 @@ TEST(Config, RefusesWhatTheParserBelowAccepts) {
   EXPECT_NE(error_of("optimizer: {lr: 010}").find("did you mean '10'?"), std::string::npos);
 }
 
+TEST(Config, StaysSmallAndQuickOnHugeTexts) {
+  const auto repeated = [](const std::string& part, size_t size = 1u << 20) {
+    std::string text;
+    while (text.size() + part.size() <= size) text += part;
+    return text;
+  };
+  for (const char* part : {"[",          "{",
+                           "- ",         "? ",
+                           "a: ",        "!",
+                           "&a ",        "*",
+                           "'",          "\"",
+                           "[]",         "a\n",
+                           "a:\n",       "\n",
+                           " ",          "#",
+                           "%",          "---\n",
+                           "[1,",        "{a: ",
+                           "- a\n",      "1,",
+                           "\t",         "|\n",
+                           "\xff",       "\xF0\x9F\x8D\x8E",
+                           "a: &b *b\n", "? [a]\n",
+                           ": "})
+    EXPECT_NE(error_of(repeated(part, 1u << 18)), "") << part;
+  EXPECT_NE(error_of("data: {mean: [" + repeated("1,")).find("larger than 1 MiB"),
+            std::string::npos);
+  EXPECT_NE(error_of("data: {mean: [" + repeated("1,").substr(100)).find("more than 100000 values"),
+            std::string::npos);
+  EXPECT_NE(error_of(std::string(33, '[') + std::string(33, ']'))
+                .find("a.yaml:1:33: error: more than 32 levels deep"),
+            std::string::npos);
+}
+
 TEST(Config, AFileThatIsNotThereOrNotOneIsAnError) {
   EXPECT_THROW(load_config("no/such/file.yaml"), ConfigError);
   EXPECT_THROW(load_config(std::filesystem::temp_directory_path().string()), ConfigError);

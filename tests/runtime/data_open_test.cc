@@ -23,8 +23,8 @@ DataSource source(const std::string& name, const std::string& root) {
 TEST(OpenDataTest, UnknownNameListsTheKnown) {
   expect_error<ConfigError>([] { open_data(source("imagenet", "")); },
                             {"data.name: 'imagenet' is not known",
-                             "cifar10, cifar100, fashion_mnist, image_folder, mnist, synthetic"});
-  EXPECT_EQ(data_names().size(), 6u);
+                             "cifar10, cifar100, fashion_mnist, hdf5, image_folder, mnist, synthetic"});
+  EXPECT_EQ(data_names().size(), 7u);
 }
 
 TEST(OpenDataTest, MissingFolderAndFile) {

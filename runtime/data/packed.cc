@@ -1,0 +1,288 @@
+#include "tessera/runtime/data/packed.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "tessera/runtime/data/image_files.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
+
+namespace tessera {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+constexpr char kFormat[] = "tessera data";
+constexpr int kVersion = 1;
+
+// Writes a file from front to back; gone again unless finish() is reached.
+class Writer {
+ public:
+  explicit Writer(const std::string& path) : path_(path), partial_(path + ".partial") {
+    file_ =
+        files_.open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file_ < 0) fail("opened");
+  }
+  ~Writer() {
+    if (file_ < 0) return;
+    files_.close(file_);
+    files_.unlink(partial_.c_str());
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void write(const void* bytes, size_t count) {
+    at_ += count;
+    for (auto* from = static_cast<const char*>(bytes); count > 0;) {
+      ssize_t done = files_.write(file_, from, count);
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) fail("written");
+      from += done;
+      count -= static_cast<size_t>(done);
+    }
+  }
+  void zeros_until(size_t place) {
+    constexpr char kZeros[64] = {};
+    while (at_ < place) write(kZeros, std::min(sizeof kZeros, place - at_));
+  }
+  void finish() {
+    if (files_.fsync(file_) != 0) fail("synchronised");
+    if (files_.rename(partial_.c_str(), path_.c_str()) != 0) fail("renamed");
+    files_.close(file_);
+    file_ = -1;
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw Error(fmt::format("'{}' cannot be {}: {}", partial_, what, std::strerror(errno)));
+  }
+  FileSystem& files_ = file_system();
+  const std::string path_, partial_;
+  int file_ = -1;
+  size_t at_ = 0;
+};
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+class SplitWriter {
+ public:
+  SplitWriter(Writer& writer, const Dataset& data) : writer_(writer), data_(data) {}
+
+  void images(int workers, const std::function<void(int64_t)>& progress) {
+    LoaderOptions options;
+    options.batch = std::clamp<int64_t>((int64_t{8} << 20) / data_.shape().bytes(), 1, 256);
+    options.workers = workers;
+    options.read_ahead = 2;
+    Loader loader(std::shared_ptr<const Dataset>(std::shared_ptr<const Dataset>(), &data_),
+                  options);
+    for (int64_t i = 0, done = 0; i < loader.batches(); ++i) {
+      const Batch& batch = loader.next();
+      writer_.write(batch.images, static_cast<size_t>(batch.count * data_.shape().bytes()));
+      done += batch.count;
+      if (progress) progress(done);
+    }
+  }
+
+  void labels() {
+    std::vector<int32_t> labels(static_cast<size_t>(data_.count()));
+    for (int64_t i = 0; i < data_.count(); ++i)
+      labels[static_cast<size_t>(i)] = static_cast<int32_t>(data_.label(i));
+    writer_.write(labels.data(), labels.size() * sizeof(int32_t));
+  }
+
+ private:
+  Writer& writer_;
+  const Dataset& data_;
+};
+
+// An open pack: where its arrays are.
+class PackedFile {
+ public:
+  explicit PackedFile(const std::string& path) : path_(path), source_(path) {
+    contents_ = read_hdf5(source_);
+    for (const Hdf5Attribute& attribute : contents_.attributes) {
+      if (attribute.name == "format" && attribute.text != kFormat)
+        fail(fmt::format("it is '{}', not '{}'", printable(attribute.text), kFormat));
+      if (attribute.name == "version" && attribute.number > kVersion)
+        fail(fmt::format("it has version {}, this program reads up to {}", attribute.number,
+                         kVersion));
+    }
+  }
+
+  const Hdf5Array* find(const std::string& name) const {
+    for (const Hdf5Array& array : contents_.arrays)
+      if (array.name == name) return &array;
+    return nullptr;
+  }
+  const Hdf5Array& need(const std::string& name, const char* dtype, size_t dims) const {
+    const Hdf5Array* array = find(name);
+    if (array == nullptr) fail(fmt::format("'{}' is missing", name));
+    if (array->dtype != dtype || array->shape.size() != dims)
+      fail(fmt::format("'{}' must be {} of {} dimensions, it is {} of {}", name, dtype, dims,
+                       array->dtype, array->shape.size()));
+    return *array;
+  }
+  template <class T>
+  std::vector<T> values(const Hdf5Array& array) const {
+    std::vector<T> values(array.bytes / sizeof(T));
+    read(array.offset, values.data(), values.size() * sizeof(T));
+    return values;
+  }
+  void read(uint64_t offset, void* to, size_t count) const {
+    try {
+      source_.read(offset, to, count);
+    } catch (const Error& error) {
+      fail(error.what());
+    }
+  }
+  [[noreturn]] void fail(const std::string& why) const {
+    throw DataError(fmt::format("{}: {}", path_, why));
+  }
+
+ private:
+  const std::string path_;
+  FileSource source_;
+  Hdf5Contents contents_;
+};
+
+class Packed : public Dataset {
+ public:
+  Packed(DatasetInfo info, std::shared_ptr<const PackedFile> file, uint64_t images,
+         std::vector<int32_t> labels)
+      : Dataset(std::move(info)),
+        file_(std::move(file)),
+        images_(images),
+        labels_(std::move(labels)) {}
+  std::vector<HostBuffer> host_buffers() const override {
+    return {{name() + " labels", labels_.capacity() * sizeof(int32_t)}};
+  }
+
+ private:
+  void do_read(int64_t index, uint8_t* image) const override {
+    auto bytes = static_cast<size_t>(shape().bytes());
+    file_->read(images_ + static_cast<uint64_t>(index) * bytes, image, bytes);
+  }
+  int64_t do_label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
+
+  std::shared_ptr<const PackedFile> file_;
+  uint64_t images_;  // where the first begins
+  std::vector<int32_t> labels_;
+};
+
+std::shared_ptr<const Dataset> open_split(const std::shared_ptr<const PackedFile>& file,
+                                          const std::string& split, DatasetInfo info) {
+  const Hdf5Array& images = file->need(split + "/images", "uint8", 4);
+  const Hdf5Array& labels = file->need(split + "/labels", "int32", 1);
+  const auto& shape = images.shape;
+  for (size_t i = 0; i < 4; ++i)
+    if (shape[i] < 1 || (i > 0 && shape[i] > INT_MAX))
+      file->fail(fmt::format("'{}' has a side of {}", images.name, shape[i]));
+  if (labels.shape[0] != shape[0])
+    file->fail(fmt::format("{} {} images but {} labels", shape[0], split, labels.shape[0]));
+  info.name = "hdf5 " + split;
+  info.shape = {static_cast<int>(shape[1]), static_cast<int>(shape[2]), static_cast<int>(shape[3])};
+  info.count = shape[0];
+  std::vector<int32_t> values = file->values<int32_t>(labels);
+  auto [low, high] = std::minmax_element(values.begin(), values.end());
+  if (*low < 0 || *high >= info.classes)
+    file->fail(fmt::format("label {} of image {} is not in [0, {})", *low < 0 ? *low : *high,
+                           (*low < 0 ? low : high) - values.begin(), info.classes));
+  return std::make_shared<Packed>(std::move(info), file, images.offset, std::move(values));
+}
+
+// Without names, as many classes as the training labels speak of.
+void read_classes(const PackedFile& file, DatasetInfo& info) {
+  constexpr int kMostClasses = 1 << 24;
+  if (const Hdf5Array* names = file.find("class_names")) {
+    std::vector<char> text = file.values<char>(*names);
+    std::string name;
+    text.push_back('\n');
+    for (char c : text) {
+      if (c == '\n')
+        info.class_names.push_back(printable(std::exchange(name, "")));
+      else if (c != '\0')
+        name += c;
+    }
+    info.classes = static_cast<int>(info.class_names.size());
+    return;
+  }
+  for (int32_t label : file.values<int32_t>(file.need("train/labels", "int32", 1)))
+    info.classes = std::max(info.classes, std::min(label, kMostClasses - 1) + 1);
+}
+
+}  // namespace
+
+void write_packed(const DataSplit& data, const std::string& path, int workers,
+                  const std::function<void(int64_t, int64_t)>& progress) {
+  const Dataset &train = *data.train, &test = *data.test;
+  std::string names = joined(train.class_names());
+  const Normalization& norm = train.normalization();
+  int64_t channels = train.channels(), total = train.count() + test.count();
+  auto images = [](const Dataset& split) {
+    return std::vector<int64_t>{split.count(), split.height(), split.width(), split.channels()};
+  };
+  std::vector<ArraySpec> arrays = {
+      {"train/images", "uint8", images(train)}, {"train/labels", "int32", {train.count()}},
+      {"test/images", "uint8", images(test)},   {"test/labels", "int32", {test.count()}},
+      {"mean", "float32", {channels}},          {"std", "float32", {channels}}};
+  if (!names.empty())
+    arrays.push_back({"class_names", "text", {static_cast<int64_t>(names.size())}});
+  Hdf5Layout layout(arrays, {{"format", kFormat, 0}, {"version", "", kVersion}});
+  std::vector<std::byte> front(layout.front_bytes());
+  layout.write(front);
+
+  Writer writer(path);
+  writer.write(front.data(), front.size());
+  SplitWriter splits[] = {{writer, train}, {writer, test}};
+  for (size_t i = 0; i < 2; ++i) {
+    int64_t before = i == 0 ? 0 : train.count();
+    writer.zeros_until(layout.offset(2 * i));
+    splits[i].images(workers, [&](int64_t done) {
+      if (progress) progress(before + done, total);
+    });
+    writer.zeros_until(layout.offset(2 * i + 1));
+    splits[i].labels();
+  }
+  const std::pair<const void*, size_t> rest[] = {
+      {norm.mean.data(), norm.mean.size() * sizeof(float)},
+      {norm.std.data(), norm.std.size() * sizeof(float)},
+      {names.data(), names.size()}};
+  for (size_t i = 4; i < arrays.size(); ++i) {
+    writer.zeros_until(layout.offset(i));
+    writer.write(rest[i - 4].first, rest[i - 4].second);
+  }
+  writer.zeros_until(layout.bytes());
+  writer.finish();
+}
+
+DataSplit open_packed(const std::string& path) try {
+  auto file = std::make_shared<const PackedFile>(path);
+  DatasetInfo info;
+  read_classes(*file, info);
+  auto floats = [&](const char* name) {
+    return file->find(name) ? file->values<float>(file->need(name, "float32", 1))
+                            : std::vector<float>();
+  };
+  info.normalization = {floats("mean"), floats("std")};
+  auto train = open_split(file, "train", info), test = open_split(file, "test", info);
+  if (train->shape() != test->shape()) file->fail("train and test images differ in shape");
+  return {train, test};
+} catch (const DataError&) {
+  throw;
+} catch (const Error& error) {  // of the file's reader, or of a data set that cannot be
+  throw DataError(fmt::format("{}: {}", path, error.what()));
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// A data set in one HDF5 file, all images at their final size: opened at once, read without
+// decoding. Any HDF5 program can open it; the values lie in one piece each, uncompressed:
+//
+//   train/images  uint8 [count x H x W x C]     test/images   the same
+//   train/labels  int32 [count]                 test/labels
+//   class_names   text, a line for each class   mean, std     float32 [C], of pixels / 255
+//   attributes    format "tessera data", version 1
+//
+// A file of another program may leave out the last three; the number of classes is then that of the
+// labels.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tessera/runtime/data/dataset.h"
+
+namespace tessera {
+
+// Reads both splits with `workers` threads and writes PATH.partial, which becomes `path` when all
+// is on the disk. Takes memory for some batches only. progress is called now and then with images
+// done and images in all. Throws Error naming the path when the disk refuses, and what reading
+// throws.
+void write_packed(const DataSplit& data, const std::string& path, int workers = 2,
+                  const std::function<void(int64_t, int64_t)>& progress = {});
+
+// The header is checked against the file before memory is taken; the labels are read and checked,
+// the images read from the file when they are asked for. Throws DataError naming the file.
+DataSplit open_packed(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+#include <cstring>
+
+#include "data_file_util.h"
+#include <gtest/gtest.h>
+
+#include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/data/synthetic.h"
+#include "tessera/tests/golden/golden_file.h"
+
+namespace tessera {
+namespace {
+
+using tessera::testing::Bytes;
+using tessera::testing::expect_error;
+using tessera::testing::TempFolder;
+
+DataSplit pictures() {
+  return {synthetic(1, SyntheticSplit::kTrain, 37, 20),
+          synthetic(1, SyntheticSplit::kTest, 12, 20)};
+}
+
+TEST(PackedTest, WhatWasWrittenIsRead) {
+  TempFolder folder;
+  std::string path = folder.path("pack.h5");
+  DataSplit data = pictures();
+  int64_t last = 0, all = 0;
+  write_packed(data, path, 2, [&](int64_t done, int64_t total) { last = done, all = total; });
+  EXPECT_EQ(last, 49);
+  EXPECT_EQ(all, 49);
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+  DataSplit packed = open_data({.name = "hdf5", .root = path});
+  for (auto [made, read] :
+       {std::pair{data.train, packed.train}, std::pair{data.test, packed.test}}) {
+    ASSERT_EQ(read->count(), made->count());
+    EXPECT_EQ(read->shape(), made->shape());
+    EXPECT_EQ(read->class_names(), made->class_names());
+    EXPECT_EQ(read->normalization().std, made->normalization().std);
+    Bytes a(static_cast<size_t>(made->shape().bytes())), b(a.size());
+    for (int64_t i = 0; i < made->count(); ++i) {
+      made->read(i, a.data());
+      read->read(i, b.data());
+      ASSERT_EQ(a, b);
+      EXPECT_EQ(made->label(i), read->label(i));
+    }
+  }
+  // Only the labels are in memory.
+  EXPECT_EQ(packed.train->host_buffers()[0].bytes, 37 * sizeof(int32_t));
+}
+
+TEST(PackedTest, TheHdf5LibraryReadsIt) {
+  TempFolder folder;
+  DataSplit data = pictures();
+  write_packed(data, folder.path("pack.h5"));
+  golden::File file(folder.path("pack.h5"));
+  EXPECT_EQ(file.members("/"),
+            (std::vector<std::string>{"class_names", "mean", "std", "test", "train"}));
+  golden::Array images = file.read("train/images"), labels = file.read("test/labels");
+  EXPECT_EQ(images.shape, (std::vector<int64_t>{37, 20, 20, 3}));
+  Bytes image(1200);
+  data.train->read(36, image.data());
+  EXPECT_TRUE(std::equal(image.begin(), image.end(), images.values.end() - 1200));
+  EXPECT_EQ(labels.values[11], 1);
+  EXPECT_EQ(file.text("/", "format"), "tessera data");
+}
+
+TEST(PackedTest, DamageIsAnErrorAndNothingElse) {
+  TempFolder folder;
+  std::string path = folder.path("pack.h5");
+  write_packed(pictures(), path);
+  std::ifstream in(path, std::ios::binary);
+  Bytes whole((std::istreambuf_iterator<char>(in)), {});
+  auto open = [&](const Bytes& bytes) { open_packed(folder.write("bad.h5", bytes)); };
+  for (size_t size : {size_t{0}, size_t{7}, size_t{100}, size_t{3000}, whole.size() - 1}) {
+    Bytes part(whole.begin(), whole.begin() + static_cast<int64_t>(size));
+    expect_error<DataError>([&] { open(part); }, {"bad.h5"});
+  }
+  // Any byte of the front: an error, or a data set that can be read to its end.
+  int errors = 0;
+  for (size_t at = 0; at < 4000; at += 3) {
+    Bytes changed = whole;
+    changed[at] = static_cast<uint8_t>(changed[at] + 1 + at % 250);
+    try {
+      DataSplit data = open_packed(folder.write("bad.h5", changed));
+      Bytes image(static_cast<size_t>(data.train->shape().bytes()));
+      data.train->read(data.train->count() - 1, image.data());
+    } catch (const DataError&) {
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 100);
+  Bytes label = whole;  // test/labels
+  for (size_t i = 0; i + 48 <= label.size(); i += 4) {
+    int32_t labels[12];
+    std::memcpy(labels, label.data() + i, 48);
+    bool found = true;
+    for (int k = 0; k < 12; ++k) found = found && labels[k] == k % 10;
+    if (found) label[i + 4] = 77;
+  }
+  expect_error<DataError>([&] { open(label); }, {"label 77 of image", "[0, 10)"});
+}
+
+TEST(PackedTest, APlaceThatCannotBeWritten) {
+  expect_error<Error>([] { write_packed(pictures(), "/nowhere/pack.h5"); },
+                      {"/nowhere/pack.h5.partial", "No such file"});
+  expect_error<DataError>([] { open_packed("/nowhere/pack.h5"); }, {"/nowhere/pack.h5"});
+}
+
+}  // namespace
+}  // namespace tessera
