@@ -1,5 +1,6 @@
 #include "tessera/models/session.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
+#include "tessera/layers/reduce_max.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/models/weights_file.h"
 #include "tessera/models/zoo.h"
@@ -115,7 +117,9 @@ Tensors Session::evaluate(const Tensors& arguments) {
   ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
                                  {normalization_.std.begin(), normalization_.std.end()}};
   Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
-  return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1])};
+  const int64_t five = std::min<int64_t>(5, config_.model.classes);
+  return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1]),
+          top_k_correct(logits, arguments[1], five), argmax(logits, 1)};
 }
 
 namespace {

@@ -34,7 +34,8 @@ class Session {
   // loss and count of right answers, float32 [].
   // Prepared at the first call; later calls for the same batch only find it, without allocating.
   PreparedStep& train_step(int64_t batch);
-  // Evaluation: arguments images and labels; the same results.
+  // Evaluation: arguments images and labels; results mean loss, count of right answers, count of
+  // those right among the first five, float32 [], and what each image is taken for, int64 [batch].
   PreparedStep& evaluation_step(int64_t batch);
   // After a run of train_step(batch): the op that was the first to make a number that is not finite
   // (graph/program.h), as text; empty where the step has none.
