@@ -1,13 +1,16 @@
 #include "tessera/models/metrics.h"
 
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/file_system.h"
 
 namespace tessera {
 
@@ -41,6 +44,21 @@ class Line {
   size_t size_ = 0;
 };
 
+constexpr std::string_view kCsvNames = "epoch,step,phase,loss,accuracy,lr,images_per_second\n";
+
+// Of a line of either file, as write() writes them.
+std::optional<int64_t> step_of(std::string_view line) {
+  constexpr std::string_view kName = "\"step\": ";
+  const bool json = line.starts_with('{');
+  const size_t before = json ? line.find(kName) : line.find(',');
+  if (before == std::string_view::npos) return {};
+  line.remove_prefix(before + (json ? kName.size() : 1));
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+  if (error != std::errc() || end == line.data() + line.size() || *end != ',') return {};
+  return step;
+}
+
 }  // namespace
 
 std::string resolved_config_path(const std::string& run_dir) {
@@ -49,21 +67,54 @@ std::string resolved_config_path(const std::string& run_dir) {
 
 std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.h5"; }
 
-RunFolder::RunFolder(const Config& config) : dir_(config.run.dir) {
+RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done)
+    : dir_(config.run.dir) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) fail(dir_, "make", error.value());
-  File resolved = start("config.resolved.yaml");
-  append(resolved.get(), "config.resolved.yaml", print_config(config));
+  const std::string resolved = print_config(config), path = resolved_config_path(dir_);
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(resolved))};
+  if (const FileFault fault = write_durably(file_system(), path.c_str(), parts))
+    fail(path, fault.doing, fault.error);
+  if (steps_done) {
+    csv_ = go_on("metrics.csv", kCsvNames, *steps_done);
+    jsonl_ = go_on("metrics.jsonl", "", *steps_done);
+    return;
+  }
   csv_ = start("metrics.csv");
-  append(csv_.get(), "metrics.csv", "epoch,step,phase,loss,accuracy,lr,images_per_second\n");
+  append(csv_.get(), "metrics.csv", kCsvNames);
   jsonl_ = start("metrics.jsonl");
+}
+
+std::vector<int> RunFolder::descriptors() const {
+  return {fileno(csv_.get()), fileno(jsonl_.get())};
 }
 
 RunFolder::File RunFolder::start(const char* name) const {
   std::string path = dir_ + "/" + name;
   File file(std::fopen(path.c_str(), "wb"));
   if (!file) fail(path, "write", errno);
+  return file;
+}
+
+// Cuts the file where the first line begins that is not whole or is of a later step.
+RunFolder::File RunFolder::go_on(const char* name, std::string_view first_line,
+                                 int64_t steps_done) const {
+  const std::string path = dir_ + "/" + name;
+  File file(std::fopen(path.c_str(), "a+b"));
+  if (!file) fail(path, "write", errno);
+  std::rewind(file.get());
+  char line[sizeof(Line) + 1];
+  long end = 0;
+  while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
+    const std::string_view text = line;
+    const bool whole = text.ends_with('\n');
+    if (!whole || !(text == first_line || step_of(text).value_or(INT64_MAX) <= steps_done)) break;
+    end += static_cast<long>(text.size());
+  }
+  if (ftruncate(fileno(file.get()), end) != 0) fail(path, "cut", errno);
+  std::fseek(file.get(), 0, SEEK_END);
+  if (end == 0) append(file.get(), name, first_line);
   return file;
 }
 

@@ -5,6 +5,7 @@
 //   metrics.jsonl          the same, one JSON object a line
 //   memory.csv             name,bytes of each block of memory that the training holds
 //   weights.h5             written by others, at weights_path()
+//   checkpoints/           written by others (models/checkpoint_folder.h)
 //
 // A line is on its way to the disk when write() returns, so a killed run keeps what it logged.
 #pragma once
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,19 +35,23 @@ struct Metrics {
 // One writer for a folder. Not thread-safe.
 class RunFolder {
  public:
-  // Makes the folder and its parents, writes the configuration and starts the metrics anew. Throws
-  // Error naming the path when that cannot be done.
-  explicit RunFolder(const Config& config);
+  // Makes the folder and its parents, writes the configuration and starts the metrics anew; or, when
+  // training goes on after `steps_done` steps, keeps the lines up to there and drops what follows,
+  // also a line that was being written when the process was killed. Throws Error naming the path
+  // when that cannot be done.
+  explicit RunFolder(const Config& config, std::optional<int64_t> steps_done = {});
 
   // Writes memory.csv anew. Throws Error when the disk refuses.
   void write_memory(const std::vector<HostBuffer>& blocks) const;
 
-  // Appends a line to both metrics files, without allocating. A value that is not finite is an empty field
-  // in CSV and null in JSON. Throws Error when the disk refuses.
+  // Appends a line to both metrics files, without allocating. A value that is not finite is an empty
+  // field in CSV and null in JSON. Throws Error when the disk refuses.
   void write(const Metrics& metrics);
 
   const std::string& dir() const { return dir_; }
   std::string weights_path() const { return dir_ + "/weights.h5"; }
+  // The open metrics files, for fsync().
+  std::vector<int> descriptors() const;
 
  private:
   struct Close {
@@ -54,6 +60,7 @@ class RunFolder {
   using File = std::unique_ptr<std::FILE, Close>;
 
   File start(const char* name) const;
+  File go_on(const char* name, std::string_view first_line, int64_t steps_done) const;
   void append(std::FILE* file, const char* name, std::string_view line) const;
 
   std::string dir_;

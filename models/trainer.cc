@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/program.h"
+#include "tessera/models/checkpointing.h"
 #include "tessera/models/metrics.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/session.h"
@@ -52,13 +53,14 @@ LoaderOptions training_options(const Config& config) {
   options.shuffle = true;
   options.seed = config.seed;
   options.augment = make_augment(config.data);
+  options.mix = make_mix(config.data);
   return options;
 }
 
 // Sums over the images of some steps.
 struct Tally {
   double loss = 0, correct = 0;
-  int64_t images = 0;
+  int64_t images = 0, before = 0;
   Clock::time_point start = Clock::now();
 
   void add(PreparedStep& step, int64_t count) {
@@ -68,7 +70,13 @@ struct Tally {
   }
   double mean_loss() const { return images ? loss / static_cast<double>(images) : 0; }
   double accuracy() const { return images ? correct / static_cast<double>(images) : 0; }
-  double rate() const { return static_cast<double>(images) / seconds_since(start); }
+  double rate() const { return static_cast<double>(images - before) / seconds_since(start); }
+  // Goes on from the sums of another process.
+  void resume(double loss_sum, double correct_sum, int64_t image_count) {
+    loss = loss_sum;
+    correct = correct_sum;
+    images = before = image_count;
+  }
 };
 
 void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape) {
@@ -91,10 +99,12 @@ class Evaluator {
     session.evaluation_step(last_batch(loader_));
   }
 
-  Tally run() {
+  // Nothing when `stop` asked to end before all images were seen.
+  std::optional<Tally> run(const std::atomic<int>* stop = nullptr) {
     Tally tally;
     loader_.start_epoch(0);
     for (int64_t i = 0; i < loader_.batches(); ++i) {
+      if (stop != nullptr && *stop != 0) return {};
       const Batch& batch = loader_.next();
       PreparedStep& step = session_.evaluation_step(batch.count);
       fill(step, batch, loader_.shape());
@@ -113,59 +123,57 @@ class Evaluator {
 
 class Training {
  public:
-  Training(const Config& config, const Print& print)
+  Training(const Config& config, const Print& print, const TrainOptions& options)
       : config_(config),
         print_(print),
+        stop_(options.stop),
+        checkpoints_(config, options, print),
         data_(open_data(data_source(config))),
         loader_(data_.train, training_options(config)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
         evaluator_(session_, data_.test, evaluation_options(config)),
         total_steps_(config.train.total_steps(loader_.batches())),
         schedule_(config.schedule, config.optimizer.lr, loader_.batches(), total_steps_),
-        folder_(config) {
+        folder_((checkpoints_.lock(), config), checkpoints_.metrics_kept()) {
     check_classes(config, *data_.train);
     session_.train_step(std::min(config.data.batch, loader_.samples()));
     session_.train_step(last_batch(loader_));
     session_.bind();
+    checkpoints_.prepare(persistent(), loader_.batches(), folder_.descriptors());
     folder_.write_memory(blocks());
     introduce();
+    begin();
   }
 
   TrainResult run() {
-    Clock::time_point start = Clock::now();
-    int64_t evaluate_every = config_.train.evaluate_every.steps(loader_.batches());
-    int64_t log_every = config_.train.log_every.steps(loader_.batches());
-    Tally since_log;
-    for (int64_t step = 0; step < total_steps_; ++step) {
-      const Batch& batch = next_step(step, since_log);
-      bool end = step + 1 == total_steps_;
-      bool log = end || batch.last || (log_every > 0 && (step + 1) % log_every == 0);
-      if (log) {
-        report("train", step, since_log);
-        since_log = Tally();
-      }
-      if (end || (evaluate_every > 0 && (step + 1) % evaluate_every == 0)) {
-        tested_ = evaluator_.run();
-        report("test", step, *tested_);
-        say_epoch(step, seconds_since(start));
-        since_log.start = Clock::now();
-      }
+    start_ = since_log_.start = Clock::now();
+    if (state_.evaluation_due && evaluate()) checkpoints_.after_step(position());
+    while (state_.step < total_steps_ && !stopped()) {
+      const Batch& batch = next_step();
+      const bool last = batch.last;
+      ++state_.step;
+      state_.batch = last ? 0 : state_.batch + 1;
+      state_.epoch += last;
+      after_step(last);
     }
-    session_.save_weights(folder_.weights_path());
-    return {tested_ ? tested_->accuracy() : 0, tested_ ? tested_->mean_loss() : 0, total_steps_,
-            epochs(total_steps_), seconds_since(start)};
+    return finish();
   }
 
  private:
+  bool stopped() const { return stop_ != nullptr && *stop_ != 0; }
   double epochs(int64_t steps) const {
     return static_cast<double>(steps) / static_cast<double>(loader_.batches());
+  }
+  PersistentTensors persistent() {
+    return {session_.store().parameters(), session_.store().states()};
   }
 
   // Everything of some size that training asks of the machine, each in one request.
   std::vector<HostBuffer> blocks() const {
     std::vector<HostBuffer> all = session_.regions();
-    for (const auto& more : {loader_.host_buffers(), evaluator_.loader().host_buffers(),
-                             data_.train->host_buffers(), data_.test->host_buffers()})
+    for (const auto& more :
+         {loader_.host_buffers(), evaluator_.loader().host_buffers(), data_.train->host_buffers(),
+          data_.test->host_buffers(), checkpoints_.host_buffers()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -184,21 +192,51 @@ class Training {
                     config_.mode));
   }
 
+  // Puts everything where the checkpoint says, if there is one.
+  void begin() {
+    state_.batches = loader_.batches();
+    state_.images = loader_.samples();
+    state_.seed = static_cast<int64_t>(config_.seed);
+    checkpoints_.restore(persistent(), state_);
+    if (checkpoints_.beginning() == nullptr) return;
+    if (state_.step > total_steps_)
+      throw ConfigError(
+          fmt::format("resume: checkpoint '{}' is at step {}, but train.steps or "
+                      "train.epochs ends the training at step {}",
+                      checkpoints_.beginning()->path(), state_.step, total_steps_));
+    loader_.start_epoch(state_.epoch, state_.batch);
+    since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
+    lr_ = state_.lr;
+    print_(fmt::format("resumed after step {} of {} (epoch {:.4g}) from {}", state_.step,
+                       total_steps_, epochs(state_.step), checkpoints_.beginning()->path()));
+  }
+
+  // The state with the sums as they stand.
+  const TrainingState& position() {
+    state_.lr = lr_;
+    state_.log_images = since_log_.images;
+    state_.log_loss = since_log_.loss;
+    state_.log_correct = since_log_.correct;
+    return state_;
+  }
+
   // From the loader to the loss; allocates nothing. The batch is valid until the next call.
-  const Batch& next_step(int64_t step, Tally& tally) {
+  const Batch& next_step() {
     const StepProbe probe;
     const Batch& batch = loader_.next();
-    train_on(batch, step, tally);
+    train_on(batch);
     return batch;
   }
 
-  void train_on(const Batch& batch, int64_t step, Tally& tally) {
+  void train_on(const Batch& batch) {
     PreparedStep& ready = session_.train_step(batch.count);
     fill(ready, batch, loader_.shape());
+    session_.set_targets(ready, std::span(batch.labels, static_cast<size_t>(batch.count)),
+                         batch.partners, batch.shares);
     Tensor lr = ready.input(2), position = ready.input(3);
-    lr_ = schedule_.lr(step);
+    lr_ = schedule_.lr(state_.step);
     lr.assign_scalar(lr_);
-    const int64_t now[2] = {step, batch.first};
+    const int64_t now[2] = {state_.step, batch.first};
     position.assign(std::span<const int64_t>(now));
     ready.run();
     double loss = ready.output(0).item<double>();
@@ -206,27 +244,78 @@ class Training {
       throw DivergedError(
           fmt::format("training: the loss is {} at step {} (epoch {:.2f}, lr {:.4g}); "
                       "lower optimizer.lr or lengthen schedule.warmup",
-                      loss, step, epochs(step), lr_));
-    tally.add(ready, batch.count);
+                      loss, state_.step, epochs(state_.step), lr_));
+    since_log_.add(ready, batch.count);
   }
 
-  void report(const char* phase, int64_t step, const Tally& tally) {
-    rate_ = tally.rate();
-    if (phase == std::string_view("train")) trained_ = tally;
-    folder_.write(
-        {epochs(step + 1), step + 1, phase, tally.mean_loss(), tally.accuracy(), lr_, rate_});
+  void after_step(bool last_of_epoch) {
+    const int64_t log_every = config_.train.log_every.steps(loader_.batches());
+    const int64_t evaluate_every = config_.train.evaluate_every.steps(loader_.batches());
+    const bool end = state_.step == total_steps_;
+    if (end || last_of_epoch || (log_every > 0 && state_.step % log_every == 0)) {
+      report("train", since_log_);
+      state_.train_loss = since_log_.mean_loss();
+      state_.train_accuracy = since_log_.accuracy();
+      since_log_ = Tally();
+    }
+    if (end || (evaluate_every > 0 && state_.step % evaluate_every == 0)) {
+      state_.evaluation_due = 1;
+      evaluate();
+    }
+    if (!end && !stopped()) checkpoints_.after_step(position());
   }
 
-  void say_epoch(int64_t step, double seconds) {
-    print_(fmt::format(
-        "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  "
-        "test loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
-        epochs(step + 1), epochs(total_steps_), step + 1, trained_.mean_loss(),
-        100 * trained_.accuracy(), tested_->mean_loss(), 100 * tested_->accuracy(), lr_, seconds));
+  // False when it was broken off; it is made up for when training goes on.
+  bool evaluate() {
+    tested_ = evaluator_.run(stop_);
+    if (!tested_) return false;
+    state_.evaluation_due = 0;
+    report("test", *tested_);
+    say_epoch();
+    checkpoints_.evaluated(state_, tested_->mean_loss(), tested_->accuracy());
+    since_log_.start = Clock::now();
+    return true;
+  }
+
+  TrainResult finish() {
+    const bool complete = state_.step == total_steps_ && !state_.evaluation_due;
+    if (complete && !tested_) tested_ = evaluator_.run(stop_);  // resumed at the end
+    if (complete && tested_) session_.save_weights(folder_.weights_path());
+    checkpoints_.save_now(position());
+    TrainResult result;
+    if (tested_) {
+      result.test_accuracy = tested_->accuracy();
+      result.test_loss = tested_->mean_loss();
+    }
+    result.steps = state_.step;
+    result.epochs = epochs(state_.step);
+    result.seconds = seconds_since(start_);
+    if (!complete || !tested_) result.stopped_by = *stop_;
+    if (const CheckpointWriter* writer = checkpoints_.writer()) {
+      result.checkpoint = checkpoints_.path(state_.step);
+      result.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();
+    }
+    return result;
+  }
+
+  void report(const char* phase, const Tally& tally) {
+    folder_.write({epochs(state_.step), state_.step, phase, tally.mean_loss(), tally.accuracy(),
+                   lr_, tally.rate()});
+  }
+
+  void say_epoch() {
+    print_(
+        fmt::format("epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  "
+                    "test loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+                    epochs(state_.step), epochs(total_steps_), state_.step, state_.train_loss,
+                    100 * state_.train_accuracy, tested_->mean_loss(), 100 * tested_->accuracy(),
+                    lr_, seconds_since(start_)));
   }
 
   Config config_;
   const Print& print_;
+  const std::atomic<int>* stop_;
+  Checkpointing checkpoints_;
   DataSplit data_;
   Loader loader_;
   Session session_;
@@ -234,15 +323,17 @@ class Training {
   int64_t total_steps_;
   Schedule schedule_;
   RunFolder folder_;
-  Tally trained_;
+  TrainingState state_;
+  Tally since_log_;
   std::optional<Tally> tested_;
-  double lr_ = 0, rate_ = 0;
+  double lr_ = 0;
+  Clock::time_point start_;
 };
 
 }  // namespace
 
-TrainResult train(const Config& config, const Print& print) {
-  return Training(config, print).run();
+TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
+  return Training(config, print, options).run();
 }
 
 TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
@@ -259,8 +350,12 @@ TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::stri
   session.load_weights(weights_path(run_dir));
   print(data.test->describe());
   Clock::time_point start = Clock::now();
-  Tally tally = evaluator.run();
-  return {tally.accuracy(), tally.mean_loss(), 0, 0, seconds_since(start)};
+  const Tally tally = *evaluator.run();
+  TrainResult result;
+  result.test_accuracy = tally.accuracy();
+  result.test_loss = tally.mean_loss();
+  result.seconds = seconds_since(start);
+  return result;
 }
 
 }  // namespace tessera

@@ -1,26 +1,29 @@
 // The trainer: from a configuration to a trained network, and the questions one asks before.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "tessera/graph/plan_report.h"
 #include "tessera/models/session.h"
+#include "tessera/models/train_options.h"
 
 namespace tessera {
-
-using Print = std::function<void(const std::string& line)>;
 
 struct TrainResult {
   double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
   int64_t steps = 0;
   double epochs = 0;
-  double seconds = 0;  // of training and evaluation, without opening the data
+  double seconds = 0;          // of training and evaluation, without opening the data
+  int stopped_by = 0;          // TrainOptions::stop, when it ended the training early
+  std::string checkpoint;      // the last one; empty when none are written
+  double checkpoint_wait = 0;  // seconds that steps waited for one to be copied, or to be written
 };
 
-// Trains as configured, writes the run folder and prints a line now and then. Throws ConfigError,
-// DataError, DeviceError, and DivergedError when the loss is not finite.
-TrainResult train(const Config& config, const Print& print);
+// Trains as configured, writes the run folder and prints a line now and then. A training that goes
+// on from a checkpoint ends with the same bits as one that never stopped. Throws ConfigError,
+// DataError, DeviceError, CheckpointError when there is nothing good to resume from or the last
+// checkpoint cannot be written, and DivergedError when the loss is not finite.
+TrainResult train(const Config& config, const Print& print, const TrainOptions& options = {});
 
 // Evaluates the weights of a run folder on its test data.
 TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 
 #include "tessera/memory/planner_library.h"
@@ -19,11 +21,26 @@ struct Arguments {
   std::vector<std::string> overrides;
   int64_t steps = 50;
   bool json = false, verify_plan = false;
+  TrainOptions train;
 };
 
 void say(const std::string& line) {
   fmt::print("{}\n", line);
   std::fflush(stdout);
+}
+
+std::atomic<int> g_signal{0};
+
+// The first SIGTERM or SIGINT asks the training to stop after its step; more of them change nothing.
+void catch_signals() {
+  static_assert(std::atomic<int>::is_always_lock_free);
+  struct sigaction action {};
+  action.sa_handler = [](int number) {
+    int none = 0;
+    g_signal.compare_exchange_strong(none, number);
+  };
+  action.sa_flags = SA_RESTART;
+  for (int number : {SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
 }
 
 int run_train(const Arguments& arguments) {
@@ -35,7 +52,18 @@ int run_train(const Arguments& arguments) {
                     verified.steps, static_cast<double>(verified.arena_bytes) / (1 << 20),
                     static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
-  TrainResult result = train(config, say);
+  catch_signals();
+  TrainOptions options = arguments.train;
+  options.stop = &g_signal;
+  const TrainResult result = train(config, say, options);
+  if (result.stopped_by != 0) {
+    say(fmt::format("stopped by {} after step {}; {}",
+                    result.stopped_by == SIGTERM ? "SIGTERM" : "SIGINT", result.steps,
+                    result.checkpoint.empty()
+                        ? "nothing is kept, as checkpoint.keep is 0"
+                        : "go on with --resume from " + result.checkpoint));
+    return 128 + result.stopped_by;
+  }
   say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
                   100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
                   result.seconds));
@@ -103,6 +131,13 @@ int dispatch(int argc, char** argv) {
       with_config(add("train", "train a model (the default verb)", run_train), arguments);
   train->add_flag("--verify-plan", arguments.verify_plan,
                   "first run some steps with the plan watched and compare with an unplanned run");
+  CLI::Option* resume = train->add_flag(
+      "--resume{auto}", arguments.train.resume,
+      "go on from the newest good checkpoint of the run folder, or from =PATH: a run folder or a "
+      "checkpoint");
+  train->add_flag("--overwrite", arguments.train.overwrite,
+                  "begin anew in a run folder that holds a training")
+      ->excludes(resume);
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
@@ -114,7 +149,8 @@ int dispatch(int argc, char** argv) {
 
   // train is what is meant where the first word is an option.
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words[0].starts_with("--config")) words.insert(words.begin(), "train");
+  for (const char* option : {"--config", "--resume", "--overwrite"})
+    if (!words.empty() && words[0].starts_with(option)) words.insert(words.begin(), "train");
   if (!words.empty() && !words[0].starts_with('-')) require_verb(app, words[0]);
   std::reverse(words.begin(), words.end());
   try {

@@ -1,0 +1,74 @@
+// A training's dealings with its checkpoints: what it begins from, when the next one is due, which
+// is the best, and what is said when one cannot be written.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/models/checkpoint_folder.h"
+#include "tessera/models/config.h"
+#include "tessera/models/train_options.h"
+
+namespace tessera {
+
+// To be used by one thread.
+class Checkpointing {
+ public:
+  // Looks for what to begin from; changes nothing on the disk. Damaged checkpoints are named in a
+  // warning and the one before is tried. Throws ConfigError: the run folder holds a training that
+  // was to be neither resumed nor overwritten, or the configuration contradicts the checkpoint (the
+  // keys are named); CheckpointError: none of the checkpoints can be read, or the one asked for is
+  // not there.
+  Checkpointing(const Config& config, const TrainOptions& options, const Print& print);
+
+  // The checkpoint to begin from; nullptr: from the start.
+  const CheckpointFile* beginning() const { return beginning_.get(); }
+  // The steps done whose metrics are in the run folder already.
+  std::optional<int64_t> metrics_kept() const;
+
+  // Takes the run folder for this process; with TrainOptions::overwrite removes its checkpoints.
+  void lock();
+  // Takes the memory for checkpoints and starts the thread that writes them. `metrics`: open files.
+  void prepare(PersistentTensors tensors, int64_t steps_per_epoch, std::vector<int> metrics);
+  // Fills the tensors and the state when there is something to begin from.
+  void restore(const PersistentTensors& tensors, TrainingState& state);
+
+  // Notes the result of an evaluation in the state.
+  void evaluated(TrainingState& state, double loss, double accuracy);
+  // Saves when one is due. Allocates nothing unless something went wrong.
+  void after_step(const TrainingState& state);
+  // Saves and waits until it is on the disk. Throws CheckpointError when it cannot be written.
+  void save_now(const TrainingState& state);
+
+  bool enabled() const { return config_.checkpoint.keep > 0; }
+  std::vector<HostBuffer> host_buffers() const;
+  const CheckpointWriter* writer() const { return writer_.get(); }
+  std::string path(int64_t step) const { return folder_.path(step); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void find_beginning(const TrainOptions& options);
+  void try_candidates(const CheckpointFolder& folder);
+  bool due(const TrainingState& state) const;
+  void warn(const CheckpointReport& report) const;
+
+  const Config config_;
+  const Print& print_;
+  const bool overwrite_;
+  CheckpointFolder folder_;
+  std::unique_ptr<CheckpointFile> beginning_;
+  bool in_own_folder_ = false;
+  std::unique_ptr<CheckpointWriter> writer_;
+  int64_t every_steps_ = 0;
+  bool new_best_ = false;
+  Clock::time_point last_ = Clock::now();
+};
+
+// Throws ConfigError naming the keys that decide about the bits of a training and differ from those
+// of the checkpoint.
+void check_same_training(const Config& config, const CheckpointFile& checkpoint);
+
+}  // namespace tessera
