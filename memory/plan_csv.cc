@@ -34,7 +34,12 @@ class Reader {
       fail({"", 1}, "a header line is needed (id,lower,upper,size), the file is empty");
     read_header();
     Problem problem;
-    while (next_line()) problem.buffers.push_back(read_buffer());
+    while (next_line()) {
+      problem.buffers.push_back(read_buffer());
+      // What has no name is called by its number, as write_plan_csv() does.
+      std::string& id = problem.buffers.back().id;
+      if (id.empty()) id = std::to_string(problem.buffers.size() - 1);
+    }
     if (const auto fault = malformed(problem))
       throw DataError(fmt::format("{}: {}", file_, *fault));
     return problem;
@@ -45,6 +50,12 @@ class Reader {
     throw DataError(fmt::format("{}:{}:{}: {}", file_, line_number_, at.column, what));
   }
 
+  // A field for a message: short, however long it is.
+  static std::string quoted(std::string_view text) {
+    constexpr size_t kMost = 40;
+    return fmt::format("'{}'{}", text.substr(0, kMost), text.size() > kMost ? "..." : "");
+  }
+
   // Moves on to the next line that is not blank and cuts it into fields.
   bool next_line() {
     while (!rest_.empty()) {
@@ -53,11 +64,22 @@ class Reader {
       std::string_view line = rest_.substr(0, end);
       rest_.remove_prefix(std::min(end + 1, rest_.size()));
       if (line.ends_with('\r')) line.remove_suffix(1);
+      require_text(line);
       if (line.find_first_not_of(" \t") == line.npos) continue;
       fields_ = split(line, ',', 1);
       return true;
     }
     return false;
+  }
+
+  // Without control characters: a damaged or binary file is refused where that begins.
+  void require_text(std::string_view line) const {
+    const auto at = std::find_if(line.begin(), line.end(), [](char c) {
+      return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 0x7f;
+    });
+    if (at == line.end()) return;
+    fail({{}, static_cast<size_t>(at - line.begin()) + 1},
+         fmt::format("text is needed, this is the byte {:#04x}", static_cast<unsigned char>(*at)));
   }
 
   static std::vector<Field> split(std::string_view text, char separator, size_t column) {
@@ -86,7 +108,7 @@ class Reader {
       const auto found = std::find(kNames.begin(), kNames.end(), name);
       if (found == kNames.end()) {
         fail(fields_[i],
-             fmt::format("unknown column '{}'; known are {}", name, fmt::join(kNames, ", ")));
+             fmt::format("unknown column {}; known are {}", quoted(name), fmt::join(kNames, ", ")));
       }
       int& where = where_[found - kNames.begin()];
       if (where >= 0) fail(fields_[i], fmt::format("the column '{}' appears twice", name));
@@ -108,13 +130,20 @@ class Reader {
     Interval buffer;
     buffer.id = fields_[where_[kId]].text;
     buffer.lower = number(kLower, 0);
-    buffer.upper = add_inclusive(fields_[where_[kUpper]], number(kUpper, 0));
+    buffer.upper = add_inclusive(number(kUpper, 0));
     buffer.size = number(kSize, 0);
     buffer.alignment = number(kAlignment, 1);
     buffer.hint = std::max<int64_t>(number(kHint, -1), -1);
     buffer.offset = number(kOffset, -1);
     if (buffer.size < 0) fail(fields_[where_[kSize]], "a size must not be below 0");
     if (buffer.alignment < 1) fail(fields_[where_[kAlignment]], "an alignment must be at least 1");
+    if (buffer.offset < -1) {
+      fail(fields_[where_[kOffset]], "an offset must not be below 0; -1 or nothing means none");
+    }
+    if (buffer.offset > 0 && buffer.offset % buffer.alignment != 0) {
+      fail(fields_[where_[kOffset]],
+           fmt::format("an offset must be a multiple of its alignment, {}", buffer.alignment));
+    }
     if (buffer.lower > buffer.upper) {
       fail(fields_[where_[kUpper]], "a buffer must not end before it begins");
     }
@@ -126,15 +155,20 @@ class Reader {
     for (const Field& piece : split(field.text, ' ', field.column)) {
       if (piece.text.empty()) continue;
       if (piece.text.find('@') != piece.text.npos) {
-        fail(piece, fmt::format("windows in gaps are not supported: '{}'", piece.text));
+        fail(piece, "windows in gaps are not supported: " + quoted(piece.text));
       }
       const size_t dash = piece.text.find('-', 1);  // not the sign of the first number
       if (dash == piece.text.npos) {
-        fail(piece, fmt::format("a gap reads 'from-to', this is '{}'", piece.text));
+        fail(piece, "a gap reads 'from-to', this is " + quoted(piece.text));
       }
       const Field upper{piece.text.substr(dash + 1), piece.column + dash + 1};
-      buffer.gaps.push_back(
-          {parse({piece.text.substr(0, dash), piece.column}), add_inclusive(upper, parse(upper))});
+      const Gap gap{parse({piece.text.substr(0, dash), piece.column}), add_inclusive(parse(upper))};
+      const int64_t after = buffer.gaps.empty() ? buffer.lower : buffer.gaps.back().upper;
+      if (gap.lower < after || gap.lower >= gap.upper || gap.upper > buffer.upper) {
+        fail(piece, fmt::format("gaps must ascend inside [{}, {}), this one is [{}, {})",
+                                buffer.lower, buffer.upper, gap.lower, gap.upper));
+      }
+      buffer.gaps.push_back(gap);
     }
   }
 
@@ -145,20 +179,22 @@ class Reader {
     return optional && field.text.empty() ? if_absent : parse(field);
   }
 
+  // Numbers stay below 2^62, so that two of them can be added.
   int64_t parse(const Field& field) const {
+    constexpr int64_t kLargest = (int64_t{1} << 62) - 2;
     int64_t value = 0;
     const char* end = field.text.data() + field.text.size();
     const auto [stopped, error] = std::from_chars(field.text.data(), end, value);
-    if (error != std::errc() || stopped != end) {
-      fail(field, fmt::format("a whole number of 64 bits is needed, this is '{}'", field.text));
+    if (error == std::errc::invalid_argument || stopped != end) {
+      fail(field, "a whole number is needed, this is " + quoted(field.text));
+    }
+    if (error != std::errc() || value > kLargest || value < -kLargest) {
+      fail(field, "a number must fit 62 bits, this is " + quoted(field.text));
     }
     return value;
   }
 
-  int64_t add_inclusive(const Field& field, int64_t last) const {
-    if (last > INT64_MAX - inclusive_) fail(field, "the number is too large");
-    return last + inclusive_;
-  }
+  int64_t add_inclusive(int64_t last) const { return last + inclusive_; }
 
   std::string_view rest_;
   std::string_view file_;

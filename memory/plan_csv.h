@@ -6,7 +6,9 @@
 //
 // "buffer" and "buffer_id" mean id, "start" and "begin" mean lower, "end" means the last time at
 // which the buffer is live (upper - 1; then gaps end inclusively too). Gaps read "4-7 9-12".
-// Windows in gaps ("4-7@0:16") are refused.
+// Windows in gaps ("4-7@0:16") are refused, and so are control characters and numbers of more than
+// 62 bits. A buffer without a name is called by its number, from 0. Read, written and read again it
+// is the same problem.
 #pragma once
 
 #include <string>

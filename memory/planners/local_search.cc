@@ -26,6 +26,7 @@ using namespace planning;
 
 constexpr Effort kBudget = 4'000'000;  // comparisons: some 5 to 10 ms
 constexpr size_t kLate = 32;           // changes after which one may be as high as before
+constexpr size_t kPatience = 1000;     // changes that bring nothing lower, after which it gives up
 
 // One of the places in the order, at random, whose buffer ends at the top; 0 when there is none.
 size_t to_blame(const Ready& ready, const std::vector<int>& order, const Plan& plan,
@@ -56,7 +57,8 @@ class LocalSearch : public Planner {
     Plan best = current;
     std::array<int64_t, kLate> late;
     late.fill(current.bytes);
-    for (size_t round = 0; effort < kBudget && best.bytes > enough; ++round) {
+    size_t give_up = kPatience;
+    for (size_t round = 0; round < give_up && effort < kBudget && best.bytes > enough; ++round) {
       const size_t from = to_blame(ready, order, current, random);
       if (from == 0) break;  // a fixed buffer or the first one: nothing can go before it
       const size_t to = random() % from;
@@ -65,7 +67,10 @@ class LocalSearch : public Planner {
       Plan plan = place(ready, order, Fit::kLowest, allowed + 1, &effort);
       if (plan.bytes <= allowed) {
         current = std::move(plan);
-        if (current.bytes < best.bytes) best = current;
+        if (current.bytes < best.bytes) {
+          best = current;
+          give_up = round + kPatience;
+        }
       } else {
         std::rotate(order.begin() + to, order.begin() + to + 1, order.begin() + from + 1);
       }

@@ -65,8 +65,9 @@ TEST(PlanCsv, SaysWhereItIsWrong) {
   EXPECT_EQ(error_of(header + "a,0,3\n"),
             "f.csv:2:5: 4 fields are needed as in the header, the line has 3");
   EXPECT_EQ(error_of(header + "a,0,3,4\nb,0,x3,4\n"),
-            "f.csv:3:5: a whole number of 64 bits is needed, this is 'x3'");
-  EXPECT_EQ(error_of(header + "a,0,3,99999999999999999999\n").substr(0, 12), "f.csv:2:7: a");
+            "f.csv:3:5: a whole number is needed, this is 'x3'");
+  EXPECT_EQ(error_of(header + "a,0,3,99999999999999999999\n"),
+            "f.csv:2:7: a number must fit 62 bits, this is '99999999999999999999'");
   EXPECT_EQ(error_of(header + "a,0,3,-4\n"), "f.csv:2:7: a size must not be below 0");
   EXPECT_EQ(error_of(header + "a,4,3,4\n"), "f.csv:2:5: a buffer must not end before it begins");
   EXPECT_EQ(error_of("id,lower,upper,size,gaps\na,0,9,4,2-3 5\n"),
@@ -74,10 +75,43 @@ TEST(PlanCsv, SaysWhereItIsWrong) {
   EXPECT_EQ(error_of("id,lower,upper,size,gaps\na,0,9,4,2-3@0:1\n"),
             "f.csv:2:9: windows in gaps are not supported: '2-3@0:1'");
   EXPECT_EQ(error_of("id,lower,upper,size,gaps\na,0,9,4,2-30\n"),
-            "f.csv: buffer 0 (a): its gaps must ascend inside [0, 9), but one is [2, 30)");
+            "f.csv:2:9: gaps must ascend inside [0, 9), this one is [2, 30)");
+  EXPECT_EQ(error_of("id,lower,upper,size,gaps\na,0,9,4,2-4 3-5\n"),
+            "f.csv:2:13: gaps must ascend inside [0, 9), this one is [3, 5)");
   EXPECT_EQ(error_of("id,lower,end,size\na,0,9223372036854775807,4\n"),
-            "f.csv:2:5: the number is too large");
+            "f.csv:2:5: a number must fit 62 bits, this is '9223372036854775807'");
+  EXPECT_EQ(error_of("id,lower,upper,size,alignment,offset\na,0,9,4,4,6\n"),
+            "f.csv:2:11: an offset must be a multiple of its alignment, 4");
+  EXPECT_EQ(error_of("id,lower,upper,size,offset\na,0,9,4,-2\n"),
+            "f.csv:2:9: an offset must not be below 0; -1 or nothing means none");
   EXPECT_THROW(read_plan_csv_file("/no/such/file.csv"), DataError);
+}
+
+TEST(PlanCsv, RefusesWhatIsNoText) {
+  const std::string header = "id,lower,upper,size\n";
+  EXPECT_EQ(error_of(header + std::string("a\0b,0,1,2\n", 11)),
+            "f.csv:2:2: text is needed, this is the byte 0x00");
+  EXPECT_EQ(error_of(header + "a,0,1,2\rb,0,1,2\n"),
+            "f.csv:2:8: text is needed, this is the byte 0x0d");
+  const std::string long_word(100'000, 'x');
+  EXPECT_EQ(error_of(header + "a,0,1," + long_word + "\n"),
+            "f.csv:2:7: a whole number is needed, this is '" + long_word.substr(0, 40) + "'...");
+}
+
+TEST(PlanCsv, TakesTheLargestNumbers) {
+  const std::string large = std::to_string((int64_t{1} << 62) - 2);
+  const Problem problem = read_plan_csv("id,lower,upper,size\na,-" + large + "," + large + ",9\n");
+  EXPECT_EQ(problem.buffers[0].upper, (int64_t{1} << 62) - 2);
+  EXPECT_EQ(lower_bound(problem), 9);
+  EXPECT_NE(error_of("id,lower,upper,size\na,0,1," + large + "\nb,0,1," + large + "\n")
+                .find("62 bits together"),
+            std::string::npos);
+}
+
+TEST(PlanCsv, NumbersWhatHasNoName) {
+  const Problem problem = read_plan_csv("id,lower,upper,size\n,0,1,2\n,0,1,3");
+  EXPECT_EQ(problem.buffers[1].id, "1");
+  EXPECT_EQ(read_plan_csv(write_plan_csv(problem)), problem);
 }
 
 TEST(PlanCsv, SurvivesDamage) {

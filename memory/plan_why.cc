@@ -1,0 +1,150 @@
+#include "tessera/memory/plan_why.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+// The parts of a lifetime between its gaps.
+std::vector<Gap> live_parts(const Interval& buffer) {
+  std::vector<Gap> parts;
+  if (buffer.size == 0) return parts;
+  int64_t from = buffer.lower;
+  for (const Gap& gap : buffer.gaps) {
+    if (from < gap.lower) parts.push_back({from, gap.lower});
+    from = gap.upper;
+  }
+  if (from < buffer.upper) parts.push_back({from, buffer.upper});
+  return parts;
+}
+
+bool live_at(const Interval& buffer, int64_t time) {
+  const std::vector<Gap> parts = live_parts(buffer);
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const Gap& part) { return part.lower <= time && time < part.upper; });
+}
+
+bool meet(const Interval& a, const Interval& b) {
+  const std::vector<Gap> others = live_parts(b);
+  for (const Gap& x : live_parts(a)) {
+    for (const Gap& y : others) {
+      if (x.lower < y.upper && y.lower < x.upper) return true;
+    }
+  }
+  return false;
+}
+
+// Bytes that are live from each time on at which that changes.
+std::map<int64_t, int64_t> loads_of(const Problem& problem) {
+  std::map<int64_t, int64_t> loads;
+  for (const Interval& buffer : problem.buffers) {
+    for (const Gap& part : live_parts(buffer)) {
+      loads[part.lower] += buffer.size;
+      loads[part.upper] -= buffer.size;
+    }
+  }
+  int64_t live = 0;
+  for (auto& [time, load] : loads) load = live += load;
+  return loads;
+}
+
+void find_fullest(const Problem& problem, int buffer, BufferStory& story) {
+  int64_t most = 0;
+  for (const auto& [time, load] : loads_of(problem)) {
+    most = std::max(most, load);
+    if (load <= story.load || !live_at(problem.buffers[buffer], time)) continue;
+    story.load = load;
+    story.fullest = time;
+  }
+  story.makes_bound = story.load == most;
+  for (int i = 0; i < std::ssize(problem.buffers); ++i) {
+    if (i != buffer && live_at(problem.buffers[i], story.fullest)) story.beside.push_back(i);
+  }
+  std::stable_sort(story.beside.begin(), story.beside.end(),
+                   [&](int a, int b) { return problem.buffers[a].size > problem.buffers[b].size; });
+}
+
+void find_neighbours(const Problem& problem, const Plan& plan, int buffer, BufferStory& story) {
+  const Interval& own = problem.buffers[buffer];
+  const int64_t bottom = plan.offsets[buffer], top = bottom + own.size;
+  story.hole_below = bottom;
+  story.hole_above = plan.bytes - top;
+  const auto note = [](std::vector<int>& nearest, int64_t& hole, int64_t distance, int i) {
+    if (distance < 0 || distance > hole) return;
+    if (distance < hole) nearest.clear();
+    hole = distance;
+    nearest.push_back(i);
+  };
+  for (int i = 0; i < std::ssize(problem.buffers); ++i) {
+    const Interval& other = problem.buffers[i];
+    if (i == buffer || !meet(own, other)) continue;
+    note(story.below, story.hole_below, bottom - (plan.offsets[i] + other.size), i);
+    note(story.above, story.hole_above, plan.offsets[i] - top, i);
+  }
+}
+
+std::string names(const Problem& problem, const std::vector<int>& buffers) {
+  constexpr size_t kMost = 8;
+  std::string text;
+  for (size_t i = 0; i < buffers.size() && i < kMost; ++i) {
+    const Interval& buffer = problem.buffers[buffers[i]];
+    text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", buffer.id, buffer.size);
+  }
+  if (buffers.size() > kMost) text += fmt::format(" and {} more", buffers.size() - kMost);
+  return text;
+}
+
+std::string neighbour_text(const Problem& problem, const std::vector<int>& nearest, int64_t hole,
+                           std::string_view end) {
+  const std::string who = nearest.empty() ? std::string(end) : names(problem, nearest);
+  return hole == 0 ? who : fmt::format("{} free bytes, then {}", hole, who);
+}
+
+}  // namespace
+
+BufferStory why(const Problem& problem, const Plan& plan, int buffer, const Planner& planner) {
+  BufferStory story;
+  find_fullest(problem, buffer, story);
+  find_neighbours(problem, plan, buffer, story);
+  Problem without = problem;
+  without.buffers.erase(without.buffers.begin() + buffer);
+  story.bytes_without = planner.solve(without).bytes;
+  story.bound_without = lower_bound(without);
+  return story;
+}
+
+std::string why_text(const Problem& problem, const Plan& plan, int buffer, const Planner& planner) {
+  const BufferStory story = why(problem, plan, buffer, planner);
+  const Interval& b = problem.buffers[buffer];
+  const int64_t offset = plan.offsets[buffer];
+  std::string text = fmt::format("{}: {} bytes at [{}, {})", b.id, b.size, offset, offset + b.size);
+  if (b.alignment > 1) text += fmt::format(", a multiple of {}", b.alignment);
+  if (b.offset >= 0) text += ", fixed there";
+  text += fmt::format("\nlive        in [{}, {})", b.lower, b.upper);
+  for (const Gap& gap : b.gaps) text += fmt::format(", not in [{}, {})", gap.lower, gap.upper);
+  text += fmt::format(
+      "\nfullest     at time {}, when {} bytes are live, {:.1f} % of them its own\n", story.fullest,
+      story.load, 100 * static_cast<double>(b.size) / static_cast<double>(story.load));
+  if (story.makes_bound) {
+    text += "lower bound it is part of it: at no time are more bytes live\n";
+  } else {
+    text += fmt::format("lower bound it is not part of it: {} bytes are live at another time\n",
+                        lower_bound(problem));
+  }
+  const std::string beside = story.beside.empty() ? "nothing" : names(problem, story.beside);
+  text += fmt::format("live then   {}\n", beside);
+  text += "below it    " +
+          neighbour_text(problem, story.below, story.hole_below, "the bottom of the plan") + "\n";
+  text += "above it    " +
+          neighbour_text(problem, story.above, story.hole_above, "the top of the plan") + "\n";
+  return text + fmt::format(
+                    "without it  {} takes {} bytes instead of {}, the lower bound is {} instead "
+                    "of {}\n",
+                    planner.name(), story.bytes_without, plan.bytes, story.bound_without,
+                    lower_bound(problem));
+}
+
+}  // namespace tessera
