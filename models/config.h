@@ -19,6 +19,7 @@
 
 #include "tessera/runtime/data/augment.h"
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/mix.h"
 
 namespace tessera {
 
@@ -52,6 +53,13 @@ struct AugmentConfig {
   int padding = 0;                  // crop: pixels on each side
   std::string border = "zero";      // crop: zero | reflect
   std::string flip = "horizontal";  // flip
+  int size = 0;                     // resize_crop, cutout: pixels a side
+  std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};             // resize_crop
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;                  // color_jitter
+  int level = 128;                                                               // cutout
+  int n = 2, magnitude = 9;                                                      // rand_augment
+  double alpha = 1;                                                              // mixup, cutmix
+  double probability = 1;                                                        // cutout
   bool operator==(const AugmentConfig&) const = default;
 };
 
@@ -64,11 +72,13 @@ struct ModelConfig {
 
 struct DataConfig {
   std::string name = "synthetic";
-  std::string root;         // folder of the files
+  std::string root;         // folder of the files; hdf5: the file
   int64_t batch = 128;      // images of a step
   int workers = 2;          // loader threads; 0: load in the training thread
   int read_ahead = 4;       // batches held ready at most
-  int image_size = 0;       // synthetic: height and width in pixels; 0: 32
+  int image_size = 0;       // image_folder, synthetic: height and width in pixels; 0: 32
+  std::string labels = "fine";    // cifar100: fine | coarse
+  std::string damaged = "error";  // image_folder, pictures that do not decode: error | skip
   int64_t train_count = 0;  // use only so many training images; 0: all
   int64_t test_count = 0;   // the same for the test images
   std::vector<AugmentConfig> augment;
@@ -108,6 +118,7 @@ struct TrainConfig {
   double epochs = 10;                                   // how long; a fraction is allowed
   std::optional<int64_t> steps;                         // when given, how long instead of epochs
   Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
+  std::string non_finite = "stop";  // stop | skip: a batch whose loss or gradients are not finite
   Duration log_every{50, Duration::Unit::kSteps};       // 0: only at the end of an epoch
 
   int64_t total_steps(int64_t steps_per_epoch) const;
@@ -166,8 +177,9 @@ std::string print_config(const Config& config, const ConfigOrigins* origins = nu
 // What the configuration says, in the words of the data floor.
 DataSource data_source(const Config& config);
 Augment make_augment(const DataConfig& data);
-// The shape of an image before augmentation, without opening any data. Throws ConfigError for a
-// data set that is not known.
+Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
+// The shape of an image before augmentation; only hdf5 is opened for it. Throws ConfigError for a
+// data set that is not known, DataError.
 ImageShape image_shape(const DataConfig& data);
 
 }  // namespace tessera

@@ -1,7 +1,11 @@
 #include "tessera/models/config_checks.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/zoo.h"
 #include "tessera/runtime/device.h"
 
 namespace tessera {
@@ -10,14 +14,19 @@ namespace {
 
 class Checks {
  public:
-  Checks(const Config& config, const GivenKeys& given, const Place& otherwise, Diagnostics& errors)
-      : config_(config), given_(given), otherwise_(otherwise), errors_(errors) {}
+  Checks(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
+         const Place& otherwise, Diagnostics& errors)
+      : config_(config), given_(given), wrong_(wrong), otherwise_(otherwise), errors_(errors) {}
 
   void run() {
-    check_device();
-    check_optimizer();
-    check_schedule();
-    check_normalization();
+    if (!wrong_.count("")) check_device();
+    if (!wrong_.count("model")) check_model();
+    if (!wrong_.count("optimizer")) check_optimizer();
+    if (!wrong_.count("schedule")) check_schedule();
+    if (!wrong_.count("data")) {
+      check_normalization();
+      check_data();
+    }
   }
 
  private:
@@ -35,6 +44,18 @@ class Checks {
       parse_device(config_.device);
     } catch (const Error& error) {
       add({"device"}, error.what());
+    }
+  }
+
+  // What is given for the model must be an option of that model.
+  void check_model() {
+    const std::vector<std::string>& options = model_options(config_.model.name);
+    for (const auto& [path, place] : given_) {
+      if (!path.starts_with("model.") || path == "model.name") continue;
+      const std::string option = path.substr(path.find('.') + 1);
+      if (std::find(options.begin(), options.end(), option) == options.end())
+        errors_.add(place, fmt::format("{}: {} has no such option (its options: {})", path,
+                                       config_.model.name, fmt::join(options, ", ")));
     }
   }
 
@@ -70,17 +91,29 @@ class Checks {
                       mean, std));
   }
 
+  void check_data() {
+    if (config_.data.name == "image_folder" && config_.data.image_size == 0)
+      add({"data.image_size", "data.name"},
+          "data.image_size: image_folder needs it: pixels a side that every picture is brought to");
+    try {
+      make_augment(config_.data);
+    } catch (const ConfigError& error) {
+      add({"data.augment"}, std::string("data.augment: ") + error.what());
+    }
+  }
+
   const Config& config_;
   const GivenKeys& given_;
+  const std::set<std::string>& wrong_;
   const Place& otherwise_;
   Diagnostics& errors_;
 };
 
 }  // namespace
 
-void check_config(const Config& config, const GivenKeys& given, const Place& otherwise,
-                  Diagnostics& errors) {
-  Checks(config, given, otherwise, errors).run();
+void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
+                  const Place& otherwise, Diagnostics& errors) {
+  Checks(config, given, wrong, otherwise, errors).run();
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "tessera/models/config.h"
@@ -12,8 +13,9 @@ namespace tessera {
 // Where each key that was given was given last.
 using GivenKeys = std::map<std::string, Place>;
 
-// otherwise: the place of errors about keys that nobody gave.
-void check_config(const Config& config, const GivenKeys& given, const Place& otherwise,
-                  Diagnostics& errors);
+// wrong: groups with errors, about which nothing more is said. otherwise: the place of errors about
+// keys that nobody gave.
+void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
+                  const Place& otherwise, Diagnostics& errors);
 
 }  // namespace tessera

@@ -63,30 +63,32 @@ std::string ConfigKey::leaf() const { return path.substr(path.find('.') + 1); }
 
 namespace {
 
+// What a value is, and how it is written where that needs an example.
 struct TypeText {
-  const char* operator()(const bool*) const { return "true or false"; }
-  const char* operator()(const int*) const { return "a whole number"; }
-  const char* operator()(const int64_t*) const { return "a whole number"; }
-  const char* operator()(const uint64_t*) const { return "a whole number"; }
-  const char* operator()(const std::optional<int64_t>*) const { return "none or a whole number"; }
-  const char* operator()(const ByteSize*) const {
-    return "a size with its unit, such as 2GiB, 512MiB, 64KiB or 100B";
+  using Text = std::pair<const char*, const char*>;
+  Text operator()(const bool*) const { return {"true or false", ""}; }
+  Text operator()(const int*) const { return {"a whole number", ""}; }
+  Text operator()(const int64_t*) const { return {"a whole number", ""}; }
+  Text operator()(const uint64_t*) const { return {"a whole number", ""}; }
+  Text operator()(const double*) const { return {"a number", ""}; }
+  Text operator()(const std::string*) const { return {"a text", ""}; }
+  Text operator()(const Duration*) const {
+    return {"a length in epochs or steps", " (such as 2ep or 500st)"};
   }
-  const char* operator()(const std::optional<ByteSize>*) const {
-    return "none or a size with its unit, such as 2GiB, 512MiB, 64KiB or 100B";
+  Text operator()(const ByteSize*) const {
+    return {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
-  const char* operator()(const double*) const { return "a number"; }
-  const char* operator()(const std::string*) const { return "a text"; }
-  const char* operator()(const Duration*) const {
-    return "a length with its unit, epochs or steps, such as 2ep or 500st";
+  Text operator()(const std::optional<int64_t>*) const { return {"none or a whole number", ""}; }
+  Text operator()(const std::optional<ByteSize>*) const {
+    return {"none or a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
-  const char* operator()(const std::vector<int64_t>*) const { return "a list of whole numbers"; }
-  const char* operator()(const std::vector<double>*) const { return "a list of numbers"; }
-  const char* operator()(const std::vector<Duration>*) const {
-    return "a list of lengths with their unit, epochs or steps, such as [30ep, 500st]";
+  Text operator()(const std::vector<int64_t>*) const { return {"a list of whole numbers", ""}; }
+  Text operator()(const std::vector<double>*) const { return {"a list of numbers", ""}; }
+  Text operator()(const std::vector<Duration>*) const {
+    return {"a list of lengths in epochs or steps", " (such as [30ep, 500st])"};
   }
-  const char* operator()(const std::vector<AugmentConfig>*) const {
-    return "a list such as [{crop: {padding: 4}}, {flip: horizontal}]";
+  Text operator()(const std::vector<AugmentConfig>*) const {
+    return {"a list", " (such as [{crop: {padding: 4}}, {flip: horizontal}])"};
   }
 };
 
@@ -106,9 +108,12 @@ std::string range_text(const KeyRule& rule) {
 
 std::string expected(const ConfigKey& key) {
   if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
-  if (key.rule.time)
-    return "a length with its unit, such as 2ep, 500st, 10min or 1h" + range_text(key.rule);
-  return std::visit(TypeText(), key.target) + range_text(key.rule);
+  auto [type, example] = std::visit(TypeText(), key.target);
+  if (key.rule.time) {
+    type = "a length in epochs, steps, minutes or hours";
+    example = " (such as 2ep, 500st, 10min or 1h)";
+  }
+  return type + range_text(key.rule) + example;
 }
 
 namespace {
@@ -126,7 +131,7 @@ std::vector<std::string> known_planners() {
 std::vector<ConfigKey> config_keys(Config& c) {
   constexpr double kInts = std::numeric_limits<int>::max();
   return {
-    {"seed", &c.seed, any(), "where all random numbers start"},
+    {"seed", &c.seed, at_least(0), "where all random numbers start"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
     {"mode", &c.mode, one_of({"graph", "eager"}), "capture and plan the step, or run op by op"},
     {"deterministic", &c.deterministic, any(), "same bits in every run; always so on the CPU"},
@@ -138,11 +143,13 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"model.widths", &c.model.widths, at_least(1, kInts), "mlp, cnn_bn: units or filters a layer"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
-    {"data.root", &c.data.root, any(), "folder of its files"},
+    {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},
     {"data.batch", &c.data.batch, at_least(1, kInts), "images of a step"},
     {"data.workers", &c.data.workers, at_least(0, 1024), "loader threads; 0: the training thread"},
     {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
-    {"data.image_size", &c.data.image_size, at_least(0, 65536), "synthetic: pixels a side; 0: 32"},
+    {"data.image_size", &c.data.image_size, at_least(0, 65536), "image_folder, synthetic: pixels a side"},
+    {"data.labels", &c.data.labels, one_of({"fine", "coarse"}), "cifar100: 100 classes or 20"},
+    {"data.damaged", &c.data.damaged, one_of({"error", "skip"}), "image_folder: broken pictures"},
     {"data.train_count", &c.data.train_count, at_least(0), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0), "test images used; 0: all"},
     {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
@@ -172,11 +179,13 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"train.epochs", &c.train.epochs, above(0), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1), "how long, instead of epochs"},
+    {"train.non_finite", &c.train.non_finite, one_of({"stop", "skip"}),
+     "what to do with a batch whose loss or gradients are not finite"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0), "0: only at the end of an epoch"},
 
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
-    {"memory.limit", &c.memory.limit, at_least(1), "of all the memory that the engine asks for"},
+    {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for"},
 
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},

@@ -1,6 +1,7 @@
 // YAML and overrides to Config: walks each along config_keys(), and gathers every error on the way.
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +24,7 @@ class Parser {
   void file(std::string_view text, const std::string& name) {
     file_ = std::make_shared<SourceText>(SourceText{name, std::string(text)});
     const YamlDocument document = read_yaml(file_, 0, errors_);
-    complete_ = document.complete;
+    trees_are_right_ = errors_.empty();
     const YamlNode& root = document.root;
     if (root.is_map()) {
       read_map(root, "");
@@ -42,15 +43,16 @@ class Parser {
     if (equals == std::string::npos || equals == 0)
       return errors_.add({source, 0, std::max<size_t>(1, text.size())},
                          "an override is written key=value, such as train.steps=50, or ~key");
+    const size_t before = errors_.size();
     const YamlDocument value = read_yaml(source, equals + 1, errors_);
+    if (errors_.size() > before) trees_are_right_ = false;
     if (value.complete) read_entry(text.substr(0, equals), value.root, {source, 0, equals});
-    complete_ = complete_ && value.complete;
   }
 
   // What several keys must keep between them; then the errors of all.
   void finish() {
     prefer_last_length();
-    if (complete_) check_config(config_, given_, {file_, 0, 1}, errors_);
+    if (trees_are_right_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
   }
 
@@ -66,8 +68,14 @@ class Parser {
   static bool is_override(const Place& place) { return place.source->order > 0; }
 
   void read_map(const YamlNode& map, const std::string& prefix) {
-    for (size_t i = 0; i < map.keys.size(); ++i)
-      read_entry(prefix + map.keys[i].text, map.items[i], map.keys[i].place);
+    for (size_t i = 0; i < map.keys.size(); ++i) {
+      const YamlNode& key = map.keys[i];
+      if (key.text.find('.') == std::string::npos)
+        read_entry(prefix + key.text, map.items[i], key.place);
+      else
+        errors_.add(key.place, fmt::format("unknown key '{}'; a group's keys are nested: {}",
+                                           utf8_printable(key.text.substr(0, 64)), kNested));
+    }
   }
 
   void read_entry(const std::string& path, const YamlNode& value, const Place& where) {
@@ -75,7 +83,9 @@ class Parser {
                                   [&](const ConfigKey& known) { return known.path == path; });
     if (key != keys_.end()) {
       given_[path] = where;
+      const size_t before = errors_.size();
       read_value(*key, value, where, errors_);
+      if (errors_.size() > before) wrong_groups_.insert(key->group());
     } else if (children(path).empty()) {
       report_unknown(path, where);
     } else if (value.is_map()) {
@@ -131,10 +141,13 @@ class Parser {
       where.begin += dot + 1;
       where.length -= dot + 1;
     }
-    errors_.add(where,
-                fmt::format("unknown key '{}'{} (known: {})", utf8_printable(name.substr(0, 64)),
-                            group.empty() ? "" : " in " + group, fmt::join(known, ", ")),
-                meant(name, known));
+    const std::string instead = meant(name, known);
+    errors_.add(
+        where,
+        fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
+                    group.empty() ? "" : " in " + group,
+                    instead.empty() ? fmt::format(" (known: {})", fmt::join(known, ", ")) : ""),
+        instead);
   }
 
   // A name of the same group, or else a key as it is written in full.
@@ -172,11 +185,14 @@ class Parser {
     config_.train.epochs = TrainConfig().epochs;
   }
 
+  static constexpr const char* kNested = "`data: {batch: 128}`";
+
   Config& config_;
   std::vector<ConfigKey> keys_;
   Diagnostics errors_;
   SourcePtr file_;
-  bool complete_ = true;  // no text had a syntax error
+  std::set<std::string> wrong_groups_;  // with a value that could not be read
+  bool trees_are_right_ = true;         // no errors but those of keys and values
   GivenKeys given_;
 };
 

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/utf8.h"
+#include "tessera/models/zoo.h"
 
 namespace tessera {
 
@@ -84,6 +85,11 @@ std::string text_of(const Step& step) {
   return fmt::format("{{{}: {{{}}}}}", step.kind, fmt::join(options, ", "));
 }
 
+bool has_option(const Config& config, const std::string& option) {
+  const std::vector<std::string>& options = model_options(config.model.name);
+  return std::find(options.begin(), options.end(), option) != options.end();
+}
+
 }  // namespace
 
 std::string value_text(const ConfigKey& key) {
@@ -96,6 +102,7 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
   std::string out, group;
   for (const ConfigKey& key : config_keys(copy)) {
     if (key.path == "train.epochs" && config.train.steps) continue;  // the steps count
+    if (key.group() == "model" && key.leaf() != "name" && !has_option(config, key.leaf())) continue;
     if (key.group() != group) {
       group = key.group();
       out += group + ":\n";

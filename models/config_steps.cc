@@ -18,6 +18,26 @@ std::vector<StepKind> step_kinds(AugmentConfig& a) {
       {"border", &a.border, one_of({"zero", "reflect"}), "what they are: black, or mirrored"}}},
     {"flip", "mirrors every second image", {
       {"", &a.flip, one_of({"horizontal"}), "left and right"}}},
+    {"resize_crop", "cuts a random part out and scales it; belongs first", {
+      {"size", &a.size, at_least(0, 4096), "pixels a side; 0: the data set's"},
+      {"scale", &a.scale, at_least(0, 1), "[low, high] of the part's area"},
+      {"ratio", &a.ratio, at_least(0, 100), "[low, high] of its width to its height"}}},
+    {"color_jitter", "changes colours by random factors from 1 - x to 1 + x", {
+      {"brightness", &a.brightness, at_least(0, 10), "x"},
+      {"contrast", &a.contrast, at_least(0, 10), "x"},
+      {"saturation", &a.saturation, at_least(0, 10), "x"},
+      {"hue", &a.hue, at_least(0, 0.5), "turned by up to this part of the colour circle"}}},
+    {"cutout", "paints a gray square at a random place", {
+      {"size", &a.size, required(at_least(1, 4096)), "pixels a side"},
+      {"level", &a.level, at_least(0, 255), "of gray"},
+      {"probability", &a.probability, at_least(0, 1), "how often"}}},
+    {"rand_augment", "n times one of fourteen changes, drawn at random", {
+      {"n", &a.n, at_least(1, 16), "how many"},
+      {"magnitude", &a.magnitude, at_least(0, 30), "how strong, out of 30"}}},
+    {"mixup", "mixes images of a batch, and their labels", {
+      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"}}},
+    {"cutmix", "puts a part of another image of the batch in, and mixes the labels", {
+      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"}}},
   };
 }
 // clang-format on

@@ -56,8 +56,11 @@ Problem number_problem(std::string_view text, bool whole) {
   double value = 0;
   const std::errc error = parse_number(text, value);
   if (error == std::errc::result_out_of_range) return {"which a double cannot hold", ""};
-  if (error == std::errc() && whole && value == std::floor(value) && std::abs(value) < 1e15)
-    return {"", fmt::format("{:.0f}", value)};
+  if (error == std::errc()) {
+    const std::string digits_only = fmt::format("{:.0f}", value);
+    const bool better = whole && value == std::floor(value) && std::abs(value) < 1e15;
+    return {"", better && digits_only != text ? digits_only : ""};
+  }
   if (digits.empty()) return {};
   if (text[0] == '+' && parse_number(digits, value) == std::errc())
     return {"", std::string(digits)};
@@ -77,9 +80,9 @@ Problem number_problem(std::string_view text, bool whole) {
                [](char c) { return c != '_'; });
   if (plain.size() < digits.size() && parse_number(plain, value) == std::errc())
     return {"", sign + plain};
-  const size_t first = digits.find_first_not_of('0');
-  if (digits[0] == '0' && first != std::string_view::npos && is_digit(digits[first]) &&
-      parse_number(digits.substr(first), value) == std::errc())
+  size_t first = std::min(digits.find_first_not_of('0'), digits.size());
+  if (first > 0 && first < digits.size() && digits[first] == '.') --first;
+  if (first > 0 && parse_number(digits.substr(first), value) == std::errc())
     return {"a leading 0 would mean 8 to some and 10 to others",
             sign + std::string(digits.substr(first))};
   return {};
@@ -153,13 +156,13 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, ByteSize& value) 
   if (parse_number(quantity.number, count) != std::errc())
     return number_problem(quantity.number, false);
   const std::string number(quantity.number), unit = lower(quantity.unit);
-  if (unit.empty())
-    return Problem{fmt::format("which has no unit; write {0}MiB or {0}GiB", number), ""};
-  for (const std::string_view known : kUnits) {
+  if (unit.empty()) return Problem{"which has no unit", ""};
+  for (size_t i = 0; i < std::size(kUnits); ++i) {
+    const std::string_view known = kUnits[i];
     const std::string short_unit = lower(known.substr(0, 1));
     if (text == number + std::string(known)) {
-      const double bytes = count * std::exp2(10 * (&known - kUnits));
-      if (bytes != std::floor(bytes)) return Problem{"bytes are whole", ""};
+      const double bytes = count * std::exp2(10.0 * static_cast<double>(i));
+      if (count >= 0 && bytes != std::floor(bytes)) return Problem{"bytes are whole", ""};
       if (bytes >= std::exp2(63) || !in_range(bytes, rule)) return Problem{};
       value.bytes = static_cast<int64_t>(bytes);
       return {};
@@ -279,8 +282,10 @@ class Reader {
     if (!missing && !value.is_map())
       return errors_.add(value.place,
                          fmt::format("{}: its options are a map{}", path, options_text(kind)));
+    bool known = true;
     for (size_t i = 0; i < value.keys.size(); ++i)
-      read_option(kind, path, value.keys[i], value.items[i]);
+      known = read_option(kind, path, value.keys[i], value.items[i]) && known;
+    if (!known) return;  // a missing one may only be misspelt
     for (const ConfigKey& option : kind.options) {
       const bool given = std::any_of(value.keys.begin(), value.keys.end(),
                                      [&](const YamlNode& k) { return k.text == option.path; });
@@ -289,7 +294,8 @@ class Reader {
     }
   }
 
-  void read_option(const StepKind& kind, const std::string& path, const YamlNode& name,
+  // False for an option that is not known.
+  bool read_option(const StepKind& kind, const std::string& path, const YamlNode& name,
                    const YamlNode& value) {
     std::vector<std::string> known;
     for (const ConfigKey& option : kind.options) {
@@ -297,12 +303,14 @@ class Reader {
       if (option.path != name.text) continue;
       ConfigKey key = option;
       key.path = path + "." + option.path;
-      return read_value(key, value, name.place, errors_);
+      read_value(key, value, name.place, errors_);
+      return true;
     }
     errors_.add(
         name.place,
         fmt::format("{}: unknown option '{}'{}", path, shown(name.text), options_text(kind)),
         nearest_spelling(name.text, known));
+    return false;
   }
 
   static std::string options_text(const StepKind& kind) {

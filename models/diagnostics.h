@@ -49,6 +49,7 @@ class Diagnostics {
   // instead: what was probably meant.
   void add(const Place& place, const std::string& text, const std::string& instead = "");
   bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size() + more_; }
   bool full() const { return entries_.size() == kMost; }
   void throw_if_any() const;
 

@@ -1,6 +1,7 @@
 #include "tessera/models/spelling.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,18 +30,27 @@ size_t distance(std::string_view a, std::string_view b) {
 
 constexpr size_t kLongestWord = 64;  // a longer one is no typing error
 
+// How many errors still leave a word recognisable.
+size_t most_errors(size_t length) { return length <= 3 ? 1 : std::max<size_t>(2, length / 3); }
+
 }  // namespace
 
 std::string nearest_spelling(std::string_view word, const std::vector<std::string>& known) {
-  if (word.size() > kLongestWord) return "";
+  if (word.empty() || word.size() > kLongestWord) return "";
+  // Errors first; among equals a name as long as the word, then one that begins like it.
+  using Cost = std::array<size_t, 3>;
   std::string best;
-  size_t fewest = std::max<size_t>(1, word.size() / 3) + 1;
+  Cost least{kLongestWord, 0, 0};
   for (const std::string& name : known) {
-    size_t errors = distance(word, name);
-    if (errors < fewest) {
-      fewest = errors;
-      best = name;
-    }
+    const size_t longer = std::max(name.size(), word.size());
+    const size_t difference = longer - std::min(name.size(), word.size());
+    if (difference > most_errors(longer)) continue;
+    const auto alike = static_cast<size_t>(
+        std::mismatch(word.begin(), word.end(), name.begin(), name.end()).first - word.begin());
+    const Cost cost{distance(word, name), difference, kLongestWord - alike};
+    if (cost[0] > most_errors(longer) || cost >= least) continue;
+    least = cost;
+    best = name;
   }
   return best;
 }

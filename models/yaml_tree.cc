@@ -22,8 +22,9 @@ using SourcePtr = std::shared_ptr<const SourceText>;
 // so that its positions are ours.
 struct Cleaned {
   std::string text;
-  bool is_text = true;    // false: too many bad bytes to be worth parsing
-  bool had_tabs = false;  // a syntax error may only be a consequence
+  bool is_text = true;      // false: too many bad bytes to be worth parsing
+  std::vector<size_t> bad;  // where bytes were replaced, rising
+  bool had_tabs = false;    // a syntax error may only be a consequence
 };
 
 class Cleaner {
@@ -71,8 +72,9 @@ class Cleaner {
                 character.code < 0 ? fmt::format("the byte 0x{:02X} is not UTF-8", byte)
                 : character.code == '\r'
                     ? "a carriage return without a line feed; end lines with a line feed"
-                    : fmt::format("the control character U+{:04X}", character.code));
+                    : fmt::format("the control character U+{:04X} is not text", character.code));
     std::fill_n(cleaned_.text.begin() + at, character.bytes, '_');
+    cleaned_.bad.push_back(at);
     return false;
   }
 
@@ -102,7 +104,8 @@ struct Stop {};  // thrown out of the parser: there is nothing more to learn fro
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(const SourcePtr& source, Diagnostics& errors) : source_(source), errors_(errors) {}
+  TreeBuilder(const SourcePtr& source, const std::vector<size_t>& bad, Diagnostics& errors)
+      : source_(source), bad_(bad), errors_(errors) {}
 
   // What there is when the text ended early, too: containers are closed where they stopped.
   YamlNode take(bool complete) {
@@ -144,6 +147,9 @@ class TreeBuilder final : public YAML::EventHandler {
     node.text = text;
     node.quoted = tag != "?";
     if (node.is_scalar()) node.place.length = scalar_length(node.place.begin, text);
+    const auto bad = std::lower_bound(bad_.begin(), bad_.end(), node.place.begin);
+    if (bad != bad_.end() && *bad < node.place.begin + node.place.length)
+      node.kind = YamlNode::Kind::kRefused;
     add(std::move(node));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
@@ -212,9 +218,9 @@ class TreeBuilder final : public YAML::EventHandler {
     if (first != '&' && first != '*' && first != '!') return false;
     if (std::exchange(last_refused_, where.begin) == where.begin) return true;
     where.length = word_length(where.begin);
-    errors_.add(where, first == '&'   ? "an anchor; write each value where it belongs"
-                       : first == '*' ? "an alias; write each value where it belongs"
-                                      : "a tag; the key says what a value is");
+    errors_.add(where, first == '&'   ? "anchors are not read; write each value where it belongs"
+                       : first == '*' ? "aliases are not read; write each value where it belongs"
+                                      : "tags are not read; the key says what a value is");
     return true;
   }
 
@@ -269,7 +275,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!node.is_scalar() || node.text.empty()) {
       errors_.add(node.place, "a key is missing here");
     } else if (node.text == "<<" && !node.quoted) {
-      errors_.add(node.place, "a merge key; write each value where it belongs");
+      errors_.add(node.place, "merge keys are not read; write each value where it belongs");
     } else if (const auto [first, is_new] = map.seen.emplace(node.text, node.place); !is_new) {
       if (errors_.full()) throw Stop();
       errors_.add(node.place,
@@ -282,6 +288,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   const SourcePtr& source_;
+  const std::vector<size_t>& bad_;
   Diagnostics& errors_;
   std::vector<Open> open_;
   YamlNode root_;
@@ -296,7 +303,7 @@ void report_syntax(const YAML::Exception& error, const SourcePtr& source, const 
   const auto at = static_cast<size_t>(std::max(error.mark.pos, 0));
   const Place place{source, std::min(at, source->text.size()), 1};
   if (at < source->text.size() && source->text[at] == '*') {
-    errors.add(place, "an alias; write each value where it belongs");
+    errors.add(place, "aliases are not read; write each value where it belongs");
     return;
   }
   std::string why = error.msg;
@@ -318,7 +325,7 @@ YamlDocument read_yaml(const SourcePtr& source, size_t begin, Diagnostics& error
   }
   const Cleaned cleaned = Cleaner(source, begin, errors).run();
   if (!cleaned.is_text) return document;
-  TreeBuilder builder(source, errors);
+  TreeBuilder builder(source, cleaned.bad, errors);
   try {
     std::istringstream stream(cleaned.text);
     YAML::Parser parser(stream);

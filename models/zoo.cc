@@ -1,8 +1,10 @@
 #include "tessera/models/zoo.h"
 
+#include <algorithm>
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/models/cnn.h"
 #include "tessera/models/lenet.h"
@@ -55,7 +57,11 @@ ResNet::Settings resnet18_cifar() {
 struct Entry {
   std::string name;
   std::function<Made(const ModelOptions&, Store&)> make;
-  bool has_dropout = false, has_widths = false;
+  std::vector<std::string> options = {"classes"};
+
+  bool has(std::string_view option) const {
+    return std::find(options.begin(), options.end(), option) != options.end();
+  }
 };
 
 Entry resnet_entry(std::string name, ResNet::Settings settings) {
@@ -66,9 +72,9 @@ Entry resnet_entry(std::string name, ResNet::Settings settings) {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = [] {
-    std::vector<Entry> list{{"mlp", make_mlp, true, true},
+    std::vector<Entry> list{{"mlp", make_mlp, {"classes", "dropout", "widths"}},
                             {"lenet5", make_lenet5},
-                            {"cnn_bn", make_cnn_bn, true, true}};
+                            {"cnn_bn", make_cnn_bn, {"classes", "dropout", "widths"}}};
     for (int depth : {20, 32, 44, 56, 110}) {
       list.push_back(resnet_entry(fmt::format("resnet{}", depth), ResNet::cifar(depth)));
     }
@@ -93,8 +99,8 @@ void check_options(const Entry& entry, const ModelOptions& o) {
   if (!(o.dropout >= 0 && o.dropout < 1)) {
     refuse(fmt::format("dropout must be in [0, 1), is {}", o.dropout));
   }
-  if (o.dropout > 0 && !entry.has_dropout) refuse("has no dropout; leave it out or set it to 0");
-  if (!o.widths.empty() && !entry.has_widths) refuse("has fixed widths; leave them out");
+  if (o.dropout > 0 && !entry.has("dropout")) refuse("has no dropout; leave it out or set it to 0");
+  if (!o.widths.empty() && !entry.has("widths")) refuse("has fixed widths; leave them out");
 }
 
 }  // namespace
@@ -117,6 +123,13 @@ const std::vector<std::string>& model_names() {
     return list;
   }();
   return names;
+}
+
+const std::vector<std::string>& model_options(std::string_view name) {
+  static const std::vector<std::string> kNone;
+  for (const Entry& entry : entries())
+    if (entry.name == name) return entry.options;
+  return kNone;
 }
 
 }  // namespace tessera

@@ -25,5 +25,8 @@ std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& op
 
 // Sorted as a person would.
 const std::vector<std::string>& model_names();
+// What may be chosen about a model, by the names that configurations use: "classes", "dropout", ...
+// Empty for an unknown name.
+const std::vector<std::string>& model_options(std::string_view name);
 
 }  // namespace tessera

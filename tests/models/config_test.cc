@@ -61,7 +61,7 @@ TEST(Config, AnEmptyTextIsAllDefaults) {
 
 // The one description: whatever a key holds, printing and parsing agree on it.
 TEST(Config, PrintsWhatItParses) {
-  for (const char* text : {"", kExample, "train: {steps: 7}", "model: {widths: [3, 4]}",
+  for (const char* text : {"", kExample, "train: {steps: 7}", "model: {name: mlp, widths: [3, 4]}",
                            "data: {mean: [0.5, 0.25, 0.1], std: [1, 2, 0.3], root: 'a, [b]: #c'}",
                            "data: {augment: [{crop: {padding: 2, border: reflect}}]}",
                            "schedule: {name: multistep, milestones: [32000st, 48000st]}",
@@ -98,7 +98,7 @@ TEST(Config, ReportsAllErrorsAtOnceByPlace) {
       error_of("seed: 1\nmodel: {nmae: x}\ndata:\n  batch: many\n  batch: 3\n"
                "schedule: {warmup: 5}\n",
                {"train.stesp=5"}),
-      "a.yaml:2:9: error: unknown key 'nmae' in model (known: name, classes, dropout, widths)\n"
+      "a.yaml:2:9: error: unknown key 'nmae' in model\n"
       "  model: {nmae: x}\n"
       "          ^~~~ did you mean 'name'?\n"
       "a.yaml:4:10: error: data.batch: must be a whole number from 1 to 2147483647, but is 'many'\n"
@@ -107,12 +107,11 @@ TEST(Config, ReportsAllErrorsAtOnceByPlace) {
       "a.yaml:5:3: error: 'batch' is given twice, first in line 4\n"
       "    batch: 3\n"
       "    ^~~~~\n"
-      "a.yaml:6:20: error: schedule.warmup: must be a length with its unit, epochs or steps, such "
-      "as 2ep or 500st from 0 on, but is '5', which has no unit; write 5ep or 5st\n"
+      "a.yaml:6:20: error: schedule.warmup: must be a length in epochs or steps from 0 on "
+      "(such as 2ep or 500st), but is '5', which has no unit; write 5ep or 5st\n"
       "  schedule: {warmup: 5}\n"
       "                     ^\n"
-      "command line:1:7: error: unknown key 'stesp' in train (known: epochs, steps, "
-      "evaluate_every, log_every)\n"
+      "command line:1:7: error: unknown key 'stesp' in train\n"
       "  train.stesp=5\n"
       "        ^~~~~ did you mean 'steps'?");
 }
@@ -164,14 +163,14 @@ TEST(Config, KnowsWhereEachValueComesFrom) {
 TEST(Config, RefusesWhatTheParserBelowAccepts) {
   EXPECT_NE(error_of("data: {batch: 1, batch: 2}").find("1:18: error: 'batch' is given twice"),
             std::string::npos);
-  EXPECT_NE(error_of("model: &a {widths: *a}").find("1:8: error: an anchor"), std::string::npos);
-  EXPECT_NE(error_of("model: &a {widths: *a}").find("1:20: error: an alias"), std::string::npos);
+  EXPECT_NE(error_of("model: &a {widths: *a}").find("1:8: error: anchors"), std::string::npos);
+  EXPECT_NE(error_of("model: &a {widths: *a}").find("1:20: error: aliases"), std::string::npos);
   std::string bomb = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 30; ++i) {
     const std::string n = std::to_string(i), before = std::to_string(i - 1);
     bomb += "a" + n + ": &a" + n + " [*a" + before + ", *a" + before + "]\n";
   }
-  EXPECT_NE(error_of(bomb).find("a.yaml:30:18: error: an alias"), std::string::npos);
+  EXPECT_NE(error_of(bomb).find("a.yaml:30:18: error: aliases"), std::string::npos);
   EXPECT_NE(error_of("run: {dir: \"\xC3\x28\"}").find("1:13: error: the byte 0xC3 is not UTF-8"),
             std::string::npos);
   EXPECT_NE(error_of("threads: 010").find("did you mean '10'?"), std::string::npos);
