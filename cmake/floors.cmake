@@ -3,15 +3,9 @@
 
 find_package(Threads REQUIRED)
 
-# g++ 12 sees overlapping copies in "text" + std::string() that are not there (GCC bug 105651).
-set(TESSERA_FALSE_WARNINGS "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  set(TESSERA_FALSE_WARNINGS -Wno-restrict)
-endif()
-
 function(tessera_options target)
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;${TESSERA_FALSE_WARNINGS};-ffp-contract=off>"
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Xcompiler=-Wall,-Wextra>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_STRICT}>>:-Xcompiler=-Werror -Werror=all-warnings>)
