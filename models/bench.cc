@@ -48,8 +48,11 @@ class GeneratedBatches {
   }
 
   // The arguments of training step `index` for `count` images, at most a batch. Allocates nothing.
-  void fill(PreparedStep& step, int64_t index, int64_t count) const {
+  void fill(Session& session, PreparedStep& step, int64_t index, int64_t count) const {
     fill_evaluation(step, index, count);
+    const size_t first = static_cast<size_t>(index) % kBatches * batch_;
+    session.set_targets(step, std::span(labels_.data() + first, static_cast<size_t>(count)),
+                        nullptr, nullptr);
     Tensor(step.input(2)).assign_scalar(lr_);
     const int64_t position[2] = {index, 0};
     Tensor(step.input(3)).assign(std::span<const int64_t>(position));
@@ -98,7 +101,7 @@ BenchResult bench(const Config& config, int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     const StepProbe probe;
     Clock::time_point start = Clock::now();
-    batches.fill(step, i, batch);
+    batches.fill(session, step, i, batch);
     step.run();
     result.loss = step.output(0).item<double>();
     times.push_back(milliseconds_since(start));
@@ -139,7 +142,7 @@ Trace run_traced(const Config& config, int64_t steps, const PassSettings& passes
     const bool small = i % 3 == 2;
     const int64_t count = small ? (config.data.batch + 1) / 2 : config.data.batch;
     PreparedStep& step = session.train_step(count);
-    batches.fill(step, i, count);
+    batches.fill(session, step, i, count);
     step.run();
     trace.add(fmt::format("the loss of step {}", i), step.output(0));
     if (!small) continue;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
@@ -71,7 +73,8 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       image_(image),
       normalization_(normalization),
       device_(configured_device(config)),
-      store_(config.seed) {
+      store_(config.seed),
+      mixes_(make_mix(config.data).any()) {
   const Planner* planner = planner_of(config);
   ModelOptions options;
   options.classes = config.model.classes;
@@ -104,7 +107,7 @@ Tensors Session::train(const Tensors& arguments) {
   ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
                                  {normalization_.std.begin(), normalization_.std.end()}};
   Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
-  Tensor loss = cross_entropy(logits, arguments[1], {config_.loss.label_smoothing});
+  Tensor loss = cross_entropy(logits, arguments[mixes_ ? 4 : 1], {config_.loss.label_smoothing});
   Tensor correct = top_k_correct(logits, arguments[1]);
   logits = Tensor();  // eager: from here on only the tape holds what the gradients need
   optimizer_->step(gradients(loss, store_.parameters()), arguments[2]);
@@ -137,8 +140,27 @@ PreparedStep& Session::train_step(int64_t batch) {
   Specs specs = batch_specs(image_, batch);
   specs.push_back({DType::f64, {}, {}});
   specs.push_back({DType::i64, {2}, {}});
+  if (mixes_) {
+    specs.push_back({DType::f32, {batch, config_.model.classes}, {}});
+    targets_.resize(std::max(targets_.size(), static_cast<size_t>(batch * config_.model.classes)));
+  }
   train_steps_.push_back({batch, &train_->prepare(specs)});
   return *train_steps_.back().step;
+}
+
+void Session::set_targets(PreparedStep& step, std::span<const int32_t> labels,
+                          const int32_t* partners, const float* shares) {
+  if (!mixes_) return;
+  auto classes = static_cast<size_t>(config_.model.classes);
+  const std::span<float> targets(targets_.data(), labels.size() * classes);
+  std::fill(targets.begin(), targets.end(), 0.f);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    float* row = targets.data() + i * classes;
+    const float share = partners != nullptr ? shares[i] : 1;
+    row[labels[i]] = share;
+    if (partners != nullptr) row[partners[i]] += 1 - share;
+  }
+  Tensor(step.input(4)).assign(std::span<const float>(targets));
 }
 
 PreparedStep& Session::evaluation_step(int64_t batch) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,11 @@ class Session {
   // loss and count of right answers, float32 [].
   // Prepared at the first call; later calls for the same batch only find it, without allocating.
   PreparedStep& train_step(int64_t batch);
+  // Where data.augment mixes images there is a fifth argument, targets float32 [batch x classes],
+  // which the loss takes instead of the labels: shares[i] at labels[i], the rest at partners[i];
+  // without partners all of it at labels[i]. Does nothing where nothing is mixed.
+  void set_targets(PreparedStep& step, std::span<const int32_t> labels, const int32_t* partners,
+                   const float* shares);
   // Evaluation: arguments images and labels; results mean loss, count of right answers, count of
   // those right among the first five, float32 [], and what each image is taken for, int64 [batch].
   PreparedStep& evaluation_step(int64_t batch);
@@ -73,6 +79,8 @@ class Session {
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<Compiled> train_, evaluation_;
   std::vector<Prepared> train_steps_, evaluation_steps_;
+  bool mixes_;
+  std::vector<float> targets_;  // of the largest batch
 };
 
 // Sets the thread count and finds the device; throws DeviceError with the reason when there is
