@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""The planner as a user meets it: verbs, tables, files, messages, exit codes.
+
+    planner_cli_test.py PLANNER TRAINER
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+PLANNER, TRAINER = (str(Path(word).resolve()) for word in sys.argv[1:3])
+LENET = Path(__file__).resolve().parents[2] / "models" / "configs" / "fashion_mnist_cnn.yaml"
+USAGE, INFEASIBLE, NOT_FOUND = 2, 4, 7
+
+TINY = "id,lower,upper,size\na,0,2,8\nb,0,5,4\nc,2,5,8\nd,4,6,1\n"
+# 14 bytes by size, 11 by lifetime, which is the lower bound.
+HOLES = "id,lower,upper,size\n0,2,4,3\n1,5,6,6\n2,3,9,5\n3,4,5,5\n4,2,3,4\n"
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.write("tiny.csv", TINY)
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return name
+
+    def read(self, name):
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    def planner(self, *words):
+        return subprocess.run([PLANNER, *map(str, words)], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+
+    def succeed(self, *words):
+        done = self.planner(*words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+    def fail_with(self, code, texts, *words):
+        done = self.planner(*words)
+        self.assertEqual(done.returncode, code, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+
+class Usage(Test):
+    def test_help_of_every_verb(self):
+        verbs = "solve bound check compare bench list draw why random export".split()
+        text = self.succeed("--help")
+        for verb in verbs:
+            self.assertIn(verb, text)
+            self.assertIn("Usage: planner " + verb, self.succeed(verb, "--help"))
+
+    def test_mistakes(self):
+        self.fail_with(USAGE, ["subcommand is required"])
+        self.fail_with(USAGE, ["--input is required"], "solve")
+        self.fail_with(USAGE, ["unknown planner 'bets'", "first_fit_area", "tflite"],
+                       "solve", "tiny.csv", "--planner", "bets")
+        self.fail_with(USAGE, ["none.csv", "cannot be read"], "bound", "none.csv")
+        self.write("bad.csv", TINY + "e,0,x3,4\n")
+        for verb in ("solve", "bound", "check", "compare", "bench", "draw"):
+            self.fail_with(USAGE, ["bad.csv:6:5: a whole number is needed, this is 'x3'"],
+                           verb, "bad.csv")
+
+    def test_list(self):
+        lines = self.succeed("list").splitlines()
+        names = [line.split()[0] for line in lines]
+        for name in ("none", "first_fit_area", "first_fit_lifetime", "xla", "tflite",
+                     "local_search", "optimal", "best"):
+            self.assertIn(name, names)
+        self.assertTrue(all(len(line.split()) > 4 for line in lines))
+
+
+class Solve(Test):
+    def test_placed(self):
+        said = self.succeed("solve", "tiny.csv", "-o", "plan.csv")
+        self.assertIn("bytes 13  lower bound 13  ratio 1.0000", said)
+        self.assertIn("(proved lowest)", said)
+        self.assertTrue(self.read("plan.csv").startswith("id,lower,upper,size,offset\na,0,2,8,"))
+        self.assertEqual(self.succeed("check", "plan.csv", "--capacity", 13).split()[1], "13")
+        self.assertIn("lower bound 13  unplanned 21  buffers 4", self.succeed("bound", "tiny.csv"))
+        done = self.planner("solve", "--input", "tiny.csv", "--output", "-")
+        self.assertEqual(done.stdout, self.read("plan.csv"))
+
+    def test_wrong_plans(self):
+        self.write("wrong.csv", TINY.replace("size", "size,offset").replace("\na,0,2,8", "\na,0,2,8,3")
+                   .replace("b,0,5,4", "b,0,5,4,0").replace("c,2,5,8", "c,2,5,8,4")
+                   .replace("d,4,6,1", "d,4,6,1,12"))
+        self.fail_with(USAGE, ["share the bytes [3, 4)"], "check", "wrong.csv")
+        self.fail_with(USAGE, ["has no offset"], "check", "tiny.csv")
+
+    def test_infeasible_and_not_found_leave_no_file(self):
+        self.fail_with(INFEASIBLE, ["no plan fits 12 bytes", "b: live in [0, 5), 4 bytes"],
+                       "solve", "tiny.csv", "--capacity", 12, "-o", "plan.csv")
+        self.write("clash.csv", "id,lower,upper,size,offset\na,0,4,8,0\nb,2,6,8,4\nc,0,1,1,\n")
+        self.fail_with(INFEASIBLE, ["fixed buffers overlap"], "solve", "clash.csv", "-o", "plan.csv")
+        self.fail_with(INFEASIBLE, ["fixed buffers overlap"], "draw", "clash.csv", "-o", "plan.svg")
+        self.write("holes.csv", HOLES)
+        self.fail_with(NOT_FOUND, ["first_fit found no plan within 11 bytes"], "solve", "holes.csv",
+                       "--capacity", 11, "--planner", "first_fit", "-o", "plan.csv")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()),
+                         ["clash.csv", "holes.csv", "tiny.csv"])
+
+    def test_the_limit_of_a_user(self):
+        done = self.planner("solve", "tiny.csv", "--max-bytes", 12)
+        self.assertEqual(done.returncode, INFEASIBLE)
+        self.assertIn("--max-bytes allows 12", done.stderr)
+
+
+class Look(Test):
+    def test_draw(self):
+        self.assertIn("13 bytes, lower bound 13", self.succeed("draw", "tiny.csv"))
+        self.assertEqual(len(self.succeed("draw", "tiny.csv", "--rows", 5).splitlines()), 7)
+        self.succeed("draw", "tiny.csv", "-o", "plan.txt", "--rows", 5)
+        self.assertEqual(self.read("plan.txt"), self.succeed("draw", "tiny.csv", "--rows", 5))
+        self.succeed("draw", "tiny.csv", "-o", "plan.svg")
+        titles = ElementTree.parse(self.folder / "plan.svg").findall(".//{*}title")
+        self.assertEqual(len(titles), 4)
+        self.succeed("draw", "tiny.csv", "-o", "plan.html")
+        page = self.read("plan.html")
+        self.assertIn("tiny.csv", page)
+        self.assertNotRegex(page, r"(src|href)=.https?:")  # one file, nothing from elsewhere
+        self.fail_with(USAGE, [".svg, .html or .txt"], "draw", "tiny.csv", "-o", "plan.png")
+
+    def test_a_plan_is_drawn_as_it_stands(self):
+        self.write("plan.csv", "id,lower,upper,size,offset\na,0,2,1,3\n")
+        self.assertIn("4 bytes, lower bound 1", self.succeed("draw", "plan.csv"))
+
+    def test_why(self):
+        self.write("plan.csv", "id,lower,upper,size,offset\n"
+                   "a,0,2,8,4\nb,0,5,4,0\nc,2,5,8,5\nd,4,6,1,14\n")
+        said = self.succeed("why", "plan.csv", "c")
+        for line in ("c: 8 bytes at [5, 13)", "live        in [2, 5)", "at time 4", "it is part of it",
+                     "live then   b (4), d (1)", "1 free bytes, then b (4)",
+                     "best takes 12 bytes instead of 15"):
+            self.assertIn(line, said)
+        self.assertEqual(self.succeed("why", "plan.csv", "#2"), said)
+        self.assertIn("13 bytes are live at another time", self.succeed("why", "tiny.csv", "a"))
+        self.fail_with(USAGE, ["there is no buffer 'z'"], "why", "plan.csv", "z")
+        self.write("twins.csv", "id,lower,upper,size\nx,0,1,1\nx,0,1,1\ny,1,1,1\n")
+        self.fail_with(USAGE, ["several buffers are called 'x': #0, #1"], "why", "twins.csv", "x")
+        self.fail_with(USAGE, ["takes no room"], "why", "twins.csv", "y")
+
+
+class Compare(Test):
+    def test_compare(self):
+        said = self.succeed("compare", "tiny.csv")
+        self.assertRegex(said, r"(?m)^  best +13 +1.0000 +[0-9.]+  lowest$")
+        self.assertRegex(said, r"(?m)^  none +21 +1.6154 ")
+
+    def bench_folder(self):
+        (self.folder / "corpus" / "deep").mkdir(parents=True)
+        self.write("corpus/tiny.csv", TINY)
+        self.write("corpus/deep/holes.csv", HOLES)
+
+    def test_bench(self):
+        self.bench_folder()
+        said = self.succeed("bench", "corpus", "-o", "plot.svg")
+        self.assertIn("  1  holes: 5 buffers, lower bound 11\n  2  tiny: 4 buffers", said)
+        self.assertRegex(said, r"(?m)^first_fit +1\.2727 +[0-9.]+ +1\.\d{4} ")
+        self.assertRegex(said, r"(?m)^best +1\.0000 +[0-9.]+ +2 of 2$")
+        plot = ElementTree.parse(self.folder / "plot.svg")
+        planners = len(self.succeed("list").splitlines())
+        self.assertEqual(len(plot.findall(".//{*}polyline")), 2 * planners)
+        self.assertEqual(len(plot.findall(".//{*}circle")), 4 * planners)
+
+    def test_bench_as_json(self):
+        self.bench_folder()
+        told = json.loads(self.succeed("bench", "--json", "corpus"))
+        self.assertEqual([p["name"] for p in told["problems"]], ["holes", "tiny"])
+        best = next(p for p in told["planners"] if p["name"] == "best")
+        self.assertEqual([r["bytes"] for r in best["results"]], [11, 13])
+        self.assertEqual([r["verdict"] for r in best["results"]], ["optimal"] * 2)
+        none = next(p for p in told["planners"] if p["name"] == "none")
+        product = none["results"][0]["ratio"] * none["results"][1]["ratio"]
+        self.assertAlmostEqual(none["mean_ratio"], product ** 0.5, places=5)
+
+    def test_ablation(self):
+        self.succeed("random", "--buffers", 40, "--times", 30, "--max-size", 100, "-o", "r.csv")
+        said = self.succeed("bench", "--ablation", "r.csv", "tiny.csv", "--nodes", 20000)
+        rows = re.findall(r"(?m)^(\S+) +\d+ +[0-9.]+ +[0-9.]+ +\d of 2$", said)
+        self.assertEqual(rows[0], "(nothing)")
+        self.assertGreaterEqual(len(rows), 5)
+        self.assertEqual(len(set(rows)), len(rows))
+
+    def test_mistakes(self):
+        (self.folder / "empty").mkdir()
+        self.fail_with(USAGE, ["empty: there is no .csv file"], "bench", "empty")
+
+
+class Make(Test):
+    def rows(self, *words):
+        lines = self.succeed("random", *words).splitlines()
+        names = lines[0].split(",")
+        return [dict(zip(names, line.split(","))) for line in lines[1:]]
+
+    def test_random(self):
+        self.assertEqual(self.rows("--seed", 3), self.rows("--seed", 3))
+        self.assertNotEqual(self.rows("--seed", 3), self.rows("--seed", 4))
+        rows = self.rows("--buffers", 2000, "--max-size", "1KiB", "--times", 50, "--aligned", 0.5,
+                         "--max-alignment", 16, "--fixed", 0.1, "--gaps", 0.3, "--hints", 1)
+        self.assertEqual(len(rows), 2000)
+        self.assertLessEqual(max(int(row["size"]) for row in rows), 1024)
+        self.assertLess(max(int(row["lower"]) for row in rows), 50)
+        self.assertEqual({int(row["alignment"]) for row in rows}, {1, 2, 4, 8, 16})
+
+        def share(chosen):
+            return sum(map(chosen, rows)) / len(rows)
+        self.assertAlmostEqual(share(lambda row: int(row["offset"]) >= 0), 0.1, delta=0.03)
+        self.assertAlmostEqual(share(lambda row: int(row["alignment"]) > 1), 0.4, delta=0.05)
+        self.assertEqual(share(lambda row: int(row["hint"]) >= 0), 1)
+        self.succeed("random", "--fixed", 0.3, "--aligned", 1, "--gaps", 0.5, "-o", "r.csv")
+        self.succeed("solve", "r.csv", "-o", "p.csv")
+        self.succeed("check", "p.csv")
+        self.fail_with(USAGE, ["--gaps"], "random", "--gaps", 2)
+        self.fail_with(USAGE, ["--buffers"], "random", "--buffers", 0)
+
+    def test_export(self):
+        overrides = ("data.batch=8", "memory.planner=best")
+        self.succeed("export", "--config", LENET, *overrides, "-o", "lenet.csv")
+        ids = [line.split(",")[0] for line in self.read("lenet.csv").splitlines()[1:]]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertTrue(any("conv2d" in name for name in ids), ids[:9])
+        bound = self.succeed("bound", "lenet.csv").split()
+        plan = json.loads(subprocess.run(
+            [TRAINER, "plan", "--json", "--config", LENET, *overrides], cwd=self.folder,
+            capture_output=True, text=True, check=True).stdout)
+        self.assertEqual(int(bound[2]), plan["lower_bound_bytes"])
+        self.assertEqual(int(bound[4]), plan["unplanned_bytes"])
+        self.assertIn(f"bytes {plan['arena_bytes']} ", self.succeed("solve", "lenet.csv"))
+        self.fail_with(USAGE, ["nowhere.yaml"], "export", "--config", "nowhere.yaml", "-o", "x.csv")
+        self.assertFalse((self.folder / "x.csv").exists())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,155 @@
+// planner compare, bench, list: planners beside one another.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/memory/ablation.h"
+#include "tessera/memory/plan_csv.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/planner_results.h"
+#include "tessera/tools/planner_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> files;
+  std::string plot;
+  Limits limits;
+  int columns = 100;
+  bool json = false, ablation = false;
+};
+
+// Folders stand for the CSV files in them and below, in the order of their names.
+std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  for (const std::string& path : paths) {
+    if (!fs::is_directory(path)) {
+      files.emplace_back(path);
+      continue;
+    }
+    const size_t before = files.size();
+    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+      if (entry.path().extension() == ".csv") files.push_back(entry.path());
+    }
+    if (files.size() == before) {
+      throw DataError(fmt::format("{}: there is no .csv file in this folder", path));
+    }
+    std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
+  }
+  return files;
+}
+
+// Milliseconds of CPU time: planners use one thread, and other programs do not count.
+BenchCell timed(const std::function<Solution()>& prove) {
+  const std::clock_t start = std::clock();
+  const Solution solution = prove();
+  const double ms = 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  return {solution.plan.bytes, solution.verdict, solution.nodes, ms};
+}
+
+int compare(const Arguments& arguments) {
+  for (const std::filesystem::path& file : files_of(arguments.files)) {
+    const Problem problem = read_plan_csv_file(file);
+    const int64_t bound = lower_bound(problem);
+    fmt::print("{}: {} buffers, lower bound {}\n", file.string(), problem.buffers.size(), bound);
+    fmt::print("  {:<20} {:>16} {:>8} {:>10}  {}\n", "planner", "bytes", "ratio", "ms", "proof");
+    for (const Planner* planner : planners()) {
+      Solution solution;
+      const BenchCell cell = timed([&] { return solution = prove_checked(*planner, problem); });
+      fmt::print("  {:<20} {:>16} {:>8.4f} {:>10.2f}  {}\n", planner->name(), cell.bytes,
+                 ratio(cell.bytes, bound), cell.ms, proof_of(solution));
+    }
+  }
+  return 0;
+}
+
+BenchResults bench_planners(const std::vector<std::filesystem::path>& files, const Limits& limits) {
+  BenchResults results{"planner", {}, {}, {}};
+  for (const Planner* planner : planners()) results.rows.emplace_back(planner->name());
+  results.cells.resize(results.rows.size());
+  for (const std::filesystem::path& file : files) {
+    const Problem problem = read_plan_csv_file(file);
+    results.problems.push_back({file.stem(), std::ssize(problem.buffers), lower_bound(problem)});
+    for (size_t row = 0; row < results.rows.size(); ++row) {
+      results.cells[row].push_back(
+          timed([&] { return prove_checked(*planners()[row], problem, limits); }));
+    }
+  }
+  return results;
+}
+
+// The exact search whole, then with each of its inferences switched off.
+BenchResults bench_ablation(const std::vector<std::filesystem::path>& files, const Limits& limits) {
+  BenchResults results{"without", {"(nothing)"}, {}, {}};
+  for (const Ablation& ablation : ablations()) results.rows.emplace_back(ablation.name);
+  results.cells.resize(results.rows.size());
+  for (const std::filesystem::path& file : files) {
+    const Problem problem = read_plan_csv_file(file);
+    results.problems.push_back({file.stem(), std::ssize(problem.buffers), lower_bound(problem)});
+    for (size_t row = 0; row < results.rows.size(); ++row) {
+      const std::string_view without = row == 0 ? "" : ablations()[row - 1].name;
+      results.cells[row].push_back(timed([&] { return prove_without(without, problem, limits); }));
+    }
+  }
+  return results;
+}
+
+int bench(const Arguments& arguments) {
+  const std::vector<std::filesystem::path> files = files_of(arguments.files);
+  const BenchResults results = arguments.ablation ? bench_ablation(files, arguments.limits)
+                                                  : bench_planners(files, arguments.limits);
+  if (!arguments.plot.empty()) write_output(arguments.plot, results.svg());
+  if (arguments.json)
+    fmt::print("{}", results.json());
+  else if (arguments.ablation)
+    fmt::print("{}", results.node_table(arguments.columns));
+  else
+    fmt::print("{}", results.ratio_table(arguments.columns));
+  if (!arguments.ablation || arguments.json) return 0;
+  for (const Ablation& ablation : ablations()) {
+    fmt::print("  {:<10} {}\n", ablation.name, ablation.explanation);
+  }
+  return 0;
+}
+
+int list(const Arguments&) {
+  for (const Planner* planner : planners()) {
+    fmt::print("{:<20} {}\n", planner->name(), planner->explanation());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_verbs(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->callback(
+        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
+    return command;
+  };
+  CLI::App* comparing = add("compare", "all planners side by side, a table for each file", compare);
+  comparing->add_option("files", arguments->files, "problems, or folders of them")->required();
+  CLI::App* benching = add("bench", "all planners over all files: one table and one plot", bench);
+  benching->add_option("files", arguments->files, "problems, or folders of them")->required();
+  benching->add_flag("--json", arguments->json, "as JSON");
+  benching->add_option("-o,--output", arguments->plot, "write a plot as SVG");
+  benching->add_flag("--ablation", arguments->ablation,
+                     "the exact search instead, with each of its inferences switched off");
+  benching->add_option("--nodes", arguments->limits.nodes, "decisions for each search")
+      ->check(CLI::NonNegativeNumber);
+  benching->add_option("--columns", arguments->columns, "width of the table")
+      ->capture_default_str();
+  add("list", "the planners there are", list);
+}
+
+}  // namespace tessera

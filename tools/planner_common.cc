@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "tessera/memory/plan_check.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/planner_verbs.h"
+
+namespace tessera {
+
+const Planner& planner_named(const std::string& name) {
+  const Planner* planner = find_planner(name);
+  if (planner != nullptr) return *planner;
+  throw ConfigError(fmt::format("unknown planner '{}'; known are {}", name, planner_names()));
+}
+
+bool placed(const Solution& solution) {
+  return solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin;
+}
+
+Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits) {
+  Solution solution = planner.prove(problem, limits);
+  if (const auto fault = placed(solution) ? check(problem, solution.plan) : std::nullopt) {
+    throw DataError(fmt::format("{}: {}", planner.name(), fault->text));
+  }
+  return solution;
+}
+
+bool has_plan(const Problem& problem) {
+  return std::all_of(problem.buffers.begin(), problem.buffers.end(),
+                     [](const Interval& buffer) { return buffer.offset >= 0; });
+}
+
+Plan take_plan(Problem& problem, const std::string& file) {
+  Plan plan;
+  for (Interval& buffer : problem.buffers) {
+    if (buffer.offset < 0) {
+      throw DataError(
+          fmt::format("{}: buffer '{}' has no offset; 'planner solve' finds one", file, buffer.id));
+    }
+    plan.offsets.push_back(buffer.offset);
+    if (buffer.size > 0 && buffer.lower < buffer.upper) {
+      plan.bytes = std::max(plan.bytes, buffer.offset + buffer.size);
+    }
+    buffer.offset = -1;
+  }
+  return plan;
+}
+
+void print_conflict(const Problem& problem, const Solution& solution) {
+  if (problem.capacity >= 0) {
+    fmt::print(stderr, "planner: infeasible: no plan fits {} bytes\n", problem.capacity);
+  } else {
+    fmt::print(stderr, "planner: infeasible: fixed buffers overlap\n");
+  }
+  if (solution.conflict.empty()) return;
+  fmt::print(stderr, "planner: these {} cannot be placed together, any fewer of them can:\n",
+             solution.conflict.size());
+  for (int i : solution.conflict) {
+    const Interval& b = problem.buffers[i];
+    fmt::print(stderr, "  {}: live in [{}, {}), {} bytes{}\n", b.id, b.lower, b.upper, b.size,
+               b.offset >= 0 ? fmt::format(", fixed at {}", b.offset) : "");
+  }
+}
+
+double ratio(int64_t bytes, int64_t bound) {
+  return bound == 0 ? 1.0 : static_cast<double>(bytes) / static_cast<double>(bound);
+}
+
+std::string proof_of(const Solution& solution) {
+  switch (solution.verdict) {
+    case Verdict::kOptimal:
+      return "lowest";
+    case Verdict::kInfeasible:
+      return "infeasible";
+    case Verdict::kNotFound:
+      return "not found";
+    case Verdict::kWithin:
+      break;
+  }
+  return fmt::format("within {:.2f} %", 100 * solution.gap());
+}
+
+void write_output(const std::string& path, std::string_view text) {
+  if (path.empty() || path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw DataError(fmt::format("{}: cannot be written", path));
+}
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+// planner draw, why: looking at a plan, and at one of its buffers.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/memory/plan_check.h"
+#include "tessera/memory/plan_csv.h"
+#include "tessera/memory/plan_draw.h"
+#include "tessera/memory/plan_html.h"
+#include "tessera/memory/plan_why.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/planner_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string file, planner = "best", output, buffer;
+  int columns = 72, rows = 24;
+};
+
+// The plan in the file, or else the planner's.
+struct Planned {
+  Problem problem;
+  Solution solution;
+};
+
+Planned planned(const Arguments& arguments) {
+  Planned result{read_plan_csv_file(arguments.file), {}};
+  const Planner& planner = planner_named(arguments.planner);
+  if (has_plan(result.problem)) {
+    result.solution.plan = take_plan(result.problem, arguments.file);
+    result.solution.verdict = Verdict::kWithin;
+  } else {
+    result.solution = prove_checked(planner, result.problem);
+  }
+  return result;
+}
+
+int draw(const Arguments& arguments) {
+  const std::string kind = std::filesystem::path(arguments.output).extension();
+  if (!kind.empty() && kind != ".svg" && kind != ".html" && kind != ".txt") {
+    throw ConfigError(fmt::format("draw: the output must end in .svg, .html or .txt, it is '{}'",
+                                  arguments.output));
+  }
+  const auto [problem, solution] = planned(arguments);
+  if (!placed(solution)) {
+    print_conflict(problem, solution);
+    return kInfeasible;
+  }
+  const Plan& plan = solution.plan;
+  if (kind == ".svg") {
+    write_output(arguments.output, draw_plan_svg(problem, plan));
+  } else if (kind == ".html") {
+    const std::string title = std::filesystem::path(arguments.file).filename();
+    const PlanPicture picture{title, problem, plan};
+    write_output(arguments.output, draw_plan_html({&picture, 1}));
+  } else {
+    write_output(arguments.output,
+                 draw_plan_text(problem, plan, arguments.columns, arguments.rows));
+  }
+  return 0;
+}
+
+// The buffer of that name; of several the number in the file tells them apart: "#3".
+int buffer_named(const Problem& problem, const Arguments& arguments) {
+  const std::string& name = arguments.buffer;
+  std::vector<std::string> found;
+  int last = -1;
+  for (int i = 0; i < std::ssize(problem.buffers); ++i) {
+    const std::string number = fmt::format("#{}", i);
+    if (name == number) return i;
+    if (problem.buffers[i].id != name) continue;
+    found.push_back(number);
+    last = i;
+  }
+  if (found.size() == 1) return last;
+  if (found.empty()) {
+    throw ConfigError(fmt::format("{}: there is no buffer '{}' among its {}", arguments.file, name,
+                                  problem.buffers.size()));
+  }
+  throw ConfigError(fmt::format("{}: several buffers are called '{}': {}", arguments.file, name,
+                                fmt::join(found, ", ")));
+}
+
+int explain(const Arguments& arguments) {
+  const auto [problem, solution] = planned(arguments);
+  if (!placed(solution)) {
+    print_conflict(problem, solution);
+    return kInfeasible;
+  }
+  if (const auto fault = check(problem, solution.plan)) {
+    throw DataError(fmt::format("{}: {}", arguments.file, fault->text));
+  }
+  const int buffer = buffer_named(problem, arguments);
+  const Interval& b = problem.buffers[buffer];
+  if (b.size == 0 || b.lower == b.upper) {
+    throw DataError(fmt::format("{}: buffer '{}' takes no room: {} bytes, live in [{}, {})",
+                                arguments.file, b.id, b.size, b.lower, b.upper));
+  }
+  fmt::print("{}", why_text(problem, solution.plan, buffer, planner_named(arguments.planner)));
+  return 0;
+}
+
+}  // namespace
+
+void add_look_verbs(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("file,--input", arguments->file, "a plan, or a problem to plan first")
+        ->required();
+    command->add_option("--planner", arguments->planner, "one of " + planner_names())
+        ->capture_default_str();
+    command->callback(
+        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
+    return command;
+  };
+  CLI::App* drawing = add("draw", "a picture of the plan: time to the right, addresses up", draw);
+  drawing->add_option("-o,--output", arguments->output,
+                      "write F.svg, F.html (with hover and search) or F.txt");
+  drawing->add_option("--columns", arguments->columns, "width of the text")->capture_default_str();
+  drawing->add_option("--rows", arguments->rows, "height of the text")->capture_default_str();
+  CLI::App* explaining =
+      add("why", "where a buffer stands, who stands around it, and what it costs", explain);
+  explaining->add_option("buffer", arguments->buffer, "its id, or #3 for the fourth of the file")
+      ->required();
+}
+
+}  // namespace tessera

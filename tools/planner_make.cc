@@ -1,0 +1,99 @@
+// planner random, export: problems, out of nothing and out of a model.
+#include <map>
+#include <memory>
+#include <set>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/memory/plan_csv.h"
+#include "tessera/memory/random_problem.h"
+#include "tessera/models/trainer.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/planner_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string config, output;
+  std::vector<std::string> overrides;
+  RandomProblem random;
+};
+
+int make_random(const Arguments& arguments) {
+  const Problem problem = random_problem(arguments.random);
+  if (const auto fault = malformed(problem)) throw ConfigError(*fault);
+  write_output(arguments.output, write_plan_csv(problem));
+  return 0;
+}
+
+// "%12.conv2d.layer1.0.conv1", with a number behind it where that is not unique.
+std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& taken) {
+  std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
+  if (!tensor.place.empty()) id += "." + tensor.place;
+  std::replace(id.begin(), id.end(), ' ', '_');
+  std::string unique = id;
+  for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
+  return unique;
+}
+
+int export_model(const Arguments& arguments) {
+  Config config = load_config(arguments.config, arguments.overrides);
+  config.memory.planner = "in_order";  // only the problem is wanted
+  const PlanReport report = plan(config);
+  Problem problem = report.problem;
+  std::set<std::string> taken;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    problem.buffers[i].id = readable_id(report.blocks[i], taken);
+  }
+  write_output(arguments.output, write_plan_csv(problem));
+  return 0;
+}
+
+void add_random(CLI::App& command, RandomProblem& random) {
+  const CLI::AsSizeValue size(false);
+  const auto number = [&](const char* name, auto& target, int64_t most, const char* help) {
+    command.add_option(name, target, help)
+        ->check(CLI::Range(int64_t{1}, most))
+        ->capture_default_str();
+  };
+  const auto share = [&](const char* name, double& target, const char* help) {
+    command.add_option(name, target, help)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  };
+  number("--buffers", random.buffers, 10'000'000, "how many");
+  command.add_option("--seed", random.seed, "the same seed gives the same problem")
+      ->capture_default_str();
+  number("--times", random.times, 1'000'000'000, "beginnings are below it");
+  command.add_option("--max-size", random.largest, "the largest size (64KiB)")
+      ->transform(size)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 36))
+      ->capture_default_str();
+  number("--max-alignment", random.largest_alignment, int64_t{1} << 30, "the largest power of 2");
+  share("--long-lived", random.long_lived, "share of those that may live throughout");
+  share("--aligned", random.aligned, "share of those with an alignment");
+  share("--gaps", random.gaps, "share of those with gaps");
+  share("--fixed", random.fixed, "share of those whose offset is given");
+  share("--hints", random.hints, "share of those with a hint");
+  share("--empty", random.empty, "share of those without bytes, or without a lifetime");
+}
+
+}  // namespace
+
+void add_make_verbs(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("-o,--output", arguments->output, "a CSV file instead of the terminal");
+    command->callback(
+        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
+    return command;
+  };
+  add_random(*add("random", "a problem at random, as CSV", make_random), arguments->random);
+  CLI::App* exporting =
+      add("export", "the problem of a model's training step, as CSV", export_model);
+  exporting->add_option("--config", arguments->config, "YAML file, as of trainer")->required();
+  exporting->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+}
+
+}  // namespace tessera

@@ -1,0 +1,254 @@
+#include "tessera/tools/planner_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+constexpr int kNameWidth = 20, kCellWidth = 18;
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) >= ' ') result += c;
+  }
+  return result + '"';
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (char c : text) {
+    if (c == '<')
+      result += "&lt;";
+    else if (c == '&')
+      result += "&amp;";
+    else
+      result += c;
+  }
+  return result;
+}
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOptimal:
+      return "optimal";
+    case Verdict::kWithin:
+      return "within";
+    case Verdict::kInfeasible:
+      return "infeasible";
+    case Verdict::kNotFound:
+      break;
+  }
+  return "not_found";
+}
+
+using CellText = std::function<std::string(size_t row, size_t problem)>;
+
+std::string list_of(const std::vector<BenchProblem>& problems) {
+  std::string text;
+  for (size_t p = 0; p < problems.size(); ++p) {
+    text += fmt::format("{:>3}  {}: {} buffers, lower bound {}\n", p + 1, problems[p].name,
+                        problems[p].buffers, problems[p].bound);
+  }
+  return text;
+}
+
+std::string columns_of(const BenchResults& results, int columns, const CellText& cell) {
+  const auto per_piece = static_cast<size_t>(std::max(1, (columns - kNameWidth) / kCellWidth));
+  std::string text;
+  for (size_t first = 0; first < results.problems.size(); first += per_piece) {
+    const size_t last = std::min(results.problems.size(), first + per_piece);
+    text += fmt::format("\n{:<{}}", results.what, kNameWidth);
+    for (size_t p = first; p < last; ++p) text += fmt::format("{:>{}}", p + 1, kCellWidth);
+    text += '\n';
+    for (size_t row = 0; row < results.rows.size(); ++row) {
+      text += fmt::format("{:<{}}", results.rows[row], kNameWidth);
+      for (size_t p = first; p < last; ++p) text += fmt::format("{:>{}}", cell(row, p), kCellWidth);
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+// One half of the picture: a logarithmic scale from `least` to `most`.
+class Panel {
+ public:
+  Panel(const BenchResults& results, double top, std::string title, double least, double most)
+      : results_(results), top_(top), least_(std::log10(least)), most_(std::log10(most)) {
+    svg_ = fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kLeft, top - 8, title);
+  }
+
+  void mark(double value, const std::string& label) {
+    svg_ += fmt::format(
+        "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>"
+        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
+        kLeft, right(), y_of(value), kLeft - 6, y_of(value) + 4, label);
+  }
+
+  void line(size_t row, const std::function<double(size_t)>& value) {
+    std::string points, dots;
+    for (size_t p = 0; p < results_.problems.size(); ++p) {
+      const double x = kLeft + kStep * (static_cast<double>(p) + 0.5), y = y_of(value(p));
+      points += fmt::format("{:.1f},{:.1f} ", x, y);
+      dots += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} on {}: {:.4f}, {:.2f} "
+          "ms</title></circle>",
+          x, y, escaped(results_.rows[row]), escaped(results_.problems[p].name),
+          results_.ratio(row, p), results_.cells[row][p].ms);
+    }
+    svg_ += fmt::format(
+        "<g stroke=\"{0}\" fill=\"{0}\"><polyline points=\"{1}\" fill=\"none\" "
+        "stroke-opacity=\"0.5\"/>{2}</g>\n",
+        colour(row), points, dots);
+  }
+
+  std::string colour(size_t row) const {
+    const double hue = 360.0 * static_cast<double>(row) / static_cast<double>(results_.rows.size());
+    return fmt::format("hsl({:.0f},75%,{}%)", hue, row % 2 == 0 ? 32 : 50);
+  }
+  double right() const { return kLeft + kStep * static_cast<double>(results_.problems.size()); }
+  const std::string& svg() const { return svg_; }
+
+  static constexpr double kLeft = 70, kStep = 48, kHeight = 260;
+
+ private:
+  double y_of(double value) const {
+    const double part = (std::log10(value) - least_) / (most_ - least_);
+    return top_ + kHeight * (1 - std::clamp(part, 0.0, 1.0));
+  }
+
+  const BenchResults& results_;
+  double top_, least_, most_;
+  std::string svg_;
+};
+
+}  // namespace
+
+double BenchResults::ratio(size_t row, size_t problem) const {
+  const int64_t bound = problems[problem].bound;
+  const int64_t bytes = cells[row][problem].bytes;
+  return bound == 0 ? 1.0 : static_cast<double>(bytes) / static_cast<double>(bound);
+}
+
+double BenchResults::mean_ratio(size_t row) const {
+  double sum = 0;
+  for (size_t p = 0; p < problems.size(); ++p) sum += std::log(ratio(row, p));
+  return problems.empty() ? 1 : std::exp(sum / static_cast<double>(problems.size()));
+}
+
+double BenchResults::total_ms(size_t row) const {
+  return std::accumulate(cells[row].begin(), cells[row].end(), 0.0,
+                         [](double sum, const BenchCell& cell) { return sum + cell.ms; });
+}
+
+int64_t BenchResults::total_nodes(size_t row) const {
+  return std::accumulate(cells[row].begin(), cells[row].end(), int64_t{0},
+                         [](int64_t sum, const BenchCell& cell) { return sum + cell.nodes; });
+}
+
+int BenchResults::proved(size_t row) const {
+  return static_cast<int>(
+      std::count_if(cells[row].begin(), cells[row].end(),
+                    [](const BenchCell& cell) { return cell.verdict == Verdict::kOptimal; }));
+}
+
+std::string BenchResults::ratio_table(int columns) const {
+  std::string text = list_of(problems) + columns_of(*this, columns, [this](size_t row, size_t p) {
+                       return fmt::format("{:.4f} {:>8.1f}", ratio(row, p), cells[row][p].ms);
+                     });
+  text +=
+      fmt::format("\n{:<20}{:>18}{:>18}{:>18}\n", what, "mean ratio", "total ms", "proved lowest");
+  for (size_t row = 0; row < rows.size(); ++row) {
+    text += fmt::format("{:<20}{:>18.4f}{:>18.1f}{:>18}\n", rows[row], mean_ratio(row),
+                        total_ms(row), fmt::format("{} of {}", proved(row), problems.size()));
+  }
+  return text +
+         "\nEach cell is the ratio to the lower bound and milliseconds of CPU time; the mean "
+         "is geometric.\n";
+}
+
+std::string BenchResults::node_table(int columns) const {
+  std::string text = list_of(problems) + columns_of(*this, columns, [this](size_t row, size_t p) {
+                       const BenchCell& cell = cells[row][p];
+                       const bool proved = cell.verdict == Verdict::kOptimal;
+                       return fmt::format("{}{} {:>8.1f}", cell.nodes, proved ? "" : "?", cell.ms);
+                     });
+  text += fmt::format("\n{:<20}{:>18}{:>18}{:>18}{:>18}\n", what, "decisions", "total ms",
+                      "mean ratio", "proved lowest");
+  for (size_t row = 0; row < rows.size(); ++row) {
+    text += fmt::format("{:<20}{:>18}{:>18.1f}{:>18.4f}{:>18}\n", rows[row], total_nodes(row),
+                        total_ms(row), mean_ratio(row),
+                        fmt::format("{} of {}", proved(row), problems.size()));
+  }
+  return text +
+         "\nEach cell is decisions and milliseconds of CPU time; ? where they did not suffice "
+         "for a proof.\n";
+}
+
+std::string BenchResults::json() const {
+  std::string text = "{\"problems\": [";
+  for (size_t p = 0; p < problems.size(); ++p) {
+    text += fmt::format("{}\n  {{\"name\": {}, \"buffers\": {}, \"lower_bound\": {}}}",
+                        p == 0 ? "" : ",", quoted(problems[p].name), problems[p].buffers,
+                        problems[p].bound);
+  }
+  text += fmt::format("],\n \"{}s\": [", what == "planner" ? "planner" : "row");
+  for (size_t row = 0; row < rows.size(); ++row) {
+    text += fmt::format(
+        "{}\n  {{\"name\": {}, \"mean_ratio\": {:.6f}, \"ms\": {:.3f}, \"proved\": {}, "
+        "\"results\": [",
+        row == 0 ? "" : ",", quoted(rows[row]), mean_ratio(row), total_ms(row), proved(row));
+    for (size_t p = 0; p < problems.size(); ++p) {
+      const BenchCell& cell = cells[row][p];
+      text += fmt::format(
+          "{}\n   {{\"bytes\": {}, \"ratio\": {:.6f}, \"ms\": {:.3f}, \"nodes\": {}, "
+          "\"verdict\": \"{}\"}}",
+          p == 0 ? "" : ",", cell.bytes, ratio(row, p), cell.ms, cell.nodes,
+          verdict_name(cell.verdict));
+    }
+    text += "]}";
+  }
+  return text + "]}\n";
+}
+
+std::string BenchResults::svg() const {
+  // What is added to a ratio's distance from 1, so that 1 has a place on a logarithmic scale.
+  constexpr double kLeast = 1e-4;
+  double slowest = 1;
+  for (const auto& row : cells) {
+    for (const BenchCell& cell : row) slowest = std::max(slowest, cell.ms);
+  }
+  Panel ratios(*this, 40, "plan above the lower bound", kLeast, 1);
+  for (double above : {1e-3, 1e-2, 1e-1, 1.0}) ratios.mark(above, fmt::format("{} %", 100 * above));
+  ratios.mark(kLeast, "lowest");
+  Panel times(*this, 360, "milliseconds of CPU time", 1e-2, slowest);
+  for (double ms = 1e-2; ms <= slowest; ms *= 10) times.mark(ms, fmt::format("{}", ms));
+  std::string legend, names;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    ratios.line(row, [&](size_t p) { return std::max(kLeast, ratio(row, p) - 1); });
+    times.line(row, [&](size_t p) { return std::max(1e-2, cells[row][p].ms); });
+    legend += fmt::format("<text x=\"{:.0f}\" y=\"{}\" fill=\"{}\">{} ({:.4f})</text>\n",
+                          ratios.right() + 16, 52 + 18 * row, ratios.colour(row),
+                          escaped(rows[row]), mean_ratio(row));
+  }
+  for (size_t p = 0; p < problems.size(); ++p) {
+    const double x = Panel::kLeft + Panel::kStep * (static_cast<double>(p) + 0.5);
+    names += fmt::format("<text transform=\"translate({:.0f},640) rotate(40)\">{}</text>\n", x,
+                         escaped(problems[p].name));
+  }
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"820\" "
+             "viewBox=\"0 "
+             "0 {0:.0f} 820\" font-family=\"sans-serif\" font-size=\"12\">\n"
+             "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+             ratios.right() + 240) +
+         ratios.svg() + times.svg() + names + legend + "</svg>\n";
+}
+
+}  // namespace tessera

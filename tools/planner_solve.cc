@@ -1,0 +1,104 @@
+// planner solve, bound, check: plans, and what is proved of them.
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/memory/plan_check.h"
+#include "tessera/memory/plan_csv.h"
+#include "tessera/tools/planner_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string file, planner = "best", output;
+  int64_t capacity = -1, max_bytes = -1;
+  Limits limits;
+};
+
+void print_summary(const Problem& problem, const Solution& solution, FILE* to) {
+  fmt::print(to, "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}{}\n",
+             solution.plan.bytes, solution.bound, ratio(solution.plan.bytes, solution.bound),
+             unplanned_bytes(problem), problem.buffers.size(),
+             solution.verdict == Verdict::kOptimal ? "  (proved lowest)" : "");
+}
+
+int solve(const Arguments& arguments) {
+  const Planner& planner = planner_named(arguments.planner);
+  Problem problem = read_plan_csv_file(arguments.file);
+  problem.capacity = arguments.capacity;
+  const Solution solution = prove_checked(planner, problem, arguments.limits);
+  if (solution.verdict == Verdict::kInfeasible) {
+    print_conflict(problem, solution);
+    return kInfeasible;
+  }
+  if (solution.verdict == Verdict::kNotFound) {
+    fmt::print(stderr,
+               "planner: {} found no plan within {} bytes, the lowest takes {}; it is not proved "
+               "impossible\n",
+               planner.name(), problem.capacity, solution.plan.bytes);
+    return kNotFound;
+  }
+  if (!arguments.output.empty()) {
+    write_output(arguments.output, write_plan_csv(problem, &solution.plan));
+  }
+  print_summary(problem, solution, arguments.output == "-" ? stderr : stdout);
+  if (arguments.max_bytes >= 0 && solution.plan.bytes > arguments.max_bytes) {
+    fmt::print(stderr, "planner: the plan takes {} bytes, --max-bytes allows {}\n",
+               solution.plan.bytes, arguments.max_bytes);
+    return kInfeasible;
+  }
+  return 0;
+}
+
+int bound(const Arguments& arguments) {
+  const Problem problem = read_plan_csv_file(arguments.file);
+  fmt::print("lower bound {}  unplanned {}  buffers {}\n", lower_bound(problem),
+             unplanned_bytes(problem), problem.buffers.size());
+  return 0;
+}
+
+int check_file(const Arguments& arguments) {
+  Problem problem = read_plan_csv_file(arguments.file);
+  const Plan plan = take_plan(problem, arguments.file);
+  problem.capacity = arguments.capacity;
+  if (const auto fault = check(problem, plan)) {
+    fmt::print(stderr, "planner: {}: {}\n", arguments.file, fault->text);
+    return kUsage;
+  }
+  const int64_t bound = lower_bound(problem);
+  const Verdict verdict = plan.bytes == bound ? Verdict::kOptimal : Verdict::kWithin;
+  print_summary(problem, {plan, verdict, bound, 0, {}}, stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_solve_verbs(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  const CLI::AsSizeValue size(false);
+  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("file,--input", arguments->file, "the problem")->required();
+    command->callback(
+        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
+    return command;
+  };
+  CLI::App* solving = add("solve", "find a plan", solve);
+  solving->add_option("--planner", arguments->planner, "one of " + planner_names())
+      ->capture_default_str();
+  solving->add_option("-o,--output", arguments->output, "write the plan as CSV; - is the terminal");
+  solving->add_option("--capacity", arguments->capacity, "bytes there are (8GiB)")->transform(size);
+  solving->add_option("--timeout", arguments->limits.seconds, "seconds after which it gives up")
+      ->check(CLI::NonNegativeNumber);
+  solving->add_option("--nodes", arguments->limits.nodes, "decisions after which a search gives up")
+      ->check(CLI::NonNegativeNumber);
+  solving->add_option("--max-bytes", arguments->max_bytes, "fail with 4 above it")->transform(size);
+  add("bound", "the bytes below which no plan can be", bound);
+  CLI::App* checking = add("check", "prove that a plan (a file with offsets) is right", check_file);
+  checking->add_option("--capacity", arguments->capacity, "bytes there are")->transform(size);
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// Families of planner's verbs, each in a file of its own, planner_<family>.cc, and what they share.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "tessera/memory/plan.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+// Exit codes beyond 0 (done) and 1 (our bug).
+constexpr int kUsage = 2;       // or bad input
+constexpr int kInfeasible = 4;  // no plan fits, or a limit of the user is passed
+constexpr int kNotFound = 7;    // none was found that fits the capacity, none is proved impossible
+
+// What to do once the command line is read; returns the exit code, or throws Error.
+using Verb = std::function<int()>;
+
+void add_solve_verbs(CLI::App& app, Verb& verb);  // solve, bound, check
+void add_look_verbs(CLI::App& app, Verb& verb);   // draw, why
+void add_bench_verbs(CLI::App& app, Verb& verb);  // compare, bench, list
+void add_make_verbs(CLI::App& app, Verb& verb);   // random, export
+
+// Throws ConfigError naming those there are.
+const Planner& planner_named(const std::string& name);
+
+// A planner's plan is checked before anybody builds on it; throws DataError where it is wrong.
+Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits = {});
+bool placed(const Solution& solution);
+
+// The plan that a file holds as its offsets; or, where some are missing, the planner's. The offsets
+// of a complete plan are taken out of the problem.
+bool has_plan(const Problem& problem);
+Plan take_plan(Problem& problem, const std::string& file);
+
+// Tells on stderr which buffers are why there is no plan.
+void print_conflict(const Problem& problem, const Solution& solution);
+
+// bytes / bound, 1 where both are 0.
+double ratio(int64_t bytes, int64_t bound);
+// "lowest", "infeasible", "not found" or "within 1.50 %".
+std::string proof_of(const Solution& solution);
+
+// Writes the file; "-" or no path is the terminal. Throws DataError.
+void write_output(const std::string& path, std::string_view text);
+
+}  // namespace tessera
