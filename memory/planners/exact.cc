@@ -1,16 +1,160 @@
 #include "tessera/memory/planners/exact.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
+
+#include "tessera/memory/planners/conflict.h"
+#include "tessera/memory/planners/peel.h"
 
 namespace tessera::planning {
 namespace {
 
-// Above so many pairs of a section and a block in it, a single decision takes too long.
-constexpr size_t kMostPairs = 4'000'000;
+// What may be spent on showing why there is no plan.
+constexpr int64_t kConflictNodes = 100'000;
 
-// Every plan that is pushed down as far as it goes ends at a multiple of this.
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+std::vector<int> all_of(const Ready& ready) {
+  std::vector<int> all = ready.movable;
+  all.insert(all.end(), ready.fixed.begin(), ready.fixed.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// The question whether there is a plan within a capacity, which may be taken up again.
+class Question {
+ public:
+  Question(const Problem& problem, const Ready& ready, int64_t step, int64_t capacity,
+           const Inferences& inferences, const Deadline& deadline)
+      : problem_(problem),
+        ready_(ready),
+        deadline_(deadline),
+        capacity_(capacity / step * step),
+        peeled_(inferences.peeling ? peel(ready, all_of(ready), step, capacity_)
+                                   : Peeled{all_of(ready), {}}),
+        sections_(problem, peeled_.core),
+        search_(sections_, capacity_, inferences, deadline) {}
+
+  Outcome ask(int64_t nodes) {
+    if (!sections_.complete) return Outcome::kSpent;
+    Outcome outcome = search_.run(nodes);
+    if (outcome == Outcome::kFound) {
+      plan_ = full_plan();
+      if (plan_.bytes > capacity_) outcome = Outcome::kSpent;  // late
+    }
+    return outcome;
+  }
+
+  Plan& plan() { return plan_; }  // after kFound
+  int64_t nodes() const { return search_.nodes(); }
+  int64_t blocks() const { return std::ssize(sections_.blocks); }
+  const std::vector<int>& core() const { return peeled_.core; }  // says no as well
+
+ private:
+  Plan full_plan() const {
+    Plan plan;
+    for (const Interval& b : problem_.buffers) {
+      plan.offsets.push_back(std::max<int64_t>(b.offset, 0));
+    }
+    for (size_t i = 0; i < sections_.blocks.size(); ++i) {
+      plan.offsets[sections_.blocks[i].buffer] = search_.offsets()[i];
+    }
+    return place_around(ready_, peeled_.core, std::move(plan), peeled_.rest, deadline_);
+  }
+
+  const Problem& problem_;
+  const Ready& ready_;
+  const Deadline& deadline_;
+  const int64_t capacity_;
+  const Peeled peeled_;
+  const Sections sections_;
+  Search search_;
+  Plan plan_;
+};
+
+class Refinement {
+ public:
+  Refinement(const Problem& problem, const Ready& ready, Solution judged, int64_t nodes,
+             const Deadline& deadline, const Inferences& inferences)
+      : problem_(problem),
+        ready_(ready),
+        budget_(nodes),
+        deadline_(deadline),
+        inferences_(inferences),
+        step_(step_of(problem)),
+        solution_(std::move(judged)) {}
+
+  Solution run() {
+    problem_.capacity >= 0 ? fit() : minimise();
+    return std::move(solution_);
+  }
+
+ private:
+  bool spent() const { return solution_.nodes >= budget_ || deadline_.passed(); }
+
+  std::unique_ptr<Question> question(int64_t capacity) const {
+    return std::make_unique<Question>(problem_, ready_, step_, capacity, inferences_, deadline_);
+  }
+
+  Outcome ask(Question& question, int64_t nodes) {
+    const int64_t before = question.nodes();
+    const int64_t left = std::max<int64_t>(budget_ - solution_.nodes, 1);
+    const Outcome outcome = question.ask(std::min(nodes, left));
+    solution_.nodes += question.nodes() - before;
+    if (outcome == Outcome::kFound) solution_.plan = std::move(question.plan());
+    return outcome;
+  }
+
+  void fit() {
+    const auto fits = question(problem_.capacity);
+    const Outcome outcome = ask(*fits, budget_);
+    solution_.verdict = verdict_of(problem_, solution_);
+    if (outcome == Outcome::kNone) {
+      solution_.verdict = Verdict::kInfeasible;
+      solution_.bound = std::max(solution_.bound, problem_.capacity + 1);
+      solution_.conflict =
+          conflict_of(problem_, ready_, fits->core(), problem_.capacity, kConflictNodes, deadline_);
+    }
+  }
+
+  // The bound first, which most problems reach; then halving what lies between it and the plan,
+  // passing over what cannot be decided in this turn; then again with more decisions.
+  void minimise() {
+    int64_t& bound = solution_.bound;
+    bound = round_up(bound, step_);
+    std::unique_ptr<Question> lowest_question = question(bound);
+    const int64_t dives = 4 * lowest_question->blocks();  // to the last block, some
+    for (int64_t share = std::max(budget_ / 16, dives); !spent(); share *= 2) {
+      Outcome outcome = ask(*lowest_question, 4 * share);
+      int64_t lowest = bound + step_;
+      if (outcome == Outcome::kNone) bound = lowest;
+      while (lowest < solution_.plan.bytes && !spent()) {
+        const int64_t half = (solution_.plan.bytes - lowest) / 2 / step_ * step_;
+        const int64_t capacity = lowest + half;
+        outcome = ask(*question(capacity), share);
+        if (outcome == Outcome::kFound) continue;
+        lowest = capacity + step_;
+        if (outcome == Outcome::kNone) bound = lowest;
+      }
+      solution_.verdict = verdict_of(problem_, solution_);
+      if (solution_.verdict == Verdict::kOptimal) return;
+      if (outcome == Outcome::kNone) lowest_question = question(bound);
+    }
+  }
+
+  const Problem& problem_;
+  const Ready& ready_;
+  const int64_t budget_;
+  const Deadline& deadline_;
+  const Inferences inferences_;
+  const int64_t step_;
+  Solution solution_;
+};
+
+}  // namespace
+
 int64_t step_of(const Problem& problem) {
   int64_t step = 0;
   for (const Interval& b : problem.buffers) {
@@ -21,221 +165,32 @@ int64_t step_of(const Problem& problem) {
   return std::max<int64_t>(step, 1);
 }
 
-// What may be spent on showing why there is no plan.
-constexpr int64_t kConflictNodes = 100'000;
-
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-Plan plan_of(const Problem& problem, const Sections& sections, const std::vector<int64_t>& found) {
-  Plan plan;
-  for (const Interval& b : problem.buffers) plan.offsets.push_back(std::max<int64_t>(b.offset, 0));
-  for (size_t i = 0; i < sections.blocks.size(); ++i) {
-    plan.offsets[sections.blocks[i].buffer] = found[i];
-  }
-  // Also those that are in a gap all their life, which are no blocks.
-  for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Interval& b = problem.buffers[i];
-    if (b.size == 0 || b.lower >= b.upper) continue;
-    plan.bytes = std::max(plan.bytes, plan.offsets[i] + b.size);
-  }
-  return plan;
+Verdict verdict_of(const Problem& problem, const Solution& solution) {
+  const int64_t bytes = solution.plan.bytes;
+  if (problem.capacity >= 0 && bytes > problem.capacity) return Verdict::kNotFound;
+  return bytes == solution.bound ? Verdict::kOptimal : Verdict::kWithin;
 }
 
-// Two fixed buffers that are live at one time and share bytes, or nothing.
-std::vector<int> clash_of(const Problem& problem) {
-  Problem only;
-  std::vector<int> index;
-  for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    if (problem.buffers[i].offset < 0) continue;
-    only.buffers.push_back(problem.buffers[i]);
-    index.push_back(static_cast<int>(i));
-  }
-  const Sections sections(only);
-  for (int s = 0; s < sections.count(); ++s) {
-    std::vector<int32_t> order(sections.members(s).begin(), sections.members(s).end());
-    const std::vector<Block>& blocks = sections.blocks;
-    std::sort(order.begin(), order.end(),
-              [&](int32_t a, int32_t b) { return blocks[a].fixed < blocks[b].fixed; });
-    for (size_t i = 1; i < order.size(); ++i) {
-      const Block& below = blocks[order[i - 1]];
-      const Block& above = blocks[order[i]];
-      if (below.fixed + below.size <= above.fixed) continue;
-      const auto [first, second] = std::minmax(index[below.buffer], index[above.buffer]);
-      return {first, second};
-    }
-  }
-  return {};
-}
-
-class Refinement {
- public:
-  Refinement(const Problem& problem, const Sections& sections, const Limits& limits,
-             const Inferences& inferences, Solution solution)
-      : problem_(problem),
-        sections_(sections),
-        budget_(limits.nodes),
-        deadline_(deadline(limits.seconds)),
-        search_(sections, inferences, deadline_),
-        solution_(std::move(solution)) {}
-
-  Solution run() {
-    if (problem_.capacity >= 0) {
-      const Outcome outcome = attempt(problem_.capacity);
-      solution_.verdict = Verdict::kNotFound;
-      if (outcome == Outcome::kFound) solution_.verdict = Verdict::kWithin;
-      if (outcome == Outcome::kNone) {
-        solution_.verdict = Verdict::kInfeasible;
-        solution_.bound = std::max(solution_.bound, problem_.capacity + 1);
-        solution_.conflict = conflict_of(problem_, kConflictNodes);
-      }
-    } else {
-      minimise();
-      solution_.verdict = Verdict::kWithin;
-    }
-    if (solution_.verdict == Verdict::kWithin && solution_.plan.bytes <= solution_.bound) {
-      solution_.verdict = Verdict::kOptimal;
-    }
-    solution_.nodes = search_.nodes();
-    return std::move(solution_);
-  }
-
- private:
-  static std::optional<Search::Clock::time_point> deadline(double seconds) {
-    if (seconds <= 0) return std::nullopt;
-    return Search::Clock::now() + std::chrono::duration_cast<Search::Clock::duration>(
-                                      std::chrono::duration<double>(std::min(seconds, 1e6)));
-  }
-
-  bool spent() const {
-    return search_.nodes() >= budget_ || (deadline_ && Search::Clock::now() >= *deadline_);
-  }
-
-  Outcome attempt(int64_t capacity, int64_t nodes = INT64_MAX) {
-    const Outcome outcome =
-        search_.run(capacity, std::min(nodes, std::max<int64_t>(budget_ - search_.nodes(), 1)));
-    if (outcome == Outcome::kFound) {
-      solution_.plan = plan_of(problem_, sections_, search_.offsets());
-    }
-    return outcome;
-  }
-
-  // The bound first, which most problems reach; then halving what lies between it and the plan,
-  // passing over what cannot be decided in this turn; then again with more decisions.
-  void minimise() {
-    const int64_t step = step_of(problem_);
-    int64_t& bound = solution_.bound;
-    bound = round_up(bound, step);
-    const int64_t dives = 4 * std::ssize(sections_.blocks);  // to the last block, some
-    for (int64_t share = std::max(budget_ / 16, dives); !spent(); share *= 2) {
-      int64_t lowest = bound;
-      bool first = true;
-      while (lowest < solution_.plan.bytes && !spent()) {
-        const int64_t half = (solution_.plan.bytes - lowest) / 2 / step * step;
-        const int64_t capacity = first ? lowest : lowest + half;
-        first = false;
-        const Outcome outcome = attempt(capacity, capacity == bound ? 4 * share : share);
-        if (outcome == Outcome::kFound) continue;
-        lowest = capacity + step;
-        if (outcome == Outcome::kNone) bound = lowest;
-      }
-      if (solution_.plan.bytes <= bound) return;
-    }
-  }
-
-  const Problem& problem_;
-  const Sections& sections_;
-  const int64_t budget_;
-  const std::optional<Search::Clock::time_point> deadline_;
-  Search search_;
-  Solution solution_;
-};
-
-Problem without(const Problem& problem, const std::vector<int>& kept, size_t from, size_t to) {
-  Problem rest{{}, problem.capacity};
-  for (size_t i = 0; i < kept.size(); ++i) {
-    if (i < from || i >= to) rest.buffers.push_back(problem.buffers[kept[i]]);
-  }
-  return rest;
-}
-
-// A few buffers to begin with: those of a section that holds too much, if there is one.
-std::vector<int> suspects(const Problem& problem, const Sections& sections) {
-  for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    const Interval& b = problem.buffers[i];
-    if (b.size == 0 || b.lower >= b.upper) continue;
-    if (std::max<int64_t>(b.offset, 0) > problem.capacity - b.size) return {static_cast<int>(i)};
-  }
-  for (int s = 0; s < sections.count(); ++s) {
-    std::vector<int> live;
-    int64_t room = 0, spare = 0;
-    for (int32_t b : sections.members(s)) {
-      const Block& block = sections.blocks[b];
-      live.push_back(block.buffer);
-      room += block.room;
-      spare = std::max(spare, block.room - block.size);
-    }
-    if (room - spare > problem.capacity) return live;
-  }
-  std::vector<int> all;
-  for (const Block& block : sections.blocks) all.push_back(block.buffer);
-  return all;
-}
-
-}  // namespace
-
-std::vector<int> conflict_of(const Problem& problem, int64_t nodes) {
-  const Sections sections(problem);
-  std::vector<int> kept = suspects(problem, sections);
-  for (size_t chunk = std::max<size_t>(kept.size() / 2, 1);; chunk /= 2) {
-    for (size_t from = 0; from < kept.size();) {
-      const size_t to = std::min(from + chunk, kept.size());
-      const Problem rest = without(problem, kept, from, to);
-      const Sections rest_sections(rest);
-      Search search(rest_sections);
-      const Outcome outcome = search.run(problem.capacity, std::max<int64_t>(nodes, 1));
-      nodes -= search.nodes();
-      if (outcome == Outcome::kNone) {
-        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(from),
-                   kept.begin() + static_cast<std::ptrdiff_t>(to));
-      } else if (chunk == 1 && outcome == Outcome::kSpent) {
-        return {};
-      } else {
-        from = to;
-      }
-    }
-    if (chunk == 1) break;
-  }
-  std::sort(kept.begin(), kept.end());
-  return kept;
-}
-
-Solution judge(const Problem& problem, Plan plan) {
-  Solution solution{std::move(plan), Verdict::kWithin, lower_bound(problem), 0, {}};
-  const bool fits = problem.capacity < 0 || solution.plan.bytes <= problem.capacity;
-  if (!fits) solution.verdict = Verdict::kNotFound;
+Solution judge(const Problem& problem, const Ready& ready, Plan plan, const Deadline& deadline) {
+  Solution solution{std::move(plan), Verdict::kWithin, ready.bound, 0, {}};
+  solution.verdict = verdict_of(problem, solution);
   solution.conflict = clash_of(problem);
   if (!solution.conflict.empty()) {
     solution.verdict = Verdict::kInfeasible;
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
     solution.verdict = Verdict::kInfeasible;
-    solution.conflict = conflict_of(problem, kConflictNodes);
-  } else if (solution.plan.bytes == solution.bound) {
-    solution.verdict = Verdict::kOptimal;
+    solution.conflict = conflict_of(problem, ready, crowd_above(problem, problem.capacity),
+                                    problem.capacity, kConflictNodes, deadline);
   }
   return solution;
 }
 
-Solution refine(const Problem& problem, Plan known, const Limits& limits,
-                const Inferences& inferences) {
-  Solution solution = judge(problem, std::move(known));
-  const bool fits = problem.capacity >= 0 && solution.plan.bytes <= problem.capacity;
-  if (solution.verdict == Verdict::kOptimal || fits) return solution;
-  if (solution.verdict == Verdict::kInfeasible) return solution;
-  const Sections sections(problem);
-  size_t pairs = 0;
-  for (int s = 0; s < sections.count(); ++s) pairs += sections.members(s).size();
-  if (pairs > kMostPairs) return solution;
-  return Refinement(problem, sections, limits, inferences, std::move(solution)).run();
+Solution refine(const Problem& problem, const Ready& ready, Solution judged, int64_t nodes,
+                const Deadline& deadline, const Inferences& inferences) {
+  const bool fits = problem.capacity >= 0 && judged.plan.bytes <= problem.capacity;
+  if (judged.verdict == Verdict::kOptimal || fits) return judged;
+  if (judged.verdict == Verdict::kInfeasible) return judged;
+  return Refinement(problem, ready, std::move(judged), nodes, deadline, inferences).run();
 }
 
 }  // namespace tessera::planning
@@ -247,8 +202,9 @@ double Solution::gap() const {
   return static_cast<double>(plan.bytes) / static_cast<double>(bound) - 1;
 }
 
-Solution Planner::prove(const Problem& problem, const Limits&) const {
-  return planning::judge(problem, solve(problem));
+Solution Planner::prove(const Problem& problem, const Limits& limits) const {
+  const planning::Deadline deadline(limits.seconds);
+  return planning::judge(problem, planning::Ready(problem), solve(problem), deadline);
 }
 
 }  // namespace tessera

@@ -2,23 +2,26 @@
 // memory/planners.
 #pragma once
 
-#include <vector>
-
 #include "tessera/memory/plan.h"
+#include "tessera/memory/planners/deadline.h"
+#include "tessera/memory/planners/placement.h"
 #include "tessera/memory/planners/search.h"
 
 namespace tessera::planning {
 
-// Searches below a plan that is known, until it is proved lowest, fits the capacity if there is
-// one, or the limits are reached.
-Solution refine(const Problem& problem, Plan known, const Limits& limits,
-                const Inferences& inferences = {});
+// Every plan that is pushed down as far as it goes has offsets, and ends, at multiples of this.
+int64_t step_of(const Problem& problem);
 
 // The verdict as far as the lower bound tells; shows a conflict where it is infeasible.
-Solution judge(const Problem& problem, Plan plan);
+Solution judge(const Problem& problem, const Ready& ready, Plan plan,
+               const Deadline& deadline = {});
 
-// Of buffers that cannot be planned within the capacity, some of which that still holds, though not
-// when any one of them is left out. Empty when that takes more decisions than given.
-std::vector<int> conflict_of(const Problem& problem, int64_t nodes);
+// What a plan that is known to be valid proves, next to the bound.
+Verdict verdict_of(const Problem& problem, const Solution& solution);
+
+// Searches below the plan that was judged, until it is proved lowest, fits the capacity if there is
+// one, or so many decisions are made.
+Solution refine(const Problem& problem, const Ready& ready, Solution judged, int64_t nodes,
+                const Deadline& deadline, const Inferences& inferences = {});
 
 }  // namespace tessera::planning

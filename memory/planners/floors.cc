@@ -17,13 +17,18 @@ uint64_t hash_of(int block) {  // the finaliser of SplitMix64
 
 Floors::Floors(const Sections& sections, bool sums)
     : sections_(sections), sums_(sums), fixed_(sections.blocks.size()) {
+  start_places_.resize(sections.span_count());
   for (int s = 0; s < sections.count(); ++s) {
     const std::span<const int32_t> members = sections.members(s);
     first_.push_back(static_cast<int32_t>(members_.size()));
     members_.insert(members_.end(), members.begin(), members.end());
+    first_start_.push_back(static_cast<int32_t>(starts_.size()));
     int64_t most = 0;
     for (int32_t b : members) {
       most = std::max(most, sections.blocks[b].room - sections.blocks[b].size);
+      for (const Span span : sections.spans(b)) {
+        if (span.lower == s) starts_.push_back(b);
+      }
       if (sections.blocks[b].fixed < 0) continue;
       for (int32_t other : members) {
         if (other != b) fixed_[other].push_back(b);
@@ -35,30 +40,39 @@ Floors::Floors(const Sections& sections, bool sums)
     std::sort(blocks.begin(), blocks.end());
     blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   }
+  int64_t places = 0;
+  for (const Block& block : sections.blocks) {
+    first_place_.push_back(places - block.hull.lower);
+    places += block.hull.upper - block.hull.lower;
+  }
+  places_.resize(places);
   blame_.assign(sections.count(), 10);
 }
 
 bool Floors::reset(int64_t capacity) {
   const size_t count = sections_.count();
   const std::vector<Block>& blocks = sections_.blocks;
-  trail_.clear();
   low_.assign(blocks.size(), -1);
   placed_.assign(blocks.size(), 0);
   floor_.assign(count, 0);
   rest_.assign(count, 0);
   top_.assign(count, capacity);
-  witness_.assign(count, -1);
-  ready_.assign(count, -1);
+  low_one_.assign(count, -1);
   live_.assign(count, 0);
+  live_starts_.assign(count, 0);
   links_.assign(count, 0);
   hash_.assign(count, 0);
-  is_dirty_.assign(count, 0);
   for (size_t b = 0; b < blocks.size(); ++b) {
     const int block = static_cast<int>(b);
-    for (int s = blocks[b].hull.lower; s + 1 < blocks[b].hull.upper; ++s) ++links_[s];
-    hash_[blocks[b].hull.lower] ^= hash_of(block);
+    const Span hull = blocks[b].hull;
+    for (int s = hull.lower; s + 1 < hull.upper; ++s) ++links_[s];
+    hash_[hull.lower] ^= hash_of(block);
+    int32_t index = sections_.first_span(block);
     for (const Span span : sections_.spans(block)) {
+      start_places_[index++] = live_starts_[span.lower];
+      starts_[first_start_[span.lower] + live_starts_[span.lower]++] = block;
       for (int s = span.lower; s < span.upper; ++s) {
+        place_of(block, s) = live_[s];
         members_[first_[s] + live_[s]++] = block;
         rest_[s] += blocks[b].room;
       }
@@ -66,8 +80,13 @@ bool Floors::reset(int64_t capacity) {
   }
   bool fits = true;
   for (size_t b = 0; b < blocks.size() && fits; ++b) fits = raise(static_cast<int>(b), 0);
-  for (size_t s = 0; s < count; ++s) touch(static_cast<int>(s));
-  return clean(fits);
+  for (size_t s = 0; s < count && sums_; ++s) {
+    fits = fits && (live_[s] == 0 || slack(static_cast<int>(s)) >= 0);
+  }
+  changed_ = {0, sections_.count()};
+  fits = clean(fits);
+  trail_.clear();
+  return fits;
 }
 
 void Floors::undo(size_t mark) {
@@ -80,33 +99,14 @@ void Floors::undo(size_t mark) {
         break;
       case Kind::kLow:
         low_[change.index] = change.before;
-        forget_ready(change.index);
         break;
       case Kind::kFloor:
         floor_[change.index] = change.before;
-        ready_[change.index] = -1;
         break;
       case Kind::kTop:
         top_[change.index] = change.before;
         break;
-      case Kind::kWitness:
-        witness_[change.index] = change.before;
-        break;
     }
-  }
-}
-
-int Floors::ready(int section) const {
-  if (ready_[section] < 0) {
-    ready_[section] = 0;
-    for (int32_t b : left(section)) ready_[section] += low_[b] == floor_[section];
-  }
-  return ready_[section];
-}
-
-void Floors::forget_ready(int block) {
-  for (const Span span : sections_.spans(block)) {
-    std::fill(ready_.begin() + span.lower, ready_.begin() + span.upper, -1);
   }
 }
 
@@ -114,19 +114,33 @@ void Floors::take_out(int block, int64_t offset) {
   const Block& b = sections_.blocks[block];
   set(Kind::kLow, low_, block, offset);
   trail_.push_back({Kind::kTakenOut, block, 0});
-  forget_ready(block);
   placed_[block] = 1;
   hash_[b.hull.lower] ^= hash_of(block);
   for (int s = b.hull.lower; s + 1 < b.hull.upper; ++s) --links_[s];
+  int32_t index = sections_.first_span(block);
   for (const Span span : sections_.spans(block)) {
+    take_out_start(span.lower, start_places_[index++]);
     for (int s = span.lower; s < span.upper; ++s) {
       rest_[s] -= b.room;
-      int32_t* at = members_.data() + first_[s];
-      int32_t* const last = at + --live_[s];
-      while (*at != block) ++at;
-      std::swap(*at, *last);
+      int32_t& place = place_of(block, s);
+      const int32_t end = --live_[s];
+      int32_t* const members = members_.data() + first_[s];
+      place_of(members[end], s) = place;
+      std::swap(members[place], members[end]);
+      place = end;
     }
   }
+}
+
+void Floors::take_out_start(int section, int32_t& place) {
+  int32_t* const starts = starts_.data() + first_start_[section];
+  const int32_t end = --live_starts_[section];
+  const int32_t last = starts[end];
+  int32_t index = sections_.first_span(last);
+  while (sections_.span(index).lower != section) ++index;
+  start_places_[index] = place;
+  std::swap(starts[place], starts[end]);
+  place = end;
 }
 
 // It still stands behind those that are left, because all later steps were undone before.
@@ -136,6 +150,7 @@ void Floors::put_back(int block) {
   hash_[b.hull.lower] ^= hash_of(block);
   for (int s = b.hull.lower; s + 1 < b.hull.upper; ++s) ++links_[s];
   for (const Span span : sections_.spans(block)) {
+    ++live_starts_[span.lower];
     for (int s = span.lower; s < span.upper; ++s) {
       rest_[s] += b.room;
       ++live_[s];
@@ -169,66 +184,69 @@ bool Floors::raise(int block, int64_t offset) {
   if (!settle(block, offset)) return false;
   if (offset <= low_[block]) return true;
   set(Kind::kLow, low_, block, offset);
-  forget_ready(block);
-  for (const Span span : sections_.spans(block)) {
-    for (int s = span.lower; s < span.upper; ++s) {
-      if (witness_[s] == block) touch(s);
+  const Span hull = sections_.blocks[block].hull;
+  changed_ = {std::min(changed_.lower, hull.lower), std::max(changed_.upper, hull.upper)};
+  lifted_ = true;
+  return true;
+}
+
+// Raises what is left and lives in the span: what does at its beginning, or begins later.
+bool Floors::raise_above(Span span, int64_t height) {
+  for (int32_t b : left(span.lower)) {
+    if (low_[b] < height && !raise(b, height)) {
+      ++blame_[span.lower];
+      return false;
+    }
+  }
+  for (int s = span.lower + 1; s < span.upper; ++s) {
+    for (int32_t b : starts(s)) {
+      if (low_[b] < height && !raise(b, height)) {
+        ++blame_[s];
+        return false;
+      }
     }
   }
   return true;
 }
 
-void Floors::touch(int section) {
-  if (is_dirty_[section]) return;
-  is_dirty_[section] = 1;
-  dirty_.push_back(section);
-}
-
-// Brings the floors of touched sections up to date, unless all is lost already.
+// Brings the floors up to date where blocks have risen, unless all is lost already.
 bool Floors::clean(bool fits) {
-  for (int32_t s : dirty_) {
-    is_dirty_[s] = 0;
-    if (!fits || live_[s] == 0) continue;
+  for (int s = changed_.lower; s < changed_.upper && fits; ++s) {
+    if (live_[s] == 0) continue;
+    const int32_t low_one = low_one_[s];
+    if (low_one >= 0 && low_[low_one] <= floor_[s] && !placed_[low_one]) continue;
     int64_t lowest = std::numeric_limits<int64_t>::max();
-    int32_t witness = -1;
     for (int32_t b : left(s)) {
       if (low_[b] >= lowest) continue;
       lowest = low_[b];
-      witness = b;
+      low_one_[s] = b;
+      if (lowest <= floor_[s]) break;
     }
-    ready_[s] = -1;
-    if (witness_[s] != witness) set(Kind::kWitness, witness_, s, witness);
-    if (lowest > floor_[s]) set(Kind::kFloor, floor_, s, lowest);
+    if (lowest <= floor_[s]) continue;
+    set(Kind::kFloor, floor_, s, lowest);
     if (sums_ && slack(s) < 0) {
       ++blame_[s];
       fits = false;
     }
   }
-  dirty_.clear();
+  changed_ = {sections_.count(), 0};
   return fits;
 }
 
 bool Floors::place(int block, int64_t offset) {
   take_out(block, offset);
-  lifted_ = false;
+  changed_ = sections_.blocks[block].hull;
   const int64_t above = offset + sections_.blocks[block].room;
   bool fits = true;
   for (const Span span : sections_.spans(block)) {
     for (int s = span.lower; s < span.upper && fits; ++s) {
       set(Kind::kFloor, floor_, s, above);
-      ready_[s] = -1;
-      if (live_[s] == 0) continue;
-      touch(s);
-      fits = !sums_ || slack(s) >= 0;
-      for (int32_t b : left(s)) {
-        if (!fits) break;
-        if (low_[b] >= above) continue;
-        lifted_ = true;
-        fits = raise(b, above);
-      }
+      fits = !sums_ || live_[s] == 0 || slack(s) >= 0;
       if (!fits) ++blame_[s];
     }
   }
+  lifted_ = !fits;
+  for (const Span span : sections_.spans(block)) fits = fits && raise_above(span, above);
   lifted_ = lifted_ || !fits;
   return clean(fits);
 }
@@ -253,16 +271,19 @@ bool Floors::lift_long(Span part, bool& any) {
     }
     any = true;
     const int64_t offset = top_[part.lower] - block.room;
+    if (low_[b] > offset) return false;
     take_out(b, offset);
-    for (int s = part.lower; s < part.upper; ++s) {
-      set(Kind::kTop, top_, s, offset);
-      touch(s);
-    }
+    for (int s = part.lower; s < part.upper; ++s) set(Kind::kTop, top_, s, offset);
   }
-  bool fits = true;
-  for (int s = part.lower; s < part.upper && any; ++s) {
-    for (int32_t b : left(s)) fits = fits && low_[b] <= top_[s] - sections_.blocks[b].size;
-  }
+  if (!any) return true;
+  const auto fit = [&](std::span<const int32_t> blocks) {
+    return std::all_of(blocks.begin(), blocks.end(), [&](int32_t b) {
+      return low_[b] <= top_[part.lower] - sections_.blocks[b].size;
+    });
+  };
+  bool fits = fit(left(part.lower));
+  for (int s = part.lower + 1; s < part.upper && fits; ++s) fits = fit(starts(s));
+  changed_ = part;
   return clean(fits);
 }
 

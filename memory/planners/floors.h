@@ -30,8 +30,12 @@ class Floors {
   size_t mark() const { return trail_.size(); }
   void undo(size_t mark);
 
+  // The blocks left that live in the section, and of these the ones that begin a span there.
   std::span<const int32_t> left(int section) const {
     return {members_.data() + first_[section], static_cast<size_t>(live_[section])};
+  }
+  std::span<const int32_t> starts(int section) const {
+    return {starts_.data() + first_start_[section], static_cast<size_t>(live_starts_[section])};
   }
   bool empty(int section) const { return live_[section] == 0; }
   bool linked(int section) const { return links_[section] > 0; }  // with the next section
@@ -45,15 +49,13 @@ class Floors {
   const std::vector<int64_t>& offsets() const { return low_; }
   uint64_t hash(int section) const { return hash_[section]; }   // of what is left and begins there
   int64_t blame(int section) const { return blame_[section]; }  // how often it ended a try, and 10
-  // How many of the blocks left there could stand on the floor.
-  int ready(int section) const;
   // Bytes that may still be lost there.
   int64_t slack(int section) const {
     return top_[section] + spare_[section] - floor_[section] - rest_[section];
   }
 
  private:
-  enum class Kind : int32_t { kTakenOut, kLow, kFloor, kTop, kWitness };
+  enum class Kind : int32_t { kTakenOut, kLow, kFloor, kTop };
   struct Change {
     Kind kind;
     int32_t index;  // of a block or section
@@ -64,34 +66,37 @@ class Floors {
     trail_.push_back({kind, index, values[index]});
     values[index] = value;
   }
+  int32_t& place_of(int block, int section) { return places_[first_place_[block] + section]; }
   void take_out(int block, int64_t offset);
+  void take_out_start(int section, int32_t& place);
   void put_back(int block);
-  void forget_ready(int block);
   bool settle(int block, int64_t& offset) const;
   bool raise(int block, int64_t offset);
-  void touch(int section);
+  bool raise_above(Span span, int64_t height);
   bool clean(bool fits);
 
   const Sections& sections_;
   const bool sums_;
   std::vector<std::vector<int32_t>> fixed_;  // per block: the fixed ones that it meets
-  std::vector<int64_t> spare_;          // per section: the most that rounding added to one block
-  std::vector<int64_t> low_;            // per block
-  std::vector<char> placed_;            // per block
-  std::vector<int64_t> floor_;          // per section, as all that follow
-  std::vector<int64_t> rest_;           // the room of what is left
-  std::vector<int64_t> top_;            // the ceiling
-  std::vector<int64_t> witness_;        // a block that is as low as the floor
-  mutable std::vector<int32_t> ready_;  // ready(), or -1: not counted yet
-  std::vector<int32_t> live_;           // how many are left
-  std::vector<int32_t> first_;          // where its members begin
-  std::vector<int32_t> members_;        // those that are left first
-  std::vector<int32_t> links_;          // blocks left that reach into the next section
+  std::vector<int64_t> spare_;    // per section: the most that rounding added to one block
+  std::vector<int64_t> low_;      // per block
+  std::vector<char> placed_;      // per block
+  std::vector<int64_t> floor_;    // per section, as all that follow
+  std::vector<int64_t> rest_;     // the room of what is left
+  std::vector<int64_t> top_;      // the ceiling
+  std::vector<int32_t> low_one_;  // a block that was as low as the floor when last looked at
+  std::vector<int32_t> live_;     // how many are left
+  std::vector<int32_t> first_;    // where its members begin
+  std::vector<int32_t> members_;  // those that are left first
+  std::vector<int32_t> links_;    // blocks left that reach into the next section
   std::vector<uint64_t> hash_;
   std::vector<int64_t> blame_;
-  std::vector<char> is_dirty_;
-  std::vector<int32_t> dirty_;  // sections whose floor may have to rise
+  std::vector<int32_t> live_starts_, first_start_, starts_;  // as live_, first_ and members_
+  std::vector<int32_t> start_places_;  // per span: where its block is among those that start there
+  std::vector<int64_t> first_place_;   // per block: where its place in section 0 would be
+  std::vector<int32_t> places_;        // of the block among the members of the section
   std::vector<Change> trail_;
+  Span changed_{0, 0};  // sections whose floor may have to rise
   bool lifted_ = false;
 };
 

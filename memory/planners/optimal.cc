@@ -8,7 +8,7 @@
 #include "tessera/memory/ablation.h"
 #include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/ways.h"
 
 namespace tessera {
 namespace {
@@ -18,11 +18,12 @@ using namespace planning;
 constexpr int64_t kNodes = 600'000;
 
 Solution prove_with(const Inferences& inferences, const Problem& problem, const Limits& limits) {
+  const Deadline deadline(limits.seconds);
   const Ready ready(problem);
-  Plan known =
-      place(ready, order_by(ready, [](const Item& item) { return item.size; }), Fit::kLowest);
-  return refine(problem, std::move(known),
-                {limits.nodes > 0 ? limits.nodes : kNodes, limits.seconds}, inferences);
+  Effort effort = 0;
+  Plan known = lowest_by_order(problem, ready, 0, effort, deadline);
+  return refine(problem, ready, judge(problem, ready, std::move(known), deadline),
+                limits.nodes > 0 ? limits.nodes : kNodes, deadline, inferences);
 }
 
 class Optimal : public Planner {
@@ -43,6 +44,7 @@ struct Switch {
 };
 
 constexpr Switch kSwitches[] = {
+    {{"peeling", "what can be placed whatever the others do waits for them"}, &Inferences::peeling},
     {{"sums", "what a section still has to take must fit above its floor"}, &Inferences::sums},
     {{"splits", "parts of time that no block links any more are solved on their own"},
      &Inferences::splits},

@@ -11,6 +11,7 @@ struct Placed {
   int32_t lower;
   int32_t upper;
   int32_t item;
+  bool gaps;
 };
 
 int64_t round_up(int64_t value, int64_t unit) {
@@ -18,6 +19,7 @@ int64_t round_up(int64_t value, int64_t unit) {
 }
 
 constexpr Effort kEffortToPlace = 64;
+constexpr size_t kPlacedPerLook = 16;  // at the clock
 
 // The buffers placed so far, in the order of their offsets.
 class Shelf {
@@ -26,7 +28,8 @@ class Shelf {
 
   void put(int index, int64_t offset) {
     const Item& item = ready_.items[index];
-    const Placed entry{offset, offset + item.size, item.lower, item.upper, index};
+    const Placed entry{offset, offset + item.size, item.lower, item.upper,
+                       index,  item.gap_count > 0};
     const auto after =
         std::upper_bound(placed_.begin(), placed_.end(), entry,
                          [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
@@ -37,6 +40,7 @@ class Shelf {
   // Walks upwards past what is live at the same time, looking at each hole in between.
   int64_t find(int index, Fit fit) {
     const Item& item = ready_.items[index];
+    const bool gaps = item.gap_count > 0;
     int64_t candidate = 0;
     int64_t tightest = INT64_MAX;
     int64_t chosen = -1;
@@ -44,10 +48,7 @@ class Shelf {
     const Placed* const end = at + placed_.size();
     for (; at != end; ++at) {
       if (at->lower >= item.upper || item.lower >= at->upper) continue;
-      if ((item.gap_count | ready_.items[at->item].gap_count) != 0 &&
-          !ready_.meet(item, ready_.items[at->item])) {
-        continue;
-      }
+      if ((gaps || at->gaps) && !ready_.meet(item, ready_.items[at->item])) continue;
       const int64_t left = at->offset - candidate - item.size;
       if (left >= 0) {
         if (fit == Fit::kLowest) break;
@@ -172,8 +173,25 @@ bool Ready::meet_outside_gaps(const Item& a, const Item& b) const {
   return time < end;
 }
 
+namespace {
+
+void fill(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
+          const Deadline& deadline, Shelf& shelf, Plan& plan) {
+  bool late = false;
+  for (size_t i = 0; i < order.size() && shelf.top() < stop_at; ++i) {
+    const int index = order[i];
+    late = late || (i % kPlacedPerLook == 0 && deadline.passed());
+    plan.offsets[index] =
+        late ? round_up(shelf.top(), ready.items[index].alignment) : shelf.find(index, fit);
+    shelf.put(index, plan.offsets[index]);
+  }
+  plan.bytes = shelf.top();
+}
+
+}  // namespace
+
 Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
-           Effort* effort) {
+           Effort* effort, const Deadline& deadline) {
   Plan plan;
   plan.offsets.resize(ready.items.size());
   for (size_t i = 0; i < ready.items.size(); ++i) {
@@ -181,13 +199,16 @@ Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t s
   }
   Shelf shelf(ready);
   for (int index : ready.fixed) shelf.put(index, ready.items[index].fixed);
-  for (int index : order) {
-    if (shelf.top() >= stop_at) break;
-    plan.offsets[index] = shelf.find(index, fit);
-    shelf.put(index, plan.offsets[index]);
-  }
-  plan.bytes = shelf.top();
+  fill(ready, order, fit, stop_at, deadline, shelf, plan);
   if (effort != nullptr) *effort += shelf.effort();
+  return plan;
+}
+
+Plan place_around(const Ready& ready, const std::vector<int>& there, Plan plan,
+                  const std::vector<int>& order, const Deadline& deadline) {
+  Shelf shelf(ready);
+  for (int index : there) shelf.put(index, plan.offsets[index]);
+  fill(ready, order, Fit::kLowest, INT64_MAX, deadline, shelf, plan);
   return plan;
 }
 

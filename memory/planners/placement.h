@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/memory/plan.h"
+#include "tessera/memory/planners/deadline.h"
 
 namespace tessera::planning {
 
@@ -55,9 +56,14 @@ enum class Fit {
 using Effort = int64_t;
 
 // Places the fixed buffers and then the movable ones in that order. Stops early when the plan grows
-// to `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at.
+// to `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at. Past the deadline
+// it looks for no more holes, and stacks what is left on top.
 Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at = INT64_MAX,
-           Effort* effort = nullptr);
+           Effort* effort = nullptr, const Deadline& deadline = {});
+
+// Places others, in that order and as low as they fit, around the buffers that are there already.
+Plan place_around(const Ready& ready, const std::vector<int>& there, Plan plan,
+                  const std::vector<int>& order, const Deadline& deadline = {});
 
 // The movable buffers, sorted by descending key; equals keep the problem's order.
 template <class Key>

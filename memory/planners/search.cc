@@ -19,13 +19,15 @@
 #include <limits>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace tessera::planning {
 namespace {
 
 constexpr int64_t kWall = std::numeric_limits<int64_t>::max();
 constexpr size_t kMostFailed = size_t{1} << 20;
-constexpr int64_t kNodesPerLook = 64;  // at the clock
+constexpr size_t kMostLows = 64;      // whose choices are counted
+constexpr int64_t kNodesPerLook = 8;  // at the clock
 
 uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -44,8 +46,8 @@ const Search::Strategy Search::kStrategies[] = {
     {SectionRule::kFewest, BlockRule::kCrowded, EdgeRule::kEdges},
 };
 
-Search::Search(const Sections& sections, const Inferences& inferences,
-               std::optional<Clock::time_point> deadline)
+Search::Search(const Sections& sections, int64_t capacity, const Inferences& inferences,
+               const Deadline& deadline)
     : sections_(sections),
       use_(inferences),
       deadline_(deadline),
@@ -53,7 +55,10 @@ Search::Search(const Sections& sections, const Inferences& inferences,
       crowd_(sections.blocks.size()),
       rank_(sections.blocks.size()),
       seen_blocks_(sections.blocks.size()),
-      seen_sections_(sections.count()) {
+      seen_sections_(sections.count()),
+      ends_(sections.count() + 1),
+      failed_(size_t{1} << 12),
+      possible_(floors_.reset(capacity)) {
   for (int s = 0; s < sections.count(); ++s) {
     int64_t live = 0;
     for (int32_t b : sections.members(s)) live += sections.blocks[b].room;
@@ -61,22 +66,18 @@ Search::Search(const Sections& sections, const Inferences& inferences,
   }
 }
 
-Outcome Search::run(int64_t capacity, int64_t nodes) {
-  if (failed_capacity_ != capacity) {
-    failed_.assign(size_t{1} << 12, {});
-    failed_count_ = 0;
-    failed_capacity_ = capacity;
-  }
+Outcome Search::run(int64_t nodes) {
+  if (!possible_) return Outcome::kNone;
   const int64_t end = nodes_ + nodes;
-  int64_t limit = use_.restarts ? 2 * std::ssize(sections_.blocks) + 64 : nodes;
-  for (int64_t round = 0;; ++round) {
-    for (const Strategy& strategy : kStrategies) {
-      order_blocks(strategy.block, round);
-      const Outcome outcome = descend(strategy, capacity, std::min(limit, end - nodes_));
-      if (outcome != Outcome::kSpent || nodes_ >= end) return outcome;
-      if (deadline_ && Clock::now() >= *deadline_) return outcome;
-    }
-    limit += limit / 8;
+  if (turn_nodes_ == 0) turn_nodes_ = 2 * std::ssize(sections_.blocks) + 64;
+  while (true) {
+    const Strategy& strategy = kStrategies[turn_ % std::size(kStrategies)];
+    order_blocks(strategy.block, static_cast<int64_t>(turn_ / std::size(kStrategies)));
+    const int64_t limit = use_.restarts ? turn_nodes_ : nodes;
+    const Outcome outcome = descend(strategy, std::min(limit, end - nodes_));
+    if (outcome != Outcome::kSpent) return outcome;
+    if (++turn_ % std::size(kStrategies) == 0) turn_nodes_ += turn_nodes_ / 8;
+    if (nodes_ >= end || deadline_.passed()) return outcome;
   }
 }
 
@@ -101,19 +102,17 @@ void Search::order_blocks(BlockRule rule, int64_t round) {
   }
 }
 
-Outcome Search::descend(const Strategy& strategy, int64_t capacity, int64_t limit) {
+Outcome Search::descend(const Strategy& strategy, int64_t limit) {
   strategy_ = strategy;
   frames_.clear();
   parts_.clear();
   choices_.clear();
-  if (!floors_.reset(capacity)) return Outcome::kNone;
+  floors_.undo(0);
   const int64_t end = nodes_ + limit;
   bool good = open({0, sections_.count()}, -1, -1);
   while (true) {
     if (nodes_ >= end) return Outcome::kSpent;
-    if (deadline_ && nodes_ % kNodesPerLook == 0 && Clock::now() >= *deadline_) {
-      return Outcome::kSpent;
-    }
+    if (nodes_ % kNodesPerLook == 0 && deadline_.passed()) return Outcome::kSpent;
     if (!good) {
       if (frames_.back().parent < 0) return Outcome::kNone;
       good = back_up();
@@ -195,11 +194,9 @@ void Search::cut(Span part) {
 // fail.
 bool Search::choose(Frame& frame) {
   ++nodes_;
-  if (use_.nogoods) {
-    frame.key = key_of(frame.part);
-    if (has_failed(frame.key)) return false;
-  }
-  const Low low = lowest_choice(frame.part);
+  if (use_.nogoods && failed_count_ > 0 && has_failed(key_of(frame.part))) return false;
+  find_low(frame.part);
+  const Low& low = low_;
   frame.section = low.section;
   frame.height = floors_.floor(low.section);
   frame.rise = low.slack > 0 || !use_.sums;
@@ -216,36 +213,52 @@ bool Search::allowed(int block, int64_t height) const {
   return floors_.low(block) == height && (!use_.twins || twin < 0 || floors_.placed(twin));
 }
 
-Search::Low Search::lowest_choice(Span part) const {
+// Finds the section with the fewest choices by weight, in a stretch lower than its neighbours.
+void Search::find_low(Span part) {
+  low_ = {};
   // A block with gaps may reach over a wall to another low, so there only the lowest will do.
   int64_t highest = kWall - 1;
   const auto floor = [&](int s) { return floors_.empty(s) ? kWall : floors_.floor(s); };
   for (int s = part.lower; s < part.upper && sections_.gaps; ++s) {
     highest = std::min(highest, floor(s));
   }
-  Low best;
   int64_t before = kWall;
   for (int s = part.lower; s < part.upper;) {
     const int64_t height = floor(s);
     int end = s + 1;
     while (end < part.upper && floor(end) == height) ++end;
     const int64_t after = end < part.upper ? floor(end) : kWall;
-    for (int t = s; t < end && height <= highest && height < before && height < after; ++t) {
-      const int64_t slack = floors_.slack(t);
-      double score = static_cast<double>(floors_.ready(t) + (slack > 0 ? 1 : 0));
-      if (strategy_.section == SectionRule::kTightest) {
-        score *= static_cast<double>(slack) + static_cast<double>(floors_.top(t)) / 64;
-      } else if (strategy_.section == SectionRule::kBlamed) {
-        score /= static_cast<double>(floors_.blame(t));
-      }
-      if (best.section < 0 || std::tie(score, slack) < std::tie(best.score, best.slack)) {
-        best = {{s, end}, t, score, slack};
-      }
-    }
+    if (height <= highest && height < before && height < after) look_at_low({s, end}, height);
     before = height;
     s = end;
   }
-  return best;
+}
+
+// A block can stand on the floor of the stretch where it lives there, and nowhere else.
+void Search::look_at_low(Span stretch, int64_t height) {
+  int64_t choices = 0;
+  for (int s = stretch.lower; s < stretch.upper; ++s) {
+    choices -= std::exchange(ends_[s], 0);
+    for (int32_t b : floors_.starts(s)) {
+      if (floors_.low(b) != height) continue;
+      ++choices;
+      int span = sections_.first_span(b);
+      while (sections_.span(span).lower != s) ++span;
+      ++ends_[sections_.span(span).upper];
+    }
+    const int64_t slack = floors_.slack(s);
+    // To let nothing stand there is a choice, too.
+    double score = static_cast<double>(choices + (slack > 0 ? 1 : 0));
+    if (strategy_.section == SectionRule::kTightest) {
+      score *= static_cast<double>(slack) + static_cast<double>(floors_.top(s)) / 64;
+    } else if (strategy_.section == SectionRule::kBlamed) {
+      score /= static_cast<double>(floors_.blame(s));
+    }
+    if (low_.section < 0 || std::tie(score, slack) < std::tie(low_.score, low_.slack)) {
+      low_ = {stretch, s, score, slack};
+    }
+  }
+  ends_[stretch.upper] = 0;
 }
 
 // Those first that fit the stretch at its edges, if the strategy says so, then by rank.
@@ -289,7 +302,7 @@ bool Search::advance() {
     const int64_t height = next_height(frame);
     if (height != kWall && floors_.rise(frame.section, height)) return open(part, self, pending);
   } else {
-    if (use_.nogoods) remember(frame.key);
+    if (use_.nogoods) remember(key_of(part));
     frame.section = -1;
     return false;
   }
@@ -316,6 +329,12 @@ int64_t Search::next_height(const Frame& frame) {
   int64_t height = kWall;
   const std::span<const int32_t> here = floors_.left(frame.section);
   for (int32_t b : here) seen_blocks_[b] = now_;
+  const auto see = [&](std::span<const int32_t> blocks) {
+    for (int32_t c : blocks) {
+      if (seen_blocks_[c] == now_) continue;
+      height = std::min(height, floors_.low(c) + sections_.blocks[c].room);
+    }
+  };
   for (int32_t b : here) {
     if (floors_.low(b) > frame.height) {
       height = std::min(height, floors_.low(b));
@@ -325,10 +344,7 @@ int64_t Search::next_height(const Frame& frame) {
       for (int s = span.lower; s < span.upper; ++s) {
         if (seen_sections_[s] == now_) continue;
         seen_sections_[s] = now_;
-        for (int32_t c : floors_.left(s)) {
-          if (seen_blocks_[c] == now_) continue;
-          height = std::min(height, floors_.low(c) + sections_.blocks[c].room);
-        }
+        see(s == span.lower ? floors_.left(s) : floors_.starts(s));
       }
     }
   }

@@ -1,17 +1,17 @@
 // The exact search: is there a plan within a capacity? Private to memory/planners; see search.cc.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
+#include "tessera/memory/planners/deadline.h"
 #include "tessera/memory/planners/floors.h"
 
 namespace tessera::planning {
 
 // Each inference can be switched off, to see what it is worth. None changes what is found true.
 struct Inferences {
+  bool peeling = true;   // what can be placed whatever the others do waits for them (peel.h)
   bool sums = true;      // what a section still has to take must fit above its floor
   bool splits = true;    // parts of time that no block links any more are solved on their own
   bool ceiling = true;   // a block as long as its part goes to the top of it
@@ -25,13 +25,12 @@ enum class Outcome { kFound, kNone, kSpent };
 
 class Search {
  public:
-  using Clock = std::chrono::steady_clock;
+  Search(const Sections& sections, int64_t capacity, const Inferences& inferences = {},
+         const Deadline& deadline = {});
 
-  explicit Search(const Sections& sections, const Inferences& inferences = {},
-                  std::optional<Clock::time_point> deadline = {});
-
-  // Looks for a plan within the capacity, for at most so many decisions.
-  Outcome run(int64_t capacity, int64_t nodes);
+  // Looks for a plan within the capacity, for at most so many decisions; goes on with the next
+  // strategy when it is called again.
+  Outcome run(int64_t nodes);
 
   const std::vector<int64_t>& offsets() const { return floors_.offsets(); }  // after kFound
   int64_t nodes() const { return nodes_; }  // decisions in all runs
@@ -67,7 +66,6 @@ class Search {
     size_t next = 0;
     size_t last = 0;
     bool rise = false;  // whether "nothing stands here" is left as well
-    Key key = {};
   };
   struct Part {
     Span span;
@@ -82,12 +80,13 @@ class Search {
   };
 
   void order_blocks(BlockRule rule, int64_t round);
-  Outcome descend(const Strategy& strategy, int64_t capacity, int64_t limit);
+  Outcome descend(const Strategy& strategy, int64_t limit);
   bool open(Span part, int32_t parent, int32_t pending);
   bool cut_and_lift(Span part);
   void cut(Span part);
   bool choose(Frame& frame);
-  Low lowest_choice(Span part) const;
+  void find_low(Span part);
+  void look_at_low(Span stretch, int64_t height);
   bool allowed(int block, int64_t height) const;
   void sort_choices(const Frame& frame, Span stretch);
   bool advance();
@@ -100,7 +99,7 @@ class Search {
 
   const Sections& sections_;
   const Inferences use_;
-  const std::optional<Clock::time_point> deadline_;
+  const Deadline deadline_;
   Floors floors_;
   Strategy strategy_{};
   std::vector<int64_t> crowd_;  // per block: the most bytes live at one of its sections
@@ -108,12 +107,16 @@ class Search {
   std::vector<Frame> frames_;
   std::vector<Part> parts_;
   std::vector<Span> pieces_;  // of open()
+  Low low_;                   // of find_low()
   std::vector<int32_t> choices_;
   std::vector<int64_t> seen_blocks_, seen_sections_;  // when next_height() saw them last
   int64_t now_ = 0;
-  std::vector<Key> failed_;  // a hash table in which the latest wins
+  std::vector<int32_t> ends_;  // of look_at_low(): how many choices end before a section
+  std::vector<Key> failed_;    // a hash table in which the latest wins
   size_t failed_count_ = 0;
-  int64_t failed_capacity_ = -1;
+  bool possible_ = false;  // as far as the floors tell at the beginning
+  size_t turn_ = 0;        // of the strategies
+  int64_t turn_nodes_ = 0;
   int64_t nodes_ = 0;
 };
 

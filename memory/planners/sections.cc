@@ -8,6 +8,8 @@
 namespace tessera::planning {
 namespace {
 
+constexpr size_t kMostPairs = 16'000'000;
+
 bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 
 // A block takes hold of its bytes or lets go of them.
@@ -33,10 +35,10 @@ void add_events(const Interval& buffer, int32_t block, std::vector<Event>& event
 
 }  // namespace
 
-Sections::Sections(const Problem& problem) {
+Sections::Sections(const Problem& problem, std::span<const int> chosen) {
   int64_t shared = 0;
   int64_t widest = 1;
-  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+  for (int i : chosen) {
     const Interval& buffer = problem.buffers[i];
     // What is never live outside its gaps needs no bytes.
     int64_t live = buffer.upper - buffer.lower;
@@ -45,18 +47,18 @@ Sections::Sections(const Problem& problem) {
     shared = std::gcd(shared, buffer.alignment);
     widest = std::max(widest, buffer.alignment);
     if (buffer.offset >= 0) widest = INT64_MAX;
-    blocks.push_back({buffer.size,
-                      buffer.size,
-                      buffer.alignment,
-                      buffer.offset,
-                      {-1, -1},
-                      static_cast<int32_t>(i),
-                      -1});
+    blocks.push_back({buffer.size, buffer.size, buffer.alignment, buffer.offset, {-1, -1}, i, -1});
   }
   unit = std::max<int64_t>(shared, 1);
   uniform = widest == unit;
   for (Block& block : blocks) block.room = (block.size + unit - 1) / unit * unit;
   sweep(problem);
+  if (!complete) {
+    blocks.clear();
+    members_.clear();
+    first_member_.resize(1);
+    return;
+  }
   find_twins();
 }
 
@@ -81,7 +83,9 @@ void Sections::sweep(const Problem& problem) {
       begun = true;
       continue;
     }
-    if (begun) {
+    if (begun && members_.size() > kMostPairs) {
+      complete = false;
+    } else if (begun) {
       const int32_t section = count();
       for (int32_t block : live) {
         std::vector<Span>& spans = found[block];
@@ -100,7 +104,7 @@ void Sections::sweep(const Problem& problem) {
   for (size_t b = 0; b < blocks.size(); ++b) {
     spans_.insert(spans_.end(), found[b].begin(), found[b].end());
     first_span_.push_back(static_cast<int32_t>(spans_.size()));
-    blocks[b].hull = {found[b].front().lower, found[b].back().upper};
+    if (!found[b].empty()) blocks[b].hull = {found[b].front().lower, found[b].back().upper};
     gaps = gaps || found[b].size() > 1;
   }
 }

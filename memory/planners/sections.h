@@ -35,7 +35,8 @@ struct Block {
 };
 
 struct Sections {
-  explicit Sections(const Problem& problem);
+  // Of some of the problem's buffers; those that take no room are no blocks.
+  Sections(const Problem& problem, std::span<const int> chosen);
 
   std::span<const Span> spans(int block) const {
     return {spans_.data() + first_span_[block], spans_.data() + first_span_[block + 1]};
@@ -43,10 +44,15 @@ struct Sections {
   std::span<const int32_t> members(int section) const {
     return {members_.data() + first_member_[section], members_.data() + first_member_[section + 1]};
   }
+  // Spans by number: those of a block follow one another.
+  int first_span(int block) const { return first_span_[block]; }
+  const Span& span(int index) const { return spans_[index]; }
+  size_t span_count() const { return spans_.size(); }
   int count() const { return static_cast<int>(first_member_.size()) - 1; }
 
   std::vector<Block> blocks;
   int64_t unit = 1;      // all offsets are multiples of it
+  bool complete = true;  // not so many pairs of a section and a block that a decision takes long
   bool gaps = false;     // some block has several spans
   bool uniform = false;  // no block is fixed or aligned to more than the unit
 

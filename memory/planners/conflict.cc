@@ -1,0 +1,93 @@
+#include "tessera/memory/planners/conflict.h"
+
+#include <algorithm>
+
+#include "tessera/memory/planners/exact.h"
+#include "tessera/memory/planners/peel.h"
+#include "tessera/memory/planners/search.h"
+
+namespace tessera::planning {
+namespace {
+
+bool takes_room(const Interval& b) { return b.size > 0 && b.lower < b.upper; }
+
+}  // namespace
+
+std::vector<int> clash_of(const Problem& problem) {
+  std::vector<int> fixed;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    if (problem.buffers[i].offset >= 0) fixed.push_back(static_cast<int>(i));
+  }
+  const Sections sections(problem, fixed);
+  for (int s = 0; s < sections.count(); ++s) {
+    std::vector<int32_t> order(sections.members(s).begin(), sections.members(s).end());
+    const std::vector<Block>& blocks = sections.blocks;
+    std::sort(order.begin(), order.end(),
+              [&](int32_t a, int32_t b) { return blocks[a].fixed < blocks[b].fixed; });
+    for (size_t i = 1; i < order.size(); ++i) {
+      const Block& below = blocks[order[i - 1]];
+      const Block& above = blocks[order[i]];
+      if (below.fixed + below.size <= above.fixed) continue;
+      const auto [first, second] = std::minmax(below.buffer, above.buffer);
+      return {first, second};
+    }
+  }
+  return {};
+}
+
+std::vector<int> crowd_above(const Problem& problem, int64_t capacity) {
+  std::vector<int> all;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Interval& b = problem.buffers[i];
+    if (!takes_room(b)) continue;
+    if (std::max<int64_t>(b.offset, 0) > capacity - b.size) return {static_cast<int>(i)};
+    all.push_back(static_cast<int>(i));
+  }
+  const Sections sections(problem, all);
+  for (int s = 0; s < sections.count(); ++s) {
+    std::vector<int> live;
+    int64_t room = 0, spare = 0;
+    for (int32_t b : sections.members(s)) {
+      const Block& block = sections.blocks[b];
+      live.push_back(block.buffer);
+      room += block.room;
+      spare = std::max(spare, block.room - block.size);
+    }
+    if (room - spare > capacity) return live;
+  }
+  return all;
+}
+
+std::vector<int> conflict_of(const Problem& problem, const Ready& ready, std::vector<int> suspects,
+                             int64_t capacity, int64_t nodes, const Deadline& deadline) {
+  const int64_t step = step_of(problem);
+  capacity = capacity / step * step;
+  std::vector<int>& kept = suspects;
+  for (size_t chunk = std::max<size_t>(kept.size() / 2, 1);; chunk /= 2) {
+    for (size_t from = 0; from < kept.size();) {
+      if (deadline.passed()) return {};
+      const auto begin = kept.begin() + static_cast<std::ptrdiff_t>(from);
+      const auto end =
+          kept.begin() + static_cast<std::ptrdiff_t>(std::min(from + chunk, kept.size()));
+      std::vector<int> others(kept.begin(), begin);
+      others.insert(others.end(), end, kept.end());
+      const Peeled peeled = peel(ready, std::move(others), step, capacity);
+      const Sections sections(problem, peeled.core);
+      Search search(sections, capacity, {}, deadline);
+      const Outcome outcome = search.run(std::max<int64_t>(chunk > 1 ? nodes / 8 : nodes, 1));
+      nodes -= search.nodes();
+      if (outcome == Outcome::kNone) {
+        kept.erase(begin, end);
+      } else if (chunk == 1 && outcome == Outcome::kSpent) {
+        return {};
+      } else {
+        from += chunk;
+      }
+    }
+    if (chunk == 1) break;
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+}  // namespace tessera::planning

@@ -1,0 +1,26 @@
+// When to stop, if there is a limit in seconds. Private to memory/planners.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace tessera::planning {
+
+class Deadline {
+ public:
+  Deadline() = default;  // never
+  explicit Deadline(double seconds) {
+    if (seconds <= 0) return;
+    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                              std::chrono::duration<double>(std::min(seconds, 1e6)));
+  }
+
+  bool passed() const { return end_ && Clock::now() >= *end_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> end_;
+};
+
+}  // namespace tessera::planning

@@ -1,0 +1,108 @@
+#include "tessera/memory/planners/ways.h"
+
+#include <functional>
+#include <utility>
+
+namespace tessera::planning {
+namespace {
+
+class Ways {
+ public:
+  Ways(const Problem& problem, const Ready& ready, Effort limit, Effort& effort,
+       const Deadline& deadline)
+      : problem_(problem),
+        ready_(ready),
+        limit_(limit),
+        effort_(effort),
+        deadline_(deadline),
+        enough_(std::max(ready.bound, problem.capacity)) {}
+
+  Plan run() {
+    try_hints();
+    try_orders();
+    return std::move(best_);
+  }
+
+ private:
+  // Nothing lower is possible, or wanted; or there is something, and no time for more.
+  bool done() const {
+    return best_.bytes < INT64_MAX && (best_.bytes <= enough_ || deadline_.passed());
+  }
+
+  void attempt(const std::vector<int>& order, Fit fit) {
+    Plan plan = place(ready_, order, fit, best_.bytes, &effort_, deadline_);
+    if (plan.bytes < best_.bytes) best_ = std::move(plan);
+  }
+
+  // A plan that was good before often still is.
+  void try_hints() {
+    std::vector<int> order = ready_.movable;
+    const auto hint = [&](int i) { return problem_.buffers[i].hint; };
+    if (std::none_of(order.begin(), order.end(), [&](int i) { return hint(i) >= 0; })) return;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      // Those without a hint, -1, come last.
+      return static_cast<uint64_t>(hint(a)) < static_cast<uint64_t>(hint(b));
+    });
+    attempt(order, Fit::kLowest);
+  }
+
+  void try_orders() {
+    const auto life = [](const Item& item) { return item.upper - item.lower; };
+    const auto size = [&](const Item& item) { return std::pair(item.size, life(item)); };
+    const auto area = [&](const Item& item) { return static_cast<double>(item.size) * life(item); };
+    // Where the load is highest no byte may be lost: what lives there goes first.
+    const auto crowd = [&](const Item& item) { return ready_.crowd[&item - ready_.items.data()]; };
+    const auto crowded = [&](const Item& item) { return std::pair(crowd(item), size(item)); };
+    const auto crowded_long = [&](const Item& item) { return std::pair(crowd(item), life(item)); };
+    const auto crowded_area = [&](const Item& item) { return std::pair(crowd(item), area(item)); };
+
+    using Order = std::function<std::vector<int>()>;
+    const auto by = [&](auto key) -> Order { return [=, this] { return order_by(ready_, key); }; };
+    const auto skyline = [&](SkylineRule rule) -> Order {
+      return [=, this] { return skyline_order(ready_, rule, &effort_); };
+    };
+    struct Way {
+      Order order;
+      Fit fit;
+      bool always;
+    };
+    const Way ways[] = {
+        {by(crowded), Fit::kTightest, true},
+        {skyline(SkylineRule::kMostArea), Fit::kLowest, true},
+        {by(size), Fit::kLowest, true},
+        {by(size), Fit::kTightest, true},
+        {by([](const Item& item) { return -item.lower; }), Fit::kLowest, true},
+        {by(area), Fit::kLowest, true},
+        {by(life), Fit::kLowest, true},
+        {skyline(SkylineRule::kLargest), Fit::kLowest, false},
+        {skyline(SkylineRule::kLongest), Fit::kLowest, false},
+        {by(crowded_long), Fit::kTightest, false},
+        {by(crowded), Fit::kLowest, false},
+        {by(crowded_area), Fit::kLowest, false},
+        {by(life), Fit::kTightest, false},
+        {by([](const Item& item) { return item.upper; }), Fit::kTightest, false},
+        {by([](const Item& item) { return -item.lower; }), Fit::kTightest, false},
+    };
+    for (const Way& way : ways) {
+      if (done()) return;
+      if (way.always || effort_ < limit_) attempt(way.order(), way.fit);
+    }
+  }
+
+  const Problem& problem_;
+  const Ready& ready_;
+  const Effort limit_;
+  Effort& effort_;
+  const Deadline& deadline_;
+  const int64_t enough_;  // a plan of so many bytes ends it
+  Plan best_{{}, INT64_MAX};
+};
+
+}  // namespace
+
+Plan lowest_by_order(const Problem& problem, const Ready& ready, Effort limit, Effort& effort,
+                     const Deadline& deadline) {
+  return Ways(problem, ready, limit, effort, deadline).run();
+}
+
+}  // namespace tessera::planning
