@@ -1,0 +1,40 @@
+// Any lines as overrides of a small configuration: as config_fuzz.cc.
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "tessera/models/config.h"
+#include "tessera/models/diagnostics.h"
+#include "tessera/models/utf8.h"
+
+namespace {
+
+constexpr char kBase[] = R"(seed: 3
+model: {name: cnn_bn, widths: [4, 8]}
+data: {batch: 16, augment: [{crop: {padding: 4}}, {flip: horizontal}]}
+schedule: {name: multistep, milestones: [10ep, 20ep]}
+train: {epochs: 2}
+)";
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tessera;
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(data), size));
+  std::vector<std::string> overrides;
+  for (std::string line; std::getline(lines, line) && overrides.size() < 16;)
+    overrides.push_back(line);
+  std::string printed;
+  try {
+    printed = print_config(parse_config(kBase, "base", overrides));
+  } catch (const ConfigErrors& errors) {
+    const std::string_view said = errors.what();
+    for (size_t at = 0; at < said.size(); at += utf8_at(said, at).bytes)
+      if (said[at] != '\n' && (utf8_at(said, at).code < 0 || utf8_at(said, at).is_control()))
+        std::abort();
+    return 0;
+  }
+  if (print_config(parse_config(printed, "printed")) != printed) std::abort();
+  return 0;
+}
