@@ -1,6 +1,7 @@
 #include "tessera/graph/program.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -207,8 +208,9 @@ std::optional<NonFinite> Program::find_non_finite() {
 }
 
 std::string NonFinite::text() const {
-  const std::string what = fmt::format("{} at element {} of {}", number, element, value);
-  if (step < 0) return what + " before the first op";
+  const double shown = std::isnan(number) ? std::abs(number) : number;  // a NaN has no sign to tell
+  const std::string what = fmt::format("{} at element {} of {}", shown, element, value);
+  if (step < 0) return what + ", there before the first op";
   return fmt::format("step {} of the program, {}{}{}, made {}", step, op,
                      place.empty() ? "" : " in ", place, what);
 }

@@ -25,11 +25,6 @@ Line line_around(const std::string& text, size_t at) {
 
 size_t clamped(const Place& place) { return std::min(place.begin, place.source->text.size()); }
 
-std::string replaced(std::string text, char what, char with) {
-  std::replace(text.begin(), text.end(), what, with);
-  return text;
-}
-
 }  // namespace
 
 int Place::line() const {
@@ -61,7 +56,7 @@ std::string Place::error(const std::string& text, const std::string& instead) co
       head + utf8_printable(all.substr(at, to - at)) + (to < line.end ? "..." : "");
   const size_t marked =
       std::max<size_t>(1, utf8_length(all.substr(at, std::min(token_end, to) - at)));
-  return fmt::format("{}: error: {}\n  {}\n  {}^{}{}", name(), text, replaced(shown, '\t', ' '),
+  return fmt::format("{}: error: {}\n  {}\n  {}^{}{}", name(), text, shown,
                      std::string(utf8_length(head), ' '), std::string(marked - 1, '~'),
                      instead.empty() ? "" : fmt::format(" did you mean '{}'?", instead));
 }
@@ -82,8 +77,10 @@ void Diagnostics::throw_if_any() const {
            std::pair(b->place.source->order, b->place.begin);
   });
   std::string all;
-  for (const Entry* entry : sorted)
-    all += (all.empty() ? "" : "\n") + entry->place.error(entry->text, entry->instead);
+  for (const Entry* entry : sorted) {
+    if (!all.empty()) all += '\n';
+    all += entry->place.error(entry->text, entry->instead);
+  }
   if (more_ > 0) all += fmt::format("\nand {} more errors", more_);
   throw ConfigErrors(all);
 }

@@ -72,10 +72,8 @@ RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done)
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) fail(dir_, "make", error.value());
-  const std::string resolved = print_config(config), path = resolved_config_path(dir_);
-  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(resolved))};
-  if (const FileFault fault = write_durably(file_system(), path.c_str(), parts))
-    fail(path, fault.doing, fault.error);
+  put("config.resolved.yaml", print_config(config));
+  events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()));
   if (steps_done) {
     csv_ = go_on("metrics.csv", kCsvNames, *steps_done);
     jsonl_ = go_on("metrics.jsonl", "", *steps_done);
@@ -124,10 +122,17 @@ void RunFolder::append(std::FILE* file, const char* name, std::string_view line)
   }
 }
 
+void RunFolder::put(const char* name, const std::string& text) const {
+  const std::string path = dir_ + "/" + name;
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
+  if (const FileFault fault = write_durably(file_system(), path.c_str(), parts))
+    fail(path, fault.doing, fault.error);
+}
+
 void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {
   std::string text = "name,bytes\n";
   for (const HostBuffer& block : blocks) text += fmt::format("{},{}\n", block.name, block.bytes);
-  append(start("memory.csv").get(), "memory.csv", text);
+  put("memory.csv", text);
 }
 
 void RunFolder::write(const Metrics& metrics) {
@@ -154,6 +159,11 @@ void RunFolder::write(const Metrics& metrics) {
   json.add("}}\n");
   append(csv_.get(), "metrics.csv", csv.text());
   append(jsonl_.get(), "metrics.jsonl", json.text());
+  for (const auto& [name, value] : values) {
+    char tag[64];
+    const auto end = fmt::format_to_n(tag, sizeof tag, "{}/{}", metrics.phase, name).out;
+    events_->scalar({tag, static_cast<size_t>(end - tag)}, metrics.step, static_cast<float>(value));
+  }
 }
 
 }  // namespace tessera

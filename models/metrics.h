@@ -3,7 +3,12 @@
 //   config.resolved.yaml   every key of the configuration
 //   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second
 //   metrics.jsonl          the same, one JSON object a line
+//   events.out.tfevents.*  the same for TensorBoard: train/loss, test/accuracy, ...
 //   memory.csv             name,bytes of each block of memory that the training holds
+//   env.json, command.txt  what it ran on, and how it was started
+//   plan.json, plan.html   the plan of the training step, for machines and for people
+//   model.txt              the model as a table, and what the step needs
+//   report.html            curves, confusion matrix, result; when training ends
 //   weights.h5             written by others, at weights_path()
 //   checkpoints/           written by others (models/checkpoint_folder.h)
 //
@@ -19,6 +24,7 @@
 #include <vector>
 
 #include "tessera/models/config.h"
+#include "tessera/models/tensorboard.h"
 
 namespace tessera {
 
@@ -41,6 +47,8 @@ class RunFolder {
   // when that cannot be done.
   explicit RunFolder(const Config& config, std::optional<int64_t> steps_done = {});
 
+  // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
+  void put(const char* name, const std::string& text) const;
   // Writes memory.csv anew. Throws Error when the disk refuses.
   void write_memory(const std::vector<HostBuffer>& blocks) const;
 
@@ -65,6 +73,7 @@ class RunFolder {
 
   std::string dir_;
   File csv_, jsonl_;
+  std::unique_ptr<EventWriter> events_;
 };
 
 // Where trainer eval --run DIR finds things.

@@ -91,7 +91,7 @@ std::string chart(const char* title, const std::vector<Curve>& curves) {
     for (const Point& p : curve.points) {
       path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
     }
-    svg += fmt::format("<path d=\"{}\" stroke=\"{}\"/><text x=\"{}\" y=\"16\" fill=\"{}\" "
+    svg += fmt::format("<path d=\"{}\" stroke=\"{}\"/><text x=\"{}\" y=\"16\" style=\"fill:{}\" "
                        "text-anchor=\"end\">{}</text>\n", path, curve.colour, legend, curve.colour,
                        curve.name);
     legend -= 48;

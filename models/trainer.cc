@@ -9,12 +9,18 @@
 
 #include "tessera/graph/program.h"
 #include "tessera/models/checkpointing.h"
+#include "tessera/models/environment.h"
+#include "tessera/models/evaluator.h"
 #include "tessera/models/metrics.h"
+#include "tessera/models/progress.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/session.h"
 #include "tessera/models/step_probe.h"
+#include "tessera/models/summary.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 namespace {
@@ -57,70 +63,6 @@ LoaderOptions training_options(const Config& config) {
   return options;
 }
 
-// Sums over the images of some steps.
-struct Tally {
-  double loss = 0, correct = 0;
-  int64_t images = 0, before = 0;
-  Clock::time_point start = Clock::now();
-
-  void add(PreparedStep& step, int64_t count) {
-    loss += step.output(0).item<double>() * static_cast<double>(count);
-    correct += step.output(1).item<double>();
-    images += count;
-  }
-  double mean_loss() const { return images ? loss / static_cast<double>(images) : 0; }
-  double accuracy() const { return images ? correct / static_cast<double>(images) : 0; }
-  double rate() const { return static_cast<double>(images - before) / seconds_since(start); }
-  // Goes on from the sums of another process.
-  void resume(double loss_sum, double correct_sum, int64_t image_count) {
-    loss = loss_sum;
-    correct = correct_sum;
-    images = before = image_count;
-  }
-};
-
-void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape) {
-  Tensor images = step.input(0), labels = step.input(1);
-  images.assign(std::span(batch.images, static_cast<size_t>(batch.count * shape.bytes())));
-  labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
-}
-
-// The sizes of full and last batch.
-int64_t last_batch(const Loader& loader) {
-  int64_t full = loader.options().batch, rest = loader.samples() % full;
-  return rest == 0 ? full : rest;
-}
-
-class Evaluator {
- public:
-  Evaluator(Session& session, std::shared_ptr<const Dataset> data, const LoaderOptions& options)
-      : session_(session), loader_(std::move(data), options) {
-    session.evaluation_step(std::min(options.batch, loader_.samples()));
-    session.evaluation_step(last_batch(loader_));
-  }
-
-  // Nothing when `stop` asked to end before all images were seen.
-  std::optional<Tally> run(const std::atomic<int>* stop = nullptr) {
-    Tally tally;
-    loader_.start_epoch(0);
-    for (int64_t i = 0; i < loader_.batches(); ++i) {
-      if (stop != nullptr && *stop != 0) return {};
-      const Batch& batch = loader_.next();
-      PreparedStep& step = session_.evaluation_step(batch.count);
-      fill(step, batch, loader_.shape());
-      step.run();
-      tally.add(step, batch.count);
-    }
-    return tally;
-  }
-
-  const Loader& loader() const { return loader_; }
-
- private:
-  Session& session_;
-  Loader loader_;
-};
-
 class Training {
  public:
   Training(const Config& config, const Print& print, const TrainOptions& options)
@@ -131,7 +73,7 @@ class Training {
         data_(open_data(data_source(config))),
         loader_(data_.train, training_options(config)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
-        evaluator_(session_, data_.test, evaluation_options(config)),
+        evaluator_(session_, data_.test, evaluation_options(config), config.model.classes),
         total_steps_(config.train.total_steps(loader_.batches())),
         schedule_(config.schedule, config.optimizer.lr, loader_.batches(), total_steps_),
         folder_((checkpoints_.lock(), config), checkpoints_.metrics_kept()) {
@@ -140,7 +82,7 @@ class Training {
     session_.train_step(last_batch(loader_));
     session_.bind();
     checkpoints_.prepare(persistent(), loader_.batches(), folder_.descriptors());
-    folder_.write_memory(blocks());
+    describe(options.command);
     introduce();
     begin();
   }
@@ -150,10 +92,12 @@ class Training {
     if (state_.evaluation_due && evaluate()) checkpoints_.after_step(position());
     while (state_.step < total_steps_ && !stopped()) {
       const Batch& batch = next_step();
+      if (waits_.step()) print_(waits_.warning());
       const bool last = batch.last;
       ++state_.step;
       state_.batch = last ? 0 : state_.batch + 1;
       state_.epoch += last;
+      show_progress();
       after_step(last);
     }
     return finish();
@@ -176,6 +120,23 @@ class Training {
           data_.test->host_buffers(), checkpoints_.host_buffers()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
+  }
+
+  // The files of the run folder that are known before the first step.
+  void describe(const std::string& command) {
+    folder_.write_memory(blocks());
+    folder_.put("env.json", environment_json());
+    if (!command.empty()) folder_.put("command.txt", command + "\n");
+    for (const HostBuffer& block : blocks()) held_bytes_ += block.bytes;
+    Program* program = session_.train_step(std::min(config_.data.batch, loader_.samples())).program();
+    if (program == nullptr) return;  // eager
+    const PlanReport report = plan_report(*program);
+    const PlanPicture picture =
+        report.picture(fmt::format("{}, batch {}", config_.model.name, config_.data.batch));
+    folder_.put("plan.json", report.json());
+    folder_.put("plan.html", draw_plan_html({&picture, 1}));
+    summary_ = model_summary(program->graph(), session_.store().parameters()) + "\n" + report.text();
+    folder_.put("model.txt", summary_);
   }
 
   void introduce() {
@@ -238,14 +199,48 @@ class Training {
     lr.assign_scalar(lr_);
     const int64_t now[2] = {state_.step, batch.first};
     position.assign(std::span<const int64_t>(now));
+    const int64_t refused = cpu_context().refused_updates;
     ready.run();
-    double loss = ready.output(0).item<double>();
-    if (!std::isfinite(loss))
-      throw DivergedError(
-          fmt::format("training: the loss is {} at step {} (epoch {:.2f}, lr {:.4g}); "
-                      "lower optimizer.lr or lengthen schedule.warmup",
-                      loss, state_.step, epochs(state_.step), lr_));
-    since_log_.add(ready, batch.count);
+    const double loss = ready.output(0).item<double>();
+    if (std::isfinite(loss) && cpu_context().refused_updates == refused) {
+      since_log_.add(ready, batch.count);
+      skipped_ = 0;
+    } else {
+      not_finite(batch.count, loss);
+    }
+  }
+
+  // No update was made from a number that is not finite. Says where it came from; ends the training
+  // or goes on with the next batch.
+  void not_finite(int64_t count, double loss) {
+    constexpr int kMostSkipped = 100;
+    const std::string culprit = session_.find_non_finite(count);
+    const std::string text = fmt::format(
+        "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
+        std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss),
+        state_.step, epochs(state_.step), lr_, culprit.empty() ? "" : ": ", culprit);
+    const bool go_on = config_.train.non_finite == "skip";
+    if (!go_on || ++skipped_ == kMostSkipped)
+      throw DivergedError(fmt::format(
+          "training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
+          go_on ? fmt::format(" ({} batches in a row were skipped)", skipped_)
+                : ", or set train.non_finite to skip such batches"));
+    log(LogLevel::warning, "training: " + text + "; the batch is skipped");
+  }
+
+  void show_progress() {
+    if (!progress_.active()) return;
+    const double seconds = seconds_since(start_);
+    progress_.update({.epoch = epochs(state_.step),
+                      .epochs = epochs(total_steps_),
+                      .batch = state_.batch,
+                      .batches = loader_.batches(),
+                      .steps_left = total_steps_ - state_.step,
+                      .loss = since_log_.mean_loss(),
+                      .accuracy = since_log_.accuracy(),
+                      .images_per_second = since_log_.rate(),
+                      .wait_share = loader_.wait_seconds() / std::max(seconds, 1e-9),
+                      .memory_bytes = held_bytes_});
   }
 
   void after_step(bool last_of_epoch) {
@@ -270,6 +265,7 @@ class Training {
     tested_ = evaluator_.run(stop_);
     if (!tested_) return false;
     state_.evaluation_due = 0;
+    progress_.clear();
     report("test", *tested_);
     say_epoch();
     checkpoints_.evaluated(state_, tested_->mean_loss(), tested_->accuracy());
@@ -280,12 +276,16 @@ class Training {
   TrainResult finish() {
     const bool complete = state_.step == total_steps_ && !state_.evaluation_due;
     if (complete && !tested_) tested_ = evaluator_.run(stop_);  // resumed at the end
+    progress_.clear();
     if (complete && tested_) session_.save_weights(folder_.weights_path());
+    if (tested_) write_report();
     checkpoints_.save_now(position());
     TrainResult result;
     if (tested_) {
       result.test_accuracy = tested_->accuracy();
       result.test_loss = tested_->mean_loss();
+      result.test_top5 = tested_->top5();
+      result.confusion = tested_->confusion;
     }
     result.steps = state_.step;
     result.epochs = epochs(state_.step);
@@ -296,6 +296,18 @@ class Training {
       result.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();
     }
     return result;
+  }
+
+  void write_report() {
+    RunReport report;
+    report.title = fmt::format("{} on {}", config_.model.name, config_.data.name);
+    report.summary = summary_;
+    report.metrics = read_metrics(folder_.dir() + "/metrics.csv");
+    report.confusion = tested_->confusion;
+    report.classes = data_.test->class_names();
+    report.top1 = tested_->accuracy();
+    if (config_.model.classes > 5) report.top5 = tested_->top5();
+    folder_.put("report.html", report_html(report));
   }
 
   void report(const char* phase, const Tally& tally) {
@@ -318,6 +330,7 @@ class Training {
   Checkpointing checkpoints_;
   DataSplit data_;
   Loader loader_;
+  WaitMonitor waits_{loader_};
   Session session_;
   Evaluator evaluator_;
   int64_t total_steps_;
@@ -325,7 +338,11 @@ class Training {
   RunFolder folder_;
   TrainingState state_;
   Tally since_log_;
-  std::optional<Tally> tested_;
+  std::optional<Evaluation> tested_;
+  Progress progress_;
+  std::string summary_;
+  size_t held_bytes_ = 0;
+  int skipped_ = 0;  // batches in a row whose loss or gradients were not finite
   double lr_ = 0;
   Clock::time_point start_;
 };
@@ -345,13 +362,15 @@ TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::stri
   DataSplit data = open_data(data_source(config));
   check_classes(config, *data.test);
   Session session(config, data.test->shape(), normalization_of(config, *data.test));
-  Evaluator evaluator(session, data.test, evaluation_options(config));
+  Evaluator evaluator(session, data.test, evaluation_options(config), config.model.classes);
   session.bind();
   session.load_weights(weights_path(run_dir));
   print(data.test->describe());
   Clock::time_point start = Clock::now();
-  const Tally tally = *evaluator.run();
+  const Evaluation tally = *evaluator.run();
   TrainResult result;
+  result.test_top5 = tally.top5();
+  result.confusion = tally.confusion;
   result.test_accuracy = tally.accuracy();
   result.test_loss = tally.mean_loss();
   result.seconds = seconds_since(start);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tessera/graph/plan_report.h"
+#include "tessera/models/run_report.h"
 #include "tessera/models/session.h"
 #include "tessera/models/train_options.h"
 
@@ -11,6 +12,8 @@ namespace tessera {
 
 struct TrainResult {
   double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
+  double test_top5 = 0;                     // part that is right among the first five
+  ConfusionMatrix confusion;                // of the test images
   int64_t steps = 0;
   double epochs = 0;
   double seconds = 0;          // of training and evaluation, without opening the data

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "tessera/memory/planner_library.h"
+#include "tessera/models/environment.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
@@ -17,7 +18,7 @@ namespace {
 using namespace tessera;
 
 struct Arguments {
-  std::string config, run;
+  std::string config, run, command;
   std::vector<std::string> overrides;
   int64_t steps = 50;
   bool json = false, verify_plan = false;
@@ -55,6 +56,7 @@ int run_train(const Arguments& arguments) {
   catch_signals();
   TrainOptions options = arguments.train;
   options.stop = &g_signal;
+  options.command = arguments.command;
   const TrainResult result = train(config, say, options);
   if (result.stopped_by != 0) {
     say(fmt::format("stopped by {} after step {}; {}",
@@ -64,6 +66,9 @@ int run_train(const Arguments& arguments) {
                         : "go on with --resume from " + result.checkpoint));
     return 128 + result.stopped_by;
   }
+  if (const std::string table = result.confusion.text(); !table.empty()) say(table);
+  if (result.confusion.classes > 5)
+    say(fmt::format("among the first five {:.2f} %", 100 * result.test_top5));
   say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
                   100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
                   result.seconds));
@@ -117,6 +122,7 @@ int dispatch(int argc, char** argv) {
   CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
                "trainer"};
   Arguments arguments;
+  arguments.command = shell_command(argc, argv);
   Verb verb;
   auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* sub = app.add_subcommand(name, help);
@@ -142,6 +148,7 @@ int dispatch(int argc, char** argv) {
   eval->add_option("--run", arguments.run, "run folder")->required();
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
   add_plan_verb(app, verb);
+  add_data_verbs(app, verb);
   CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
   bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench->add_flag("--json", arguments.json, "as JSON");

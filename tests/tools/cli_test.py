@@ -60,7 +60,7 @@ class Usage(Test):
             self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
 
     def test_verbs_and_options(self):
-        self.fail_with(MISUSE, ["no verb 'trian'", "train eval plan bench devices"], "trian")
+        self.fail_with(MISUSE, ["no verb 'trian'", "known are train eval plan"], "trian")
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config is required"], "bench")
         self.fail_with(MISUSE, ["--config F or --diff"], "plan")
@@ -216,7 +216,49 @@ class Training(Test):
         done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30",
                        f"run.dir={self.folder / 'run'}")
         self.assertEqual(done.returncode, DIVERGED, done.stderr)
-        self.assertIn("optimizer.lr", done.stderr)
+        self.assertRegex(done.stderr, r"the loss is \S+ at step \d+ .*: .*%\d+:\S+ float32.* "
+                                      r"before the first op; lower optimizer.lr")
+
+    def test_a_batch_that_is_not_finite_can_be_skipped(self):
+        run = self.folder / "run"
+        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
+                       "train.non_finite=skip")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the batch is skipped", done.stderr)
+        last = list(csv.DictReader((run / "metrics.csv").read_text().splitlines()))[-1]
+        self.assertEqual(int(last["step"]), 12)
+
+    def test_what_a_run_says_about_itself(self):
+        run, _ = self.train("run")
+        self.assertIn("'model.widths=[4,4,8,8]'", (run / "command.txt").read_text())
+        self.assertEqual(json.loads((run / "env.json").read_text())["devices"][0]["name"], "cpu:0")
+        plan = json.loads((run / "plan.json").read_text())
+        self.assertIn(f"arena,{plan['arena_bytes']}\n", (run / "memory.csv").read_text())
+        self.assertIn("conv2d conv1", (run / "plan.html").read_text())
+        self.assertRegex((run / "model.txt").read_text(), r"conv1 +conv2d +float32\[16x32x32x4\] +108")
+        report = (run / "report.html").read_text()
+        for part in ("of the test images are right", "Confusion", "triangle", 'aria-label="loss"'):
+            self.assertIn(part, report)
+
+    def test_tensorboard_reads_the_events(self):
+        try:
+            from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        except ImportError:
+            self.skipTest("the package tensorboard is not installed")
+        run, _ = self.train("run")
+        events = EventAccumulator(str(run))
+        events.Reload()
+        wanted = {}
+        for row in csv.DictReader((run / "metrics.csv").read_text().splitlines()):
+            for name in ("loss", "accuracy", "lr", "images_per_second"):
+                wanted.setdefault(f"{row['phase']}/{name}", []).append((int(row["step"]),
+                                                                        float(row[name])))
+        self.assertEqual(sorted(events.Tags()["scalars"]), sorted(wanted))
+        for tag, points in wanted.items():
+            read = [(e.step, e.value) for e in events.Scalars(tag)]
+            self.assertEqual([step for step, _ in read], [step for step, _ in points])
+            for (_, a), (_, b) in zip(read, points):
+                self.assertAlmostEqual(a, b, delta=1e-6 * abs(b))
 
 
 class Questions(Test):
