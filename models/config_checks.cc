@@ -96,7 +96,14 @@ class Checks {
       add({"data.image_size", "data.name"},
           "data.image_size: image_folder needs it: pixels a side that every picture is brought to");
     try {
-      make_augment(config_.data);
+      const Augment augment = make_augment(config_.data);
+      if (config_.data.name == "hdf5") return;
+      const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
+      if (made != plain && plain.bytes() > 0)
+        add({"data.augment"},
+            fmt::format("data.augment: makes training images {}x{}, but test images are {}x{}; leave "
+                        "out the size of resize_crop, or give that of the data",
+                        made.height, made.width, plain.height, plain.width));
     } catch (const ConfigError& error) {
       add({"data.augment"}, std::string("data.augment: ") + error.what());
     }

@@ -157,7 +157,8 @@ class ImageFolder : public Dataset {
 
   bool has_own_sizes() const override { return true; }
   ImageShape own_shape(int64_t index) const override {
-    const Entry& entry = entries_.at(static_cast<size_t>(index));
+    Dataset::own_shape(index);  // checks it
+    const Entry& entry = entries_[static_cast<size_t>(index)];
     bool turned = entry.orientation >= 5;
     return {turned ? entry.width : entry.height, turned ? entry.height : entry.width, 3};
   }

@@ -43,7 +43,7 @@ class Jpeg {
     errors_.output_message = [](j_common_ptr) {};
     info.client_data = this;
     most_scans_ = limits.scans;
-    guard([&] { jpeg_create_decompress(&info); });
+    guard([&] { jpeg_create_decompress(&info); });  // destroys itself where it fails
     progress_.progress_monitor = [](j_common_ptr common) {
       auto* jpeg = static_cast<Jpeg*>(common->client_data);
       if (jpeg->info.input_scan_number <= jpeg->most_scans_) return;

@@ -15,8 +15,7 @@ namespace {
 
 class Png {
  public:
-  Png(std::span<const uint8_t> bytes, const std::string& name, const PictureLimits& limits)
-      : name_(name), left_(bytes) {
+  Png(std::span<const uint8_t> bytes, const std::string& name) : name_(name), left_(bytes) {
     png = png_create_read_struct(
         PNG_LIBPNG_VER_STRING, this,
         [](png_structp png, png_const_charp text) {
@@ -30,6 +29,13 @@ class Png {
       png_destroy_read_struct(&png, nullptr, nullptr);
       throw std::bad_alloc();
     }
+  }
+  ~Png() { png_destroy_read_struct(&png, &info, nullptr); }
+  Png(const Png&) = delete;
+  Png& operator=(const Png&) = delete;
+
+  // Not in the constructor: what throws there leaves nothing that is destroyed.
+  void read_header(const PictureLimits& limits) {
     guard([&] {
       png_set_read_fn(png, this, [](png_structp png, png_bytep to, size_t count) {
         auto* self = static_cast<Png*>(png_get_io_ptr(png));
@@ -45,10 +51,8 @@ class Png {
     });
     width = png_get_image_width(png, info);
     height = png_get_image_height(png, info);
+    check_size(name_, width, height, limits);
   }
-  ~Png() { png_destroy_read_struct(&png, &info, nullptr); }
-  Png(const Png&) = delete;
-  Png& operator=(const Png&) = delete;
 
   template <class F>
   void guard(F run) {
@@ -87,8 +91,8 @@ void ask_for_rgb(Png& png) {
 
 Picture probe_png(std::span<const uint8_t> bytes, const std::string& name,
                   const PictureLimits& limits) {
-  Png png(bytes, name, limits);
-  check_size(name, png.width, png.height, limits);
+  Png png(bytes, name);
+  png.read_header(limits);
   Picture picture;
   picture.width = static_cast<int>(png.width);
   picture.height = static_cast<int>(png.height);
@@ -102,8 +106,8 @@ Picture probe_png(std::span<const uint8_t> bytes, const std::string& name,
 
 void decode_png(std::span<const uint8_t> bytes, const std::string& name, RowSink& sink,
                 std::vector<uint8_t>& scratch, const PictureLimits& limits) {
-  Png png(bytes, name, limits);
-  check_size(name, png.width, png.height, limits);
+  Png png(bytes, name);
+  png.read_header(limits);
   ask_for_rgb(png);
   auto row = static_cast<size_t>(png.width) * 3;
   bool whole = interlaced(png);
