@@ -43,6 +43,32 @@ struct Shares {
   int64_t largest() const { return range(0).end - range(0).begin; }
 };
 
+// How the block is cut, in bytes: slots, each with images, labels, samples and, when images are
+// mixed, partners and shares; then the scratches.
+struct BlockPlan {
+  size_t slots, images, labels, samples, mixes, scratch_stride, scratches;
+  size_t bytes() const {
+    return slots * (images + labels + samples + 2 * mixes) + scratches * scratch_stride;
+  }
+};
+
+BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderOptions& options) {
+  const ImageShape shape = output_shape(options.augment, read_shape);
+  const auto most = static_cast<size_t>(images);
+  BlockPlan plan{};
+  plan.slots = options.workers == 0 ? 1 : static_cast<size_t>(options.read_ahead) + 1;
+  plan.images = round_to_alignment(most * static_cast<size_t>(shape.bytes()));
+  plan.labels = round_to_alignment(most * sizeof(int32_t));
+  plan.samples = round_to_alignment(most * sizeof(int64_t));
+  plan.mixes = options.mix.any() ? round_to_alignment(most * sizeof(float)) : 0;
+  int64_t scratch = 0;
+  if (!options.augment.empty()) scratch = scratch_bytes(options.augment, read_shape);
+  if (plan.mixes > 0) scratch = std::max(scratch, shape.bytes());
+  plan.scratch_stride = round_to_alignment(static_cast<size_t>(scratch));
+  plan.scratches = static_cast<size_t>(std::max(1, options.workers));
+  return plan;
+}
+
 void check(const Dataset& dataset, const LoaderOptions& options) {
   auto need = [](bool holds, const std::string& text) {
     if (!holds) throw ConfigError("loader: " + text);
@@ -57,6 +83,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   within("workers", options.workers, 0, kMostWorkers);
   within("read_ahead", options.read_ahead, 1, kMostAhead);
   within("world", options.world, 1, kMostWorld);
+  within("shuffle_window", options.shuffle_window, 0, INT64_MAX);
   within("rank", options.rank, 0, options.world - 1);
   check_mix(options.mix);
   Shares shares{dataset.count(), options.batch, options.rank, options.world, options.drop_last};
@@ -89,7 +116,7 @@ struct Loader::Impl {
   Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem);
   ~Impl();
   void start_workers();
-  void cut_block(size_t slot_count);
+  void cut_block();
 
   bool may_claim() const { return !paused_ && claimed_ < released_ + slots_.size(); }
   Slot& claim();
@@ -132,23 +159,17 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawM
       shape_(output_shape(options_.augment, read_shape_)),
       memory_(mem) {
   if (options_.shuffle) order_.resize(static_cast<size_t>(dataset_->count()));
-  cut_block(options_.workers == 0 ? 1 : static_cast<size_t>(options_.read_ahead) + 1);
+  cut_block();
 }
 
-void Loader::Impl::cut_block(size_t slot_count) {
-  auto most = static_cast<size_t>(shares_.largest());
-  size_t images = round_to_alignment(most * static_cast<size_t>(shape_.bytes()));
-  size_t labels = round_to_alignment(most * sizeof(int32_t));
-  size_t samples = round_to_alignment(most * sizeof(int64_t));
-  size_t mixes = options_.mix.any() ? round_to_alignment(most * sizeof(float)) : 0;
-  int64_t scratch = 0;
-  if (!options_.augment.empty()) scratch = scratch_bytes(options_.augment, read_shape_);
-  if (mixes > 0) scratch = std::max(scratch, shape_.bytes());
-  scratch_stride_ = round_to_alignment(static_cast<size_t>(scratch));
-  size_t scratches = static_cast<size_t>(std::max(1, options_.workers));
-  slots_.resize(slot_count);
+void Loader::Impl::cut_block() {
+  const BlockPlan plan = block_plan(read_shape_, shares_.largest(), options_);
+  const size_t images = plan.images, labels = plan.labels, samples = plan.samples;
+  const size_t mixes = plan.mixes;
+  scratch_stride_ = plan.scratch_stride;
+  slots_.resize(plan.slots);
   threads_.reserve(static_cast<size_t>(options_.workers));
-  block_bytes_ = slot_count * (images + labels + samples + 2 * mixes) + scratches * scratch_stride_;
+  block_bytes_ = plan.bytes();
   block_ = memory_.allocate(block_bytes_);  // the last thing that can throw
   auto* at = static_cast<uint8_t*>(block_);
   for (Slot& slot : slots_) {
@@ -185,6 +206,13 @@ void Loader::Impl::order_epoch() {
   ordered_epoch_ = claim_epoch_;
   std::iota(order_.begin(), order_.end(), 0);
   RandomSequence random(random_key(options_.seed, "shuffle"), static_cast<uint64_t>(claim_epoch_));
+  auto window = static_cast<uint64_t>(options_.shuffle_window);
+  if (window > 0 && window < order_.size()) {
+    for (size_t i = 0; i < order_.size(); ++i) {
+      std::swap(order_[i], order_[i + random.below(std::min(window, order_.size() - i))]);
+    }
+    return;
+  }
   for (size_t left = order_.size(); left > 1; --left) {
     std::swap(order_[left - 1], order_[random.below(left)]);
   }
@@ -222,7 +250,7 @@ Loader::Impl::Slot& Loader::Impl::claim() {
 void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   const Batch& batch = slot.batch;
   std::exception_ptr error;
-  double read = 0, augment = 0;
+  double read = 0, augment = 0, mix = 0;
   try {
     const AugmentKey key{options_.seed, batch.epoch};
     const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
@@ -246,7 +274,7 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
       auto start = Clock::now();
       mix_batch(options_.mix, key, shape_, batch.count, batch.samples, batch.labels, slot.images,
                 slot.partners, slot.shares, scratch);
-      augment += seconds_since(start);
+      mix += seconds_since(start);
     }
   } catch (...) {
     error = std::current_exception();
@@ -256,6 +284,7 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   slot.ready = true;
   times_.read += read;
   times_.augment += augment;
+  times_.mix += mix;
 }
 
 void Loader::Impl::work(uint8_t* scratch) {
@@ -353,6 +382,13 @@ int64_t Loader::bytes() const {
   size_t sum = 0;
   for (const HostBuffer& buffer : host_buffers()) sum += buffer.bytes;
   return static_cast<int64_t>(sum);
+}
+
+int64_t Loader::planned_bytes(const ImageShape& image, int64_t count,
+                              const LoaderOptions& options) {
+  const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
+  const size_t order = options.shuffle ? static_cast<size_t>(count) * sizeof(int64_t) : 0;
+  return static_cast<int64_t>(block_plan(image, shares.largest(), options).bytes() + order);
 }
 
 std::vector<HostBuffer> Loader::host_buffers() const {

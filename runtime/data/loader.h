@@ -22,8 +22,11 @@
 namespace tessera {
 
 struct LoaderOptions {
-  int64_t batch = 128;     // images per batch (of this process)
-  bool shuffle = false;    // a new order each epoch, by (seed, epoch)
+  int64_t batch = 128;   // images per batch (of this process)
+  bool shuffle = false;  // a new order each epoch, by (seed, epoch)
+  // Shuffle: each sample is drawn from this many of those that are left, in the order of the data
+  // set, so that a disk is read nearly in order; 0: from all.
+  int64_t shuffle_window = 0;
   uint64_t seed = 1;       // of the order and of the augmentation
   int workers = 2;         // threads; 0: batches are made in the thread that calls next()
   int read_ahead = 4;      // batches ready or in the making besides the one handed out, >= 1
@@ -55,7 +58,8 @@ struct Batch {
 struct LoaderTimes {
   double wait = 0;     // next() waited for a batch, or made it when there are no workers
   double read = 0;     // reading samples, summed over the workers
-  double augment = 0;  // changing and mixing them, summed over the workers
+  double augment = 0;  // changing them, summed over the workers
+  double mix = 0;      // mixing them with each other, summed over the workers
 };
 
 // To be used by one thread at a time.
@@ -76,6 +80,10 @@ class Loader {
   // Makes (epoch, index) the next batch, as after a resume. What was read ahead is kept if that was
   // next anyway, else dropped. Throws Error unless epoch >= 0 and index in [0, batches()).
   void start_epoch(int64_t epoch, int64_t index = 0);
+
+  // bytes() of a loader for `count` images of that shape, without making one.
+  static int64_t planned_bytes(const ImageShape& image, int64_t count,
+                               const LoaderOptions& options);
 
   int64_t batches() const;          // per epoch
   int64_t samples() const;          // per epoch, of this process
