@@ -4,12 +4,14 @@
 JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 CONFIG ?= models/configs/quickstart.yaml
+# The quickstart may be run again and again; other trainings are not lost by running them twice.
+TRAIN_FLAGS ?= $(if $(filter %/quickstart.yaml,$(CONFIG)),--overwrite)
 
 .PHONY: train test configure
 
 train: configure
 	cmake --build --preset release --target trainer -j $(JOBS)
-	build/release/bin/trainer --config $(CONFIG)
+	build/release/bin/trainer --config $(CONFIG) $(TRAIN_FLAGS)
 
 test: configure
 	cmake --build --preset release -j $(JOBS)

@@ -94,9 +94,11 @@ CheckpointReport CheckpointWriter::persist(const TrainingState& state) {
       report.fault = {"synchronise the metrics before", errno};
   if (!report.fault) report.fault = folder_.write(state.step, image_.bytes());
   report.saved = !report.fault;
-  if (report.saved) {
+  if (report.saved || report.fault.in_place) {
     const auto at = std::lower_bound(steps_.begin(), steps_.end(), state.step);
     if (at == steps_.end() || *at != state.step) steps_.insert(at, state.step);
+  }
+  if (report.saved) {
     if (state.best_step == state.step) report.fault = folder_.point("best", state.step);
     if (!report.fault) report.fault = folder_.point("latest", state.step);
     if (!report.fault) report.fault = prune(state.step, state.best_step);

@@ -211,15 +211,23 @@ bool Checkpointing::due(const TrainingState& state) const {
 
 void Checkpointing::after_step(const TrainingState& state) {
   if (writer_ == nullptr) return;
-  if (const auto report = writer_->finished()) warn(*report);
+  if (const auto report = writer_->finished()) tell(*report);
   if (!due(state)) return;
   writer_->save(state);
   new_best_ = false;
   last_ = Clock::now();
 }
 
-void Checkpointing::warn(const CheckpointReport& report) const {
-  if (!report.fault) return;
+void Checkpointing::tell(const CheckpointReport& report) const {
+  if (!report.fault) {
+    if (log_enabled(LogLevel::info))
+      log(LogLevel::info,
+          fmt::format("checkpoint after step {}: written in {:.1f} ms beside the training; so far "
+                      "steps waited {:.1f} ms for copies and {:.1f} ms for the disk",
+                      report.step, 1e3 * report.seconds, 1e3 * writer_->copy_seconds(),
+                      1e3 * writer_->wait_seconds()));
+    return;
+  }
   const std::string text = fault_text(report.fault);
   log(LogLevel::warning,
       report.saved
@@ -233,16 +241,15 @@ void Checkpointing::warn(const CheckpointReport& report) const {
 
 void Checkpointing::save_now(const TrainingState& state) {
   if (writer_ == nullptr) return;
-  if (const auto report = writer_->wait()) warn(*report);
+  if (const auto report = writer_->wait()) tell(*report);
   writer_->save(state);
   new_best_ = false;
   const auto report = writer_->wait();
-  if (report->fault)
-    throw CheckpointError(fmt::format("checkpoint '{}': {} ({})", path(state.step),
-                                      report->saved
-                                          ? "is written, but not made the latest"
-                                          : "could not be written; the one before is kept",
-                                      fault_text(report->fault)));
+  if (!report->fault) return tell(*report);
+  throw CheckpointError(fmt::format("checkpoint '{}': {} ({})", path(state.step),
+                                    report->saved ? "is written, but not made the latest"
+                                                  : "could not be written; the one before is kept",
+                                    fault_text(report->fault)));
 }
 
 std::vector<HostBuffer> Checkpointing::host_buffers() const {

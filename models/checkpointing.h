@@ -53,7 +53,7 @@ class Checkpointing {
   void find_beginning(const TrainOptions& options);
   void try_candidates(const CheckpointFolder& folder);
   bool due(const TrainingState& state) const;
-  void warn(const CheckpointReport& report) const;
+  void tell(const CheckpointReport& report) const;
 
   const Config config_;
   const Print& print_;

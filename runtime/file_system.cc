@@ -104,7 +104,9 @@ FileFault write_durably(FileSystem& files, const char* path,
     files.unlink(partial);
     return wrong;
   }
-  return sync_folder_of(files, path);
+  wrong = sync_folder_of(files, path);
+  wrong.in_place = true;
+  return wrong;
 }
 
 }  // namespace tessera

@@ -31,6 +31,7 @@ FileSystem& file_system();
 struct FileFault {
   const char* doing = nullptr;  // "write": what could not be done; nullptr: all is well
   int error = 0;                // errno
+  bool in_place = false;        // yet the new file stands under its name
   explicit operator bool() const { return doing != nullptr; }
 };
 

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Checkpoints as a user meets them: signals, resuming, refusals, exit codes.
+
+    resume_cli_test.py TRAINER
+"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+QUICKSTART = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
+TRAINER = str(Path(sys.argv[1]).resolve())
+MISUSE, BAD_CHECKPOINT = 2, 5
+
+TINY = ["--config", str(QUICKSTART), "model.widths=[4,4,8,8]", "data.batch=8",
+        "data.train_count=88", "data.test_count=24", "data.image_size=16", "schedule.warmup=0",
+        "schedule.name=constant", "threads=1", "run.dir=run"]
+
+
+class Resuming(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.run_folder = self.folder / "run"
+
+    def trainer(self, *words, code=0):
+        done = subprocess.run([TRAINER, *TINY, *words], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def interrupted(self, number, again=0):
+        """A long training that gets the signal when it has begun."""
+        process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000", "--resume",
+                                    "train.log_every=1st"], cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        metrics = self.run_folder / "metrics.csv"
+        before = len(metrics.read_bytes()) if metrics.exists() else 0
+        while not metrics.exists() or len(metrics.read_bytes()) < max(400, before + 100):
+            self.assertIsNone(process.poll(), "it ended by itself")
+            time.sleep(0.005)
+        for _ in range(1 + again):
+            process.send_signal(number)
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, 128 + number, out + err)
+        return out.splitlines()[-1]
+
+    def test_signals(self):
+        said = self.interrupted(signal.SIGTERM)
+        self.assertRegex(said, r"^stopped by SIGTERM after step \d+; go on with --resume from run/ch")
+        saved = self.run_folder / "checkpoints" / said.split("/")[-1]
+        self.assertTrue(saved.exists())
+        step = int(saved.stem.split("-")[1])
+        self.assertIn(f"after step {step};", said)
+        said = self.interrupted(signal.SIGINT, again=3)
+        self.assertIn("stopped by SIGINT", said)
+        self.assertGreater(int(said.split(";")[0].split()[-1]), step)
+
+    def test_a_training_is_not_overwritten_by_accident(self):
+        self.trainer("train.steps=5")
+        weights = (self.run_folder / "weights.h5").read_bytes()
+        _, err = self.trainer("train.steps=9", code=MISUSE)
+        for word in ("'run' holds a training already", "--resume", "--overwrite", "run.dir"):
+            self.assertIn(word, err)
+        self.assertEqual((self.run_folder / "weights.h5").read_bytes(), weights)
+        out, _ = self.trainer("--resume", "train.steps=9")
+        self.assertIn("resumed after step 5 of 9", out)
+        self.trainer("--overwrite", "train.steps=9")
+        self.trainer("--overwrite", "--resume", code=MISUSE)
+
+    def test_auto_and_paths(self):
+        out, _ = self.trainer("--resume=auto", "train.steps=4")
+        self.assertIn("nothing to resume in 'run/checkpoints': starting afresh", out)
+        out, _ = self.trainer("--resume=run", "train.steps=6")
+        self.assertIn("resumed after step 4 of 6", out)
+        out, _ = self.trainer("--resume=run/checkpoints/step-000000004.h5", "train.steps=6")
+        self.assertIn("resumed after step 4 of 6", out)
+        self.trainer("--resume=nowhere", code=BAD_CHECKPOINT)
+        _, err = self.trainer("--resume", "train.steps=6", "optimizer.lr=0.5", code=MISUSE)
+        self.assertIn("optimizer.lr: 0.5, but the checkpoint was trained with 0.1", err)
+        _, err = self.trainer("--resume", "train.steps=3", code=MISUSE)
+        self.assertIn("is at step 6", err)
+        for path in (self.run_folder / "checkpoints").glob("step-*"):
+            path.write_bytes(path.read_bytes()[:-1])
+        _, err = self.trainer("--resume", "train.steps=9", code=BAD_CHECKPOINT)
+        self.assertIn("is damaged", err)
+
+    def test_one_training_a_folder(self):
+        process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL)
+        while not (self.run_folder / "metrics.csv").exists():
+            time.sleep(0.01)
+        _, err = self.trainer("--resume", "train.steps=1000000", code=MISUSE)
+        self.assertIn("another process is training", err)
+        process.terminate()
+        self.assertEqual(process.wait(), 143)
+
+    def test_lengths_of_time(self):
+        self.trainer("train.steps=3", "checkpoint.every=10min", "checkpoint.best=none")
+        self.assertEqual([path.name for path in (self.run_folder / "checkpoints").glob("step-*")],
+                         ["step-000000003.h5"])
+        _, err = self.trainer("checkpoint.every=10parsecs", code=MISUSE)
+        self.assertIn("500st, 10min or 1h", err)
+        _, err = self.trainer("schedule.warmup=10min", code=MISUSE)
+        self.assertIn("schedule.warmup", err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
