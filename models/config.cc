@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/spelling.h"
+#include "tessera/runtime/data/mix.h"
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"
 

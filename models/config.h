@@ -19,9 +19,10 @@
 
 #include "tessera/runtime/data/augment.h"
 #include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/mix.h"
 
 namespace tessera {
+
+struct Mix;  // runtime/data/mix.h
 
 // A length of training: "1ep", "0.5ep" or "500st"; for a few keys also one of time: "10min", "2h".
 // Zero may be written without a unit.

@@ -18,6 +18,7 @@
 #include "tessera/layers/sgd.h"
 #include "tessera/models/weights_file.h"
 #include "tessera/models/zoo.h"
+#include "tessera/runtime/data/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 
