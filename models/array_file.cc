@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/runtime/sealed_file.h"
+
 namespace tessera {
 
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tessera/runtime/hdf5_read.h"
-#include "tessera/runtime/sealed_file.h"
 
 namespace tessera {
 

@@ -9,6 +9,7 @@
 #include "tessera/engine/storage.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
 
 namespace tessera {
 
@@ -90,14 +91,30 @@ void check(const TrainingState& s) {
 
 }  // namespace
 
+namespace {
+
+std::vector<ArraySpec> image_specs(const std::vector<Named>& all, const std::string& config) {
+  std::vector<ArraySpec> specs = specs_of(all);
+  specs.push_back({"config", "text", {static_cast<int64_t>(config.size())}});
+  return specs;
+}
+
+Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
+  return {specs,
+          {{"format", kFormat}, {"format_version", "", kFormatVersion}, {"written_by", kWrittenBy}}};
+}
+
+}  // namespace
+
+size_t CheckpointImage::planned_bytes(const PersistentTensors& tensors, const std::string& config) {
+  return image_layout(image_specs(named(tensors), config)).bytes();
+}
+
 CheckpointImage::CheckpointImage(PersistentTensors tensors, const std::string& config,
                                  RawMemory& memory) {
   const std::vector<Named> all = named(tensors);
-  std::vector<ArraySpec> specs = specs_of(all);
-  specs.push_back({"config", "text", {static_cast<int64_t>(config.size())}});
-  const Hdf5Layout layout(
-      specs,
-      {{"format", kFormat}, {"format_version", "", kFormatVersion}, {"written_by", kWrittenBy}});
+  const std::vector<ArraySpec> specs = image_specs(all, config);
+  const Hdf5Layout layout = image_layout(specs);
   region_ = Region("checkpoint", layout.bytes(), memory);
   layout.write({region_.data(), region_.bytes()});
   for (size_t i = 0; i < specs.size(); ++i) {

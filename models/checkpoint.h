@@ -24,6 +24,7 @@
 #include "tessera/engine/tensor.h"
 #include "tessera/memory/regions.h"
 #include "tessera/models/array_file.h"
+#include "tessera/runtime/file_system.h"
 
 namespace tessera {
 
@@ -58,6 +59,8 @@ struct PersistentTensors {
 // checkpoint copies values and nothing else. Not thread-safe.
 class CheckpointImage {
  public:
+  // How large an image would be, without making it.
+  static size_t planned_bytes(const PersistentTensors& tensors, const std::string& config);
   // Takes all its memory, in one request. Throws OutOfMemory.
   CheckpointImage(PersistentTensors tensors, const std::string& config,
                   RawMemory& memory = cpu_memory());

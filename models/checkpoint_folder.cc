@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
 
 namespace tessera {
 

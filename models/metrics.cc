@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "tessera/models/config.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/file_system.h"
 

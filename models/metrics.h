@@ -23,10 +23,12 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/models/config.h"
 #include "tessera/models/tensorboard.h"
 
 namespace tessera {
+
+struct Config;      // config.h
+struct HostBuffer;  // dataset.h
 
 struct Metrics {
   double epoch = 0;             // epochs done, a fraction within one

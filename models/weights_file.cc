@@ -6,6 +6,7 @@
 
 #include "tessera/models/array_file.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
 
 namespace tessera {
 

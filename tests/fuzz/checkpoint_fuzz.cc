@@ -8,6 +8,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/models/checkpoint.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
 
 using namespace tessera;
 

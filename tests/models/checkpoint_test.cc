@@ -7,6 +7,7 @@
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
+#include "tessera/runtime/sealed_file.h"
 #include "tessera/tests/models/checkpoint_fixture.h"
 
 namespace {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tessera/models/config.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
