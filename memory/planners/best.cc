@@ -19,8 +19,7 @@ constexpr Effort kEffort = 6'000'000;
 // The exact search gets so many decisions for each buffer.
 constexpr int64_t kNodesPerBuffer = 24;
 
-// With a limit in seconds, planners that know none are asked about no more buffers than this.
-constexpr size_t kMostWhenLimited = 2000;
+constexpr size_t kMany = 3000;
 
 class Best : public Planner {
  public:
@@ -33,30 +32,29 @@ class Best : public Planner {
   Solution prove(const Problem& problem, const Limits& limits = {}) const override {
     const Deadline deadline(limits.seconds);
     const Ready ready(problem);
-    Effort effort = 0;
-    Plan plan = lowest_by_order(problem, ready, kEffort, effort, deadline);
+    // The search costs less than most of the ways.
+    Plan plan = lowest_by_order(problem, ready, kEffort, deadline, true);
     Solution solution = judge(problem, ready, std::move(plan), deadline);
     const int64_t nodes =
         limits.nodes > 0 ? limits.nodes : kNodesPerBuffer * std::ssize(problem.buffers);
     solution = refine(problem, ready, std::move(solution), nodes, deadline);
-    if (limits.seconds <= 0 || problem.buffers.size() <= kMostWhenLimited) {
-      ask_others(problem, deadline, solution);
+    const auto done = [&] {
+      const int64_t enough = std::max(solution.bound, problem.capacity);
+      return solution.verdict == Verdict::kInfeasible || solution.plan.bytes <= enough ||
+             deadline.passed();
+    };
+    const auto take = [&](Plan other) {
+      if (other.bytes >= solution.plan.bytes) return;
+      solution.plan = std::move(other);
+      solution.verdict = verdict_of(problem, solution);
+    };
+    if (!done()) take(lowest_by_order(problem, ready, kEffort, deadline));
+    const bool many = problem.buffers.size() > kMany;
+    if (many && limits.seconds > 0) return solution;  // these know no limit
+    for (const Planner* other : {&local_search_planner(), &xla_planner(), &tflite_planner()}) {
+      if (!done()) take(other->solve(problem));
     }
     return solution;
-  }
-
- private:
-  static void ask_others(const Problem& problem, const Deadline& deadline, Solution& solution) {
-    const Planner* others[] = {&local_search_planner(), &xla_planner(), &tflite_planner()};
-    const int64_t enough = std::max(solution.bound, problem.capacity);
-    for (const Planner* other : others) {
-      if (solution.verdict == Verdict::kInfeasible || solution.plan.bytes <= enough) return;
-      if (deadline.passed()) return;
-      Plan plan = other->solve(problem);
-      if (plan.bytes >= solution.plan.bytes) continue;
-      solution.plan = std::move(plan);
-      solution.verdict = verdict_of(problem, solution);
-    }
   }
 };
 

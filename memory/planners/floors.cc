@@ -1,10 +1,11 @@
 #include "tessera/memory/planners/floors.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace tessera::planning {
 namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 uint64_t hash_of(int block) {  // the finaliser of SplitMix64
   uint64_t z = (static_cast<uint64_t>(block) + 1) * 0x9e3779b97f4a7c15;
@@ -57,7 +58,7 @@ bool Floors::reset(int64_t capacity) {
   floor_.assign(count, 0);
   rest_.assign(count, 0);
   top_.assign(count, capacity);
-  low_one_.assign(count, -1);
+  few_.assign(count, {.others = -1});
   live_.assign(count, 0);
   live_starts_.assign(count, 0);
   links_.assign(count, 0);
@@ -102,6 +103,9 @@ void Floors::undo(size_t mark) {
         break;
       case Kind::kFloor:
         floor_[change.index] = change.before;
+        break;
+      case Kind::kFew:
+        few_[change.index] = {.others = -1};
         break;
       case Kind::kTop:
         top_[change.index] = change.before;
@@ -209,21 +213,49 @@ bool Floors::raise_above(Span span, int64_t height) {
   return true;
 }
 
+// The lowest offset of a block left there, or some offset not above the floor.
+int64_t Floors::lowest(int section) {
+  Few& few = few_[section];
+  int64_t lowest = kNever;
+  for (int32_t i = 0; i < few.count; ++i) {
+    const int32_t b = few.blocks[i];
+    if (placed_[b] || low_[b] >= lowest) continue;
+    lowest = low_[b];
+    if (i > 0) std::swap(few.blocks[0], few.blocks[i]);
+    if (lowest <= floor_[section]) return lowest;
+  }
+  return lowest <= few.others ? lowest : find_few(section);
+}
+
+int64_t Floors::find_few(int section) {
+  Few few;
+  for (int32_t b : left(section)) {
+    const int64_t low = low_[b];
+    if (few.count == kFew) {
+      const int64_t last = low_[few.blocks[kFew - 1]];
+      if (last <= floor_[section]) {  // and none is lower
+        few.others = last;
+        break;
+      }
+      few.others = std::min(few.others, std::max(low, last));
+      if (low >= last) continue;
+    }
+    int32_t at = few.count < kFew ? few.count++ : kFew - 1;
+    for (; at > 0 && low_[few.blocks[at - 1]] > low; --at) few.blocks[at] = few.blocks[at - 1];
+    few.blocks[at] = b;
+  }
+  trail_.push_back({Kind::kFew, section, 0});
+  few_[section] = few;
+  return low_[few.blocks[0]];
+}
+
 // Brings the floors up to date where blocks have risen, unless all is lost already.
 bool Floors::clean(bool fits) {
   for (int s = changed_.lower; s < changed_.upper && fits; ++s) {
     if (live_[s] == 0) continue;
-    const int32_t low_one = low_one_[s];
-    if (low_one >= 0 && low_[low_one] <= floor_[s] && !placed_[low_one]) continue;
-    int64_t lowest = std::numeric_limits<int64_t>::max();
-    for (int32_t b : left(s)) {
-      if (low_[b] >= lowest) continue;
-      lowest = low_[b];
-      low_one_[s] = b;
-      if (lowest <= floor_[s]) break;
-    }
-    if (lowest <= floor_[s]) continue;
-    set(Kind::kFloor, floor_, s, lowest);
+    const int64_t height = lowest(s);
+    if (height <= floor_[s]) continue;
+    set(Kind::kFloor, floor_, s, height);
     if (sums_ && slack(s) < 0) {
       ++blame_[s];
       fits = false;

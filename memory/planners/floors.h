@@ -6,7 +6,9 @@
 //    section  012345678
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -55,11 +57,20 @@ class Floors {
   }
 
  private:
-  enum class Kind : int32_t { kTakenOut, kLow, kFloor, kTop };
+  enum class Kind : int32_t { kTakenOut, kLow, kFloor, kTop, kFew };
   struct Change {
     Kind kind;
     int32_t index;  // of a block or section
     int64_t before;
+  };
+
+  // Some of the lowest blocks of a section, so that not all have to be asked which is lowest now.
+  // Going on, blocks only rise; what is undone forgets them.
+  static constexpr int32_t kFew = 8;
+  struct Few {
+    int64_t others = std::numeric_limits<int64_t>::max();  // no other block is lower than this
+    int32_t count = 0;
+    std::array<int32_t, kFew> blocks = {};
   };
 
   void set(Kind kind, std::vector<int64_t>& values, int index, int64_t value) {
@@ -73,18 +84,20 @@ class Floors {
   bool settle(int block, int64_t& offset) const;
   bool raise(int block, int64_t offset);
   bool raise_above(Span span, int64_t height);
+  int64_t lowest(int section);
+  int64_t find_few(int section);
   bool clean(bool fits);
 
   const Sections& sections_;
   const bool sums_;
   std::vector<std::vector<int32_t>> fixed_;  // per block: the fixed ones that it meets
-  std::vector<int64_t> spare_;    // per section: the most that rounding added to one block
-  std::vector<int64_t> low_;      // per block
-  std::vector<char> placed_;      // per block
-  std::vector<int64_t> floor_;    // per section, as all that follow
-  std::vector<int64_t> rest_;     // the room of what is left
-  std::vector<int64_t> top_;      // the ceiling
-  std::vector<int32_t> low_one_;  // a block that was as low as the floor when last looked at
+  std::vector<int64_t> spare_;  // per section: the most that rounding added to one block
+  std::vector<int64_t> low_;    // per block
+  std::vector<char> placed_;    // per block
+  std::vector<int64_t> floor_;  // per section, as all that follow
+  std::vector<int64_t> rest_;   // the room of what is left
+  std::vector<int64_t> top_;    // the ceiling
+  std::vector<Few> few_;
   std::vector<int32_t> live_;     // how many are left
   std::vector<int32_t> first_;    // where its members begin
   std::vector<int32_t> members_;  // those that are left first

@@ -20,8 +20,7 @@ constexpr int64_t kNodes = 600'000;
 Solution prove_with(const Inferences& inferences, const Problem& problem, const Limits& limits) {
   const Deadline deadline(limits.seconds);
   const Ready ready(problem);
-  Effort effort = 0;
-  Plan known = lowest_by_order(problem, ready, 0, effort, deadline);
+  Plan known = lowest_by_order(problem, ready, 0, deadline, true);
   return refine(problem, ready, judge(problem, ready, std::move(known), deadline),
                 limits.nodes > 0 ? limits.nodes : kNodes, deadline, inferences);
 }

@@ -6,15 +6,16 @@
 namespace tessera::planning {
 namespace {
 
+constexpr int kFew = 2;
+
 class Ways {
  public:
-  Ways(const Problem& problem, const Ready& ready, Effort limit, Effort& effort,
-       const Deadline& deadline)
+  Ways(const Problem& problem, const Ready& ready, Effort limit, const Deadline& deadline, bool few)
       : problem_(problem),
         ready_(ready),
         limit_(limit),
-        effort_(effort),
         deadline_(deadline),
+        few_(few),
         enough_(std::max(ready.bound, problem.capacity)) {}
 
   Plan run() {
@@ -84,7 +85,7 @@ class Ways {
         {by([](const Item& item) { return -item.lower; }), Fit::kTightest, false},
     };
     for (const Way& way : ways) {
-      if (done()) return;
+      if (done() || (few_ && &way == ways + kFew)) return;
       if (way.always || effort_ < limit_) attempt(way.order(), way.fit);
     }
   }
@@ -92,17 +93,18 @@ class Ways {
   const Problem& problem_;
   const Ready& ready_;
   const Effort limit_;
-  Effort& effort_;
   const Deadline& deadline_;
+  const bool few_;
   const int64_t enough_;  // a plan of so many bytes ends it
+  Effort effort_ = 0;
   Plan best_{{}, INT64_MAX};
 };
 
 }  // namespace
 
-Plan lowest_by_order(const Problem& problem, const Ready& ready, Effort limit, Effort& effort,
-                     const Deadline& deadline) {
-  return Ways(problem, ready, limit, effort, deadline).run();
+Plan lowest_by_order(const Problem& problem, const Ready& ready, Effort limit,
+                     const Deadline& deadline, bool few) {
+  return Ways(problem, ready, limit, deadline, few).run();
 }
 
 }  // namespace tessera::planning
