@@ -244,8 +244,13 @@ class Nowhere : public RowSink {
   bool row(const uint8_t*) override { return true; }
 };
 
-Checked check_picture(const std::string& path, const ImageFolderOptions& options) {
-  thread_local std::vector<uint8_t> bytes, scratch;
+struct Buffers {
+  std::vector<uint8_t> file, rows;
+};
+
+Checked check_picture(const std::string& path, const ImageFolderOptions& options,
+                      Buffers& buffers) {
+  auto& [bytes, scratch] = buffers;
   Checked checked;
   try {
     read_regular_file(path, options.limits.file_bytes, bytes);
@@ -267,8 +272,9 @@ std::vector<Checked> check_all(const std::string& root, const std::vector<ImageF
   std::vector<Checked> checked(files.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {
+    Buffers buffers;
     for (size_t i; (i = next++) < files.size();)
-      checked[i] = check_picture(root + "/" + files[i].path, options);
+      checked[i] = check_picture(root + "/" + files[i].path, options, buffers);
   };
   std::vector<std::thread> threads;
   for (int i = 1; i < options.readers; ++i) threads.emplace_back(work);
