@@ -100,14 +100,7 @@ class Allocations(unittest.TestCase):
 
     def test_when_training_is_over_only_the_weights_file_is_made(self):
         image = (self.folder / "graph" / "weights.h5").stat().st_size - TRAILER
-        after = self.graph.afterwards()
-        self.assertEqual(after.count(image), 1, after)
-        after.remove(image)
-        # HDF5 grows its file in memory by whole MiB, and has one table for its own use.
-        tables = [size for size in after if size % (1 << 20) != 0]
-        self.assertLessEqual(len(tables), 1, after)
-        self.assertLess(sum(tables), 1 << 20)
-        self.assertLess(max(after), image + (1 << 20))
+        self.assertEqual(self.graph.afterwards(), [image])
 
     def test_eager_steps_are_caught(self):
         run = self.train("eager")
