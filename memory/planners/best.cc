@@ -16,8 +16,13 @@ using namespace planning;
 // Comparisons to spend on ways that no other planner stands for: some 10 ms on an idle core.
 constexpr Effort kEffort = 6'000'000;
 
-// The exact search gets so many decisions for each buffer.
-constexpr int64_t kNodesPerBuffer = 24;
+// Decisions for the exact search: the more buffers, the longer one takes; about a second in all
+// where it does not end before, but enough for a way through all buffers.
+int64_t nodes_for(int64_t buffers) {
+  constexpr int64_t kWork = 50'000'000, kPerBuffer = 1000;
+  const int64_t count = std::max<int64_t>(buffers, 1);
+  return std::max(2 * count, std::min(kWork / count, kPerBuffer * count));
+}
 
 constexpr size_t kMany = 3000;
 
@@ -35,8 +40,7 @@ class Best : public Planner {
     // The search costs less than most of the ways.
     Plan plan = lowest_by_order(problem, ready, kEffort, deadline, true);
     Solution solution = judge(problem, ready, std::move(plan), deadline);
-    const int64_t nodes =
-        limits.nodes > 0 ? limits.nodes : kNodesPerBuffer * std::ssize(problem.buffers);
+    const int64_t nodes = limits.nodes > 0 ? limits.nodes : nodes_for(std::ssize(problem.buffers));
     solution = refine(problem, ready, std::move(solution), nodes, deadline);
     const auto done = [&] {
       const int64_t enough = std::max(solution.bound, problem.capacity);

@@ -1,4 +1,5 @@
-// When to stop, if there is a limit in seconds. Private to memory/planners.
+// When to stop, if there is a limit in seconds, and how long something took. Private to
+// memory/planners.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +18,24 @@ class Deadline {
   }
 
   bool passed() const { return end_ && Clock::now() >= *end_; }
+  // Whether something that takes so many seconds would end before.
+  bool leaves(double seconds) const {
+    return !end_ || Clock::now() + std::chrono::duration<double>(seconds) < *end_;
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> end_;
+};
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace tessera::planning

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "tessera/memory/planners/conflict.h"
@@ -33,13 +34,18 @@ class Question {
         deadline_(deadline),
         capacity_(capacity / step * step),
         peeled_(inferences.peeling ? peel(ready, all_of(ready), step, capacity_)
-                                   : Peeled{all_of(ready), {}}),
-        sections_(problem, peeled_.core),
-        search_(sections_, capacity_, inferences, deadline) {}
+                                   : Peeled{all_of(ready), {}}) {
+    const Stopwatch watch;
+    sections_.emplace(problem, peeled_.core);
+    // The search is built in about twice the time.
+    if (sections_->complete && deadline.leaves(3 * watch.seconds())) {
+      search_.emplace(*sections_, capacity_, inferences, deadline);
+    }
+  }
 
   Outcome ask(int64_t nodes) {
-    if (!sections_.complete) return Outcome::kSpent;
-    Outcome outcome = search_.run(nodes);
+    if (!search_) return Outcome::kSpent;
+    Outcome outcome = search_->run(nodes);
     if (outcome == Outcome::kFound) {
       plan_ = full_plan();
       if (plan_.bytes > capacity_) outcome = Outcome::kSpent;  // late
@@ -48,8 +54,9 @@ class Question {
   }
 
   Plan& plan() { return plan_; }  // after kFound
-  int64_t nodes() const { return search_.nodes(); }
-  int64_t blocks() const { return std::ssize(sections_.blocks); }
+  int64_t nodes() const { return search_ ? search_->nodes() : 0; }
+  int64_t blocks() const { return std::ssize(sections_->blocks); }
+  bool hopeless() const { return !search_; }                     // too large to be asked at all
   const std::vector<int>& core() const { return peeled_.core; }  // says no as well
 
  private:
@@ -58,8 +65,8 @@ class Question {
     for (const Interval& b : problem_.buffers) {
       plan.offsets.push_back(std::max<int64_t>(b.offset, 0));
     }
-    for (size_t i = 0; i < sections_.blocks.size(); ++i) {
-      plan.offsets[sections_.blocks[i].buffer] = search_.offsets()[i];
+    for (size_t i = 0; i < sections_->blocks.size(); ++i) {
+      plan.offsets[sections_->blocks[i].buffer] = search_->offsets()[i];
     }
     return place_around(ready_, peeled_.core, std::move(plan), peeled_.rest, deadline_);
   }
@@ -69,8 +76,8 @@ class Question {
   const Deadline& deadline_;
   const int64_t capacity_;
   const Peeled peeled_;
-  const Sections sections_;
-  Search search_;
+  std::optional<Sections> sections_;
+  std::optional<Search> search_;
   Plan plan_;
 };
 
@@ -125,6 +132,7 @@ class Refinement {
     int64_t& bound = solution_.bound;
     bound = round_up(bound, step_);
     std::unique_ptr<Question> lowest_question = question(bound);
+    if (lowest_question->hopeless()) return;
     const int64_t dives = 4 * lowest_question->blocks();  // to the last block, some
     for (int64_t share = std::max(budget_ / 16, dives); !spent(); share *= 2) {
       Outcome outcome = ask(*lowest_question, 4 * share);
@@ -189,7 +197,7 @@ Solution refine(const Problem& problem, const Ready& ready, Solution judged, int
                 const Deadline& deadline, const Inferences& inferences) {
   const bool fits = problem.capacity >= 0 && judged.plan.bytes <= problem.capacity;
   if (judged.verdict == Verdict::kOptimal || fits) return judged;
-  if (judged.verdict == Verdict::kInfeasible) return judged;
+  if (judged.verdict == Verdict::kInfeasible || deadline.passed()) return judged;
   return Refinement(problem, ready, std::move(judged), nodes, deadline, inferences).run();
 }
 
