@@ -96,13 +96,27 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
       overwrite_(options.overwrite),
       folder_(checkpoints_path(config.run.dir), files_of(options)) {
   if (!options.resume.empty()) find_beginning(options);
-  if (beginning_ != nullptr) check_same_training(config_, *beginning_);
+  if (beginning_ != nullptr) {
+    check_same_training(config_, *beginning_);
+    check_length();
+  }
   const std::vector<int64_t> there = folder_.steps();
   if (!there.empty() && !in_own_folder_ && !overwrite_)
     throw ConfigError(fmt::format(
         "run folder: '{}' holds a training already (checkpoints up to step {}); go on with it with "
         "--resume, begin anew with --overwrite, or give another run.dir",
         config.run.dir, there.back()));
+}
+
+// By the epochs of the checkpoint; restore() sees to it that they are those of the data.
+void Checkpointing::check_length() const {
+  const TrainingState& state = beginning_->state();
+  const int64_t total = config_.train.total_steps(state.batches);
+  if (state.step > total)
+    throw ConfigError(
+        fmt::format("resume: checkpoint '{}' is at step {}, but train.steps or "
+                    "train.epochs ends the training at step {}",
+                    beginning_->path(), state.step, total));
 }
 
 void Checkpointing::find_beginning(const TrainOptions& options) {

@@ -50,6 +50,7 @@ class Checkpointing {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void check_length() const;
   void find_beginning(const TrainOptions& options);
   void try_candidates(const CheckpointFolder& folder);
   bool due(const TrainingState& state) const;

@@ -160,11 +160,6 @@ class Training {
     state_.seed = static_cast<int64_t>(config_.seed);
     checkpoints_.restore(persistent(), state_);
     if (checkpoints_.beginning() == nullptr) return;
-    if (state_.step > total_steps_)
-      throw ConfigError(
-          fmt::format("resume: checkpoint '{}' is at step {}, but train.steps or "
-                      "train.epochs ends the training at step {}",
-                      checkpoints_.beginning()->path(), state_.step, total_steps_));
     loader_.start_epoch(state_.epoch, state_.batch);
     since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
     lr_ = state_.lr;

@@ -183,7 +183,9 @@ TEST_F(Resume, AFinishedTrainingGoesOnWhenItIsMadeLonger) {
   run("longer", {.resume = temporary_.path("longer")});
   EXPECT_EQ(file("longer", "weights.h5"), file("whole", "weights.h5"));
   config_.train.steps = 3;
+  const std::string resolved = file("longer", "config.resolved.yaml");
   EXPECT_THROW(run("longer", {.resume = "auto"}), ConfigError);
+  EXPECT_EQ(file("longer", "config.resolved.yaml"), resolved) << "a refusal changes nothing";
 }
 
 TEST_F(Resume, WithNothingThereStartsAfreshAndSaysSo) {
