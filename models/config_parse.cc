@@ -145,7 +145,7 @@ class Parser {
     errors_.add(
         where,
         fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
-                    group.empty() ? "" : " in " + group,
+                    group.empty() ? "" : " in " + utf8_printable(group),
                     instead.empty() ? fmt::format(" (known: {})", fmt::join(known, ", ")) : ""),
         instead);
   }

@@ -45,11 +45,12 @@ std::string utf8_printable(std::string_view text) {
   std::string shown;
   for (size_t at = 0; at < text.size();) {
     const Utf8Character character = utf8_at(text, at);
-    const bool fit = character.code == '\t' || (character.code >= 0 && !character.is_control());
-    if (fit)
-      shown += text.substr(at, character.bytes);
-    else
+    if (character.code == '\t')
+      shown += ' ';
+    else if (character.code < 0 || character.is_control())
       shown += '?';
+    else
+      shown += text.substr(at, character.bytes);
     at += character.bytes;
   }
   return shown;

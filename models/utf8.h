@@ -21,7 +21,7 @@ Utf8Character utf8_at(std::string_view text, size_t at);
 size_t utf8_length(std::string_view text);
 // The first byte of the character that byte `at` belongs to.
 size_t utf8_start(std::string_view text, size_t at);
-// Control characters but tabs, and what is not UTF-8, as '?'.
+// Tabs as spaces; other control characters, and what is not UTF-8, as '?'.
 std::string utf8_printable(std::string_view text);
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "tessera/memory/planner_library.h"
+#include "tessera/models/diagnostics.h"
 #include "tessera/models/environment.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
@@ -23,6 +24,7 @@ struct Arguments {
   int64_t steps = 50;
   bool json = false, verify_plan = false;
   TrainOptions train;
+  ConfigLook look;
 };
 
 void say(const std::string& line) {
@@ -45,6 +47,7 @@ void catch_signals() {
 }
 
 int run_train(const Arguments& arguments) {
+  if (look_at_config(arguments.look, arguments.config, arguments.overrides)) return 0;
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.verify_plan) {
     const VerifyResult verified = verify_plan(config);
@@ -147,7 +150,9 @@ int dispatch(int argc, char** argv) {
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
+  add_config_look(*train, arguments.look);
   add_plan_verb(app, verb);
+  add_config_verbs(app, verb);
   add_data_verbs(app, verb);
   CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
   bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
@@ -156,7 +161,8 @@ int dispatch(int argc, char** argv) {
 
   // train is what is meant where the first word is an option.
   std::vector<std::string> words(argv + 1, argv + argc);
-  for (const char* option : {"--config", "--resume", "--overwrite"})
+  for (const char* option :
+       {"--config", "--resume", "--overwrite", "--print-config", "--dry-run"})
     if (!words.empty() && words[0].starts_with(option)) words.insert(words.begin(), "train");
   if (!words.empty() && !words[0].starts_with('-')) require_verb(app, words[0]);
   std::reverse(words.begin(), words.end());
@@ -173,6 +179,9 @@ int dispatch(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return dispatch(argc, argv);
+  } catch (const tessera::ConfigErrors& errors) {  // each begins with its place
+    fmt::print(stderr, "{}\n", errors.what());
+    return errors.exit_code();
   } catch (const tessera::Error& error) {
     fmt::print(stderr, "trainer: {}\n", error.what());
     return error.exit_code();

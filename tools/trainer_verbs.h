@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -13,5 +15,17 @@ namespace tessera {
 using Verb = std::function<int()>;
 
 void add_plan_verb(CLI::App& app, Verb& verb);
+void add_data_verbs(CLI::App& app, Verb& verb);
+
+void add_config_verbs(CLI::App& app, Verb& verb);
+
+// Looks at a configuration instead of training: flags of the verb `train`.
+struct ConfigLook {
+  bool print = false, dry_run = false;
+};
+void add_config_look(CLI::App& train, ConfigLook& look);
+// False when no flag asks for it.
+bool look_at_config(const ConfigLook& look, const std::string& path,
+                    const std::vector<std::string>& overrides);
 
 }  // namespace tessera

@@ -1,0 +1,35 @@
+#include "tessera/models/dry_run.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "tessera/models/schedule.h"
+#include "tessera/models/trainer.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+void dry_run(const Config& config, const Print& print) {
+  const DataSplit data = open_data(data_source(config));
+  if (config.model.classes < data.train->classes())
+    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",
+                                  data.train->name(), data.train->classes(), config.model.classes));
+  print(data.train->describe());
+  print(data.test->describe());
+  const int64_t batch = std::min(config.data.batch, data.train->count());
+  const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
+  const int64_t steps = config.train.total_steps(steps_per_epoch);
+  const Schedule schedule(config.schedule, config.optimizer.lr, steps_per_epoch, steps);
+  print(
+      fmt::format("{}, batch {}: {} steps an epoch, {} steps in all; lr {:.4g} at first, {:.4g} at "
+                  "last",
+                  config.model.name, batch, steps_per_epoch, steps, schedule.lr(0),
+                  schedule.lr(std::max<int64_t>(0, steps - 1))));
+  print(plan(config).text());
+  print(fmt::format("dry run: nothing was written; training would write to {}{}", config.run.dir,
+                    std::filesystem::exists(config.run.dir) ? ", which exists" : ""));
+}
+
+}  // namespace tessera

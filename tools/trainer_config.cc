@@ -1,0 +1,73 @@
+// trainer config: what configurations may hold, as a schema, a page or a file to start from.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "trainer_verbs.h"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/models/config_docs.h"
+#include "tessera/models/dry_run.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+void write_new(const std::string& path, const std::string& text) {
+  if (std::filesystem::exists(path))
+    throw ConfigError(fmt::format("config init: {} exists; name another file", path));
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text << std::flush))
+    throw ConfigError(fmt::format("config init: {} cannot be written", path));
+}
+
+}  // namespace
+
+void add_config_verbs(CLI::App& app, Verb& verb) {
+  CLI::App* config = app.add_subcommand("config", "what a configuration may hold");
+  config->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, Verb run) {
+    CLI::App* sub = config->add_subcommand(name, help);
+    sub->callback([&verb, run] { verb = run; });
+    return sub;
+  };
+  const auto print = [](const std::string& text) {
+    fmt::print("{}", text);
+    return 0;
+  };
+  add("schema", "JSON Schema, for editors", [=] { return print(config_schema()); });
+  add("reference", "every key, as a page in Markdown", [=] { return print(config_reference()); });
+  const auto model = std::make_shared<std::string>(Config().model.name);
+  const auto out = std::make_shared<std::string>();
+  CLI::App* init = add("init", "a commented configuration of every key", [=] {
+    const std::string text = config_template(*model);
+    if (out->empty()) return print(text);
+    write_new(*out, text);
+    return 0;
+  });
+  init->add_option("--model", *model, "the network");
+  init->add_option("-o,--output", *out, "a file that is not there yet; standard output otherwise");
+}
+
+bool look_at_config(const ConfigLook& look, const std::string& path,
+                    const std::vector<std::string>& overrides) {
+  if (!look.print && !look.dry_run) return false;
+  ConfigOrigins origins;
+  const Config config = load_config(path, overrides, &origins);
+  if (look.print) fmt::print("{}", print_config(config, &origins));
+  std::fflush(stdout);
+  if (look.dry_run) dry_run(config, [](const std::string& line) { fmt::print("{}\n", line); });
+  return true;
+}
+
+void add_config_look(CLI::App& train, ConfigLook& look) {
+  train.add_flag("--print-config", look.print,
+                 "show every value and where it comes from, and do nothing else");
+  train.add_flag("--dry-run", look.dry_run,
+                 "check everything up to the first step, and write nothing");
+}
+
+}  // namespace tessera
