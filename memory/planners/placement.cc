@@ -19,21 +19,28 @@ int64_t round_up(int64_t value, int64_t unit) {
 }
 
 constexpr Effort kEffortToPlace = 64;
+constexpr size_t kPerSlice = 256;      // buffers, on average
 constexpr size_t kPlacedPerLook = 16;  // at the clock
 
-// The buffers placed so far, in the order of their offsets.
+// The buffers placed so far, in the order of their offsets: all of them, and those of each slice of
+// time, because what lives within one slice meets few of many.
 class Shelf {
  public:
-  explicit Shelf(const Ready& ready) : ready_(ready) { placed_.reserve(ready.items.size()); }
+  explicit Shelf(const Ready& ready)
+      : ready_(ready),
+        slices_(1 + ready.items.size() / kPerSlice),
+        width_(static_cast<int32_t>(1 + ready.load.size() / slices_.size())) {
+    all_.reserve(ready.items.size());
+  }
 
   void put(int index, int64_t offset) {
     const Item& item = ready_.items[index];
     const Placed entry{offset, offset + item.size, item.lower, item.upper,
                        index,  item.gap_count > 0};
-    const auto after =
-        std::upper_bound(placed_.begin(), placed_.end(), entry,
-                         [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
-    placed_.insert(after, entry);
+    insert(all_, entry);
+    for (int32_t s = slice(item.lower); s <= slice(item.upper - 1) && slices_.size() > 1; ++s) {
+      insert(slices_[s], entry);
+    }
     top_ = std::max(top_, entry.end);
   }
 
@@ -44,8 +51,10 @@ class Shelf {
     int64_t candidate = 0;
     int64_t tightest = INT64_MAX;
     int64_t chosen = -1;
-    const Placed* at = placed_.data();
-    const Placed* const end = at + placed_.size();
+    const bool within = slices_.size() > 1 && slice(item.lower) == slice(item.upper - 1);
+    const std::vector<Placed>& placed = within ? slices_[slice(item.lower)] : all_;
+    const Placed* at = placed.data();
+    const Placed* const end = at + placed.size();
     for (; at != end; ++at) {
       if (at->lower >= item.upper || item.lower >= at->upper) continue;
       if ((gaps || at->gaps) && !ready_.meet(item, ready_.items[at->item])) continue;
@@ -59,7 +68,7 @@ class Shelf {
       }
       if (at->end > candidate) candidate = round_up(at->end, item.alignment);
     }
-    effort_ += at - placed_.data() + kEffortToPlace;
+    effort_ += at - placed.data() + kEffortToPlace;
     return chosen >= 0 ? chosen : candidate;
   }
 
@@ -67,8 +76,19 @@ class Shelf {
   Effort effort() const { return effort_; }
 
  private:
+  int32_t slice(int32_t time) const { return time / width_; }
+
+  static void insert(std::vector<Placed>& placed, const Placed& entry) {
+    const auto after =
+        std::upper_bound(placed.begin(), placed.end(), entry,
+                         [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+    placed.insert(after, entry);
+  }
+
   const Ready& ready_;
-  std::vector<Placed> placed_;
+  std::vector<Placed> all_;
+  std::vector<std::vector<Placed>> slices_;
+  const int32_t width_;  // of a slice
   int64_t top_ = 0;
   Effort effort_ = 0;
 };
