@@ -199,6 +199,9 @@ class ImageFolder : public Dataset {
     Reader* reader = take();
     try {
       reader->read(path, entry, wanted, image, limits_);
+    } catch (const DataError& error) {
+      give(reader);
+      throw DataError(std::string(error.what()) + "; data.damaged: skip leaves such pictures out");
     } catch (...) {
       give(reader);
       throw;

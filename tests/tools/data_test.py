@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""trainer data: inspect, pack, bench; training from folders, packs and with mixed labels.
+
+    data_test.py TRAINER
+"""
+
+import json
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+TRAINER = str(Path(sys.argv[1]).resolve())
+CONFIG = Path(__file__).resolve().parents[2] / "models" / "configs" / "image_folder.yaml"
+TINY = ["model.name=cnn_bn", "model.widths=[4,4,8,8]", "data.image_size=16", "data.batch=8",
+        "train.epochs=2", "train.evaluate_every=1ep", "schedule.warmup=0", "threads=1"]
+
+
+def png(height, width, colour, shade):
+    """A striped picture whose direction of stripes tells the class."""
+    def chunk(kind, body):
+        return (struct.pack(">I", len(body)) + kind + body +
+                struct.pack(">I", zlib.crc32(kind + body)))
+    rows = b""
+    for y in range(height):
+        row = b"".join(bytes((shade + (200 if (x if colour else y) % 4 < 2 else 0)) % 256
+                             for _ in range(3)) for x in range(width))
+        rows += b"\0" + row
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class Test(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.temporary.name)
+        cls.root = cls.folder / "pictures"
+        for split, count in (("train", 12), ("test", 4)):
+            for label, name in enumerate(("across", "down")):
+                at = cls.root / split / name
+                at.mkdir(parents=True)
+                for i in range(count):
+                    (at / f"{i}.png").write_bytes(png(17 + i, 30 - i, label, i))
+        (cls.root / "train" / "down" / "readme.txt").write_text("no picture")
+        (cls.root / "train" / "down" / "broken.png").write_bytes(png(9, 9, 0, 0)[:60])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def trainer(self, *words, code=0):
+        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def configured(self, *verb, words=(), code=0):
+        return self.trainer(*verb, "--config", CONFIG, f"data.root={self.root}", *TINY, *words,
+                            code=code)
+
+    def losses(self, run):
+        lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
+
+    def test_inspect(self):
+        text = self.configured("data", "inspect")
+        self.assertIn("24 images [16x16x3], 2 classes", text)
+        self.assertIn("sizes: 17 to 28 high, 19 to 30 wide", text)
+        self.assertEqual(len(re.findall(r"^ +12  (across|down)$", text, re.M)), 2)
+        self.assertEqual(len(re.findall(r"^ +4  (across|down)$", text, re.M)), 2)
+        self.assertIn("train/down/readme.txt", text)
+        self.assertIn("1 damaged picture was skipped", text)
+        self.assertIn("broken.png", text)
+        self.assertIn("mean [0.", text)
+
+    def test_damaged_is_an_error_by_default(self):
+        text = self.configured("data", "inspect", words=["data.damaged=error"], code=3)
+        self.assertIn("broken.png", text)
+        self.assertIn("data.damaged: skip", text)
+
+    def test_a_pack_trains_like_the_folder(self):
+        self.configured("data", "pack", "--out", "pack.h5")
+        plain = ["data.augment=[{flip: horizontal}]"]
+        self.configured("train", words=[*plain, "run.dir=folder"])
+        self.trainer("train", "--config", CONFIG, *[w for w in TINY if "image_size" not in w],
+                     *plain, "data.name=hdf5", "data.root=pack.h5", "data.image_size=0",
+                     "run.dir=pack")
+        self.assertEqual(self.losses("folder"), self.losses("pack"))
+
+    def test_workers_change_nothing(self):
+        mixed = ["data.augment=[{resize_crop: {scale: [0.3, 1]}}, {color_jitter: {brightness: 0.4, "
+                 "hue: 0.1}}, {rand_augment: {n: 2, magnitude: 9}}, {cutout: {size: 4}}, "
+                 "{mixup: {alpha: 0.2}}, {cutmix: {}}]"]
+        for workers in (0, 1, 3):
+            self.configured("train", words=[*mixed, f"data.workers={workers}",
+                                            f"run.dir=workers{workers}"])
+        self.assertEqual(self.losses("workers0"), self.losses("workers1"))
+        self.assertEqual(self.losses("workers0"), self.losses("workers3"))
+        self.configured("train", words=[*mixed, "mode=eager", "run.dir=eager"])
+        self.assertEqual(self.losses("workers0"), self.losses("eager"))
+        self.configured("plan", words=mixed)
+        self.configured("bench", "--steps", "2", words=mixed)
+
+    def test_bench(self):
+        text = self.configured("data", "bench", "--seconds", "0.2")
+        self.assertRegex(text, r"[\d.]+ images/s with 2 workers")
+        self.assertRegex(text, r"the report says [\d.]+ MiB")
+
+    def test_bad_settings_have_a_place(self):
+        for word, text in (("data.augment=[{resize_crop: {scale: [0.5]}}]", "two numbers"),
+                           ("data.augment=[{cutout: {}}]", "size"),
+                           ("data.augment=[{mixup: {alfa: 1}}]", "alpha"),
+                           ("data.image_size=0", "image_size")):
+            self.assertIn(text, self.configured("data", "inspect", words=[word], code=2))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""trainer data fetch against a server that is slow of mind and full of lies.
+
+    fetch_test.py TRAINER
+"""
+
+import gzip
+import hashlib
+import http.server
+import io
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+TRAINER = str(Path(sys.argv[1]).resolve())
+MEMBERS = ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin",
+           "cifar-100-binary/fine_label_names.txt", "cifar-100-binary/coarse_label_names.txt"]
+
+
+def archive(extra=(), leave_out=()):
+    """A .tar.gz with CIFAR-100's names, and others besides."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for entry in extra:
+            tar.addfile(*entry)
+        for i, name in enumerate(MEMBERS):
+            if name in leave_out:
+                continue
+            body = random.Random(i).randbytes(30000 + i)
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+    return gzip.compress(out.getvalue(), 1, mtime=0)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves one file in the way that the server's `mode` says."""
+
+    def do_GET(self):
+        server, body = self.server, self.server.body
+        server.requests.append(self.headers.get("Range"))
+        mode = server.mode
+        start = int(self.headers["Range"][6:-1]) if self.headers.get("Range") else 0
+        if mode == "missing" or not self.path.endswith("/" + server.name):
+            return self.send_error(404)
+        if mode == "ignores ranges" or mode == "drops, ignores ranges":
+            start = 0
+        promised = part = body[start:]
+        if mode.startswith("drops") and len(server.requests) <= server.drops:
+            part = part[:len(part) // 3]
+        if mode == "always drops":
+            part = b""
+        if mode == "wrong bytes":
+            promised = part = bytes(len(part))
+        if mode == "wrong bytes once" and len(server.requests) == 1:
+            promised = part = bytes(len(part))
+        if mode == "too many":
+            promised = part = part + b"more" * 1000
+        if mode == "endless":
+            return self.endless()
+        if mode == "too few":
+            promised = part = part[:len(part) // 2]
+        if mode == "to a file":
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/passwd")
+            return self.end_headers()
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        self.send_header("Content-Length", str(len(promised)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def endless(self):
+        self.send_response(200)
+        self.end_headers()
+        try:
+            while True:
+                self.wfile.write(bytes(1 << 16))
+                self.server.sent += 1 << 16
+        except OSError:
+            pass
+
+    def log_message(self, *_):
+        pass
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.root = self.folder / "root"
+        self.name = "cifar-100-binary.tar.gz"
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        self.serve(archive())
+
+    def serve(self, body, mode="honest", drops=0):
+        self.server.body, self.server.mode, self.server.drops = body, mode, drops
+        self.server.name, self.server.requests, self.server.sent = self.name, [], 0
+        self.publish(body)
+
+    def publish(self, body):
+        self.manifest = self.folder / "manifest"
+        self.manifest.write_text(f"{hashlib.sha256(body).hexdigest()} {len(body)} {self.name}\n")
+
+    def fetch(self, *words, source=None, what="cifar100"):
+        source = source or f"http://127.0.0.1:{self.server.server_port}/data"
+        return subprocess.run(
+            [TRAINER, "data", "fetch", what, "--root", str(self.root), "--from", str(source),
+             "--manifest", str(self.manifest), *words],
+            capture_output=True, text=True, check=False, timeout=120)
+
+    def check_there(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        files = sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
+        self.assertEqual(files, sorted([*MEMBERS, self.name]))
+        self.assertEqual((self.root / MEMBERS[1]).stat().st_size, 30001)
+
+    def check_refused(self, done, *texts):
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr)
+        self.assertFalse((self.root / self.name).exists())
+        self.assertFalse((self.root / MEMBERS[0]).exists())
+
+
+class Downloads(Test):
+    def test_all_is_well(self):
+        self.check_there(self.fetch())
+        self.server.requests.clear()
+        self.check_there(self.fetch())  # is there already
+        self.assertEqual(self.server.requests, [])
+
+    def test_dropped_connections_are_gone_on_with(self):
+        self.serve(archive(), "drops", 4)
+        self.check_there(self.fetch())
+        self.assertEqual(len(self.server.requests), 5)
+        self.assertTrue(all(r and r != "bytes=0-" for r in self.server.requests[1:]))
+
+    def test_a_part_from_before_is_gone_on_with(self):
+        self.root.mkdir()
+        (self.root / (self.name + ".part")).write_bytes(archive()[:5000])
+        self.check_there(self.fetch())
+        self.assertEqual(self.server.requests, ["bytes=5000-"])
+
+    def test_a_wrong_part_from_before_is_thrown_away(self):
+        self.root.mkdir()
+        (self.root / (self.name + ".part")).write_bytes(b"x" * 5000)
+        self.check_there(self.fetch())
+        self.assertEqual(self.server.requests, ["bytes=5000-", None])
+
+    def test_a_server_without_ranges(self):
+        self.serve(archive(), "drops, ignores ranges", 2)
+        self.check_there(self.fetch())
+        self.serve(archive(), "always drops")
+        self.root = self.folder / "other"
+        self.check_refused(self.fetch(), "no source has")
+
+    def test_wrong_bytes(self):
+        self.serve(archive(), "wrong bytes")
+        self.check_refused(self.fetch(), "is not the published file", "SHA-256")
+        self.assertFalse((self.root / (self.name + ".part")).exists())
+
+    def test_wrong_lengths(self):
+        self.serve(archive(), "too many")
+        self.check_refused(self.fetch(), "sends more than")
+        self.serve(archive(), "too few")
+        self.check_refused(self.fetch(), "no source has")
+        self.serve(archive(), "endless")
+        self.check_refused(self.fetch(), "sends more than")
+        self.assertLess(self.server.sent, 64 << 20)
+
+    def test_missing_and_elsewhere(self):
+        self.serve(archive(), "missing")
+        self.check_refused(self.fetch(), "404")
+        self.serve(archive(), "to a file")
+        self.check_refused(self.fetch(), "no source has")
+        self.check_refused(self.fetch(source="file:///etc"), "no source has")
+        self.server.server_close()
+        self.check_refused(self.fetch(source="http://127.0.0.1:1/"), "no source has")
+
+
+class Offline(Test):
+    def test_from_a_folder(self):
+        source = self.folder / "usb"
+        source.mkdir()
+        self.assertEqual(self.fetch(source=source).returncode, 3)
+        (source / self.name).write_bytes(archive())
+        self.check_there(self.fetch(source=source))
+        self.assertEqual(self.server.requests, [])
+        self.root = self.folder / "other"
+        (source / self.name).write_bytes(archive()[:-1] + b"x")
+        self.check_refused(self.fetch(source=source), "is not the published file")
+
+    def test_names(self):
+        done = self.fetch(what="cifar12")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("mnist, fashion_mnist, cifar10, cifar100", done.stderr)
+        self.manifest.write_text(f"{'0' * 64} 10 ../name\n")
+        done = self.fetch()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("without folders", done.stderr)
+
+
+class Archives(Test):
+    def entry(self, name, kind=tarfile.REGTYPE, body=b"bad", link=""):
+        info = tarfile.TarInfo(name)
+        info.type, info.size, info.linkname = kind, len(body), link
+        return info, io.BytesIO(body)
+
+    def test_only_what_is_expected_is_written(self):
+        self.serve(archive(extra=[
+            self.entry("../outside.bin"), self.entry("/tmp/outside.bin"),
+            self.entry("cifar-100-binary/../../outside.bin"), self.entry("cifar-100-binary/more.bin"),
+            self.entry("cifar-100-binary", tarfile.SYMTYPE, b"", "/"),
+            self.entry(MEMBERS[0], tarfile.SYMTYPE, b"", "/etc/passwd"),
+            self.entry(MEMBERS[1], tarfile.LNKTYPE, b"", "../../outside.bin"),
+            self.entry("pipe", tarfile.FIFOTYPE, b"")]))
+        self.check_there(self.fetch())
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["manifest", "root"])
+        self.assertFalse((self.root / MEMBERS[0]).is_symlink())
+
+    def test_damaged_archives(self):
+        whole = archive()
+        plain = gzip.decompress(whole)
+        for body, text in [(archive(leave_out=MEMBERS[:1]), "is not in the archive"),
+                           (gzip.compress(plain[:40000]), "truncated"),
+                           (gzip.compress(b"x" * 10000), "no header of a tar archive"),
+                           (whole[:len(whole) // 2], "compressed"),
+                           (gzip.compress(plain[:124] + b"77777777777\0" + plain[136:]),
+                            "no header")]:
+            self.serve(body)
+            self.root = self.folder / str(len(body))
+            done = self.fetch()
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(text, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

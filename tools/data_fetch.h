@@ -1,0 +1,51 @@
+// Gets the published files of a data set: from its mirrors, a mirror of one's own, or a folder.
+//
+// Nothing is believed before its SHA-256 is right. A download that breaks off is gone on with, then
+// the next mirror is tried. Of an archive only the files that the data set consists of are
+// unpacked, to names that do not come from the archive; nothing is written outside the target
+// folder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct FetchFile {
+  std::string name, sha256;
+  int64_t bytes = 0;
+};
+
+struct FetchSet {
+  std::string name;                  // "cifar10"
+  std::vector<std::string> mirrors;  // URLs of folders, ending in '/'
+  std::vector<FetchFile> files;
+  std::vector<std::string> members;  // of a .tar.gz: what is unpacked; empty: nothing is
+};
+
+// mnist, fashion_mnist (or fashion-mnist), cifar10, cifar100; throws ConfigError naming them.
+FetchSet known_set(const std::string& name);
+
+// Lines "SHA256 BYTES NAME" for files other than the published ones. Throws ConfigError.
+std::vector<FetchFile> read_manifest(const std::string& path);
+
+// Into the folder `root`. from: a URL of a folder, a folder on this machine, or "" for the set's
+// mirrors. say gets a line now and then. Throws DataError when no source has the right bytes.
+void fetch(const FetchSet& set, const std::string& root, const std::string& from,
+           const std::function<void(const std::string&)>& say);
+
+// Throws DataError unless the file has these bytes.
+void verify_file(const std::string& path, const FetchFile& expected);
+
+// Goes on with `path`, which may have the first bytes already, at most until `most` bytes are
+// there. Returns "" when the server says that is all, otherwise what went wrong.
+std::string download(const std::string& url, const std::string& path, int64_t most);
+
+// Writes the members of a .tar.gz into the folder, with the names given. Throws DataError when it
+// is damaged or one is missing.
+void unpack(const std::string& archive, const std::vector<std::string>& members,
+            const std::string& folder);
+
+}  // namespace tessera

@@ -1,0 +1,215 @@
+// trainer data: looks at, packs, times and fetches what a configuration trains on.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/config.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/data_fetch.h"
+#include "tessera/tools/trainer_verbs.h"
+
+namespace tessera {
+
+namespace {
+
+struct DataArguments {
+  std::string config, out, set, root, from, manifest;
+  std::vector<std::string> overrides;
+  double seconds = 5;
+};
+
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+LoaderOptions reading(const Config& config) {
+  LoaderOptions options;
+  options.batch = config.data.batch;
+  options.workers = config.data.workers;
+  options.read_ahead = config.data.read_ahead;
+  return options;
+}
+
+// Mean and deviation of each channel, of pixels / 255.
+struct Moments {
+  std::vector<double> sums, squares;
+  double pixels = 0;
+
+  explicit Moments(int channels)
+      : sums(static_cast<size_t>(channels)), squares(static_cast<size_t>(channels)) {}
+  void add(const uint8_t* bytes, int64_t count) {
+    size_t channels = sums.size();
+    std::vector<int64_t> sum(channels), square(channels);  // exact
+    for (int64_t i = 0; i < count;)
+      for (size_t c = 0; c < channels; ++c, ++i) {
+        sum[c] += bytes[i];
+        square[c] += int64_t{bytes[i]} * bytes[i];
+      }
+    for (size_t c = 0; c < channels; ++c) {
+      sums[c] += static_cast<double>(sum[c]) / 255;
+      squares[c] += static_cast<double>(square[c]) / (255.0 * 255);
+    }
+    pixels += static_cast<double>(count) / static_cast<double>(channels);
+  }
+  std::string text() const {
+    std::string means, deviations;
+    for (size_t c = 0; c < sums.size(); ++c) {
+      double mean = sums[c] / pixels;
+      const char* comma = c == 0 ? "" : ", ";
+      means += fmt::format("{}{:.4f}", comma, mean);
+      deviations += fmt::format("{}{:.4f}", comma,
+                                std::sqrt(std::max(0.0, squares[c] / pixels - mean * mean)));
+    }
+    return fmt::format("mean [{}], std [{}]", means, deviations);
+  }
+};
+
+void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& config) {
+  say(data->describe());
+  if (data->has_own_sizes()) {
+    ImageShape least = data->own_shape(0), most = least;
+    for (int64_t i = 0; i < data->count(); ++i) {
+      ImageShape own = data->own_shape(i);
+      least = {std::min(least.height, own.height), std::min(least.width, own.width), 3};
+      most = {std::max(most.height, own.height), std::max(most.width, own.width), 3};
+    }
+    say(fmt::format("  sizes: {} to {} high, {} to {} wide", least.height, most.height, least.width,
+                    most.width));
+  }
+  std::vector<int64_t> counts(static_cast<size_t>(data->classes()));
+  Moments moments(data->channels());
+  Loader loader(data, reading(config));
+  for (int64_t i = 0; i < loader.batches(); ++i) {
+    const Batch& batch = loader.next();
+    moments.add(batch.images, batch.count * data->shape().bytes());
+    for (int64_t k = 0; k < batch.count; ++k) ++counts[static_cast<size_t>(batch.labels[k])];
+  }
+  say("  " + moments.text());
+  for (size_t i = 0; i < counts.size(); ++i)
+    say(fmt::format(
+        "  {:>8}  {}", counts[i],
+        data->class_names().empty() ? fmt::format("class {}", i) : data->class_names()[i]));
+  for (const std::string& note : data->notes()) say("  " + note);
+}
+
+int run_inspect(const DataArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  DataSplit data = open_data(data_source(config));
+  inspect_split(data.train, config);
+  inspect_split(data.test, config);
+  return 0;
+}
+
+int run_pack(const DataArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  DataSplit data = open_data(data_source(config));
+  int64_t shown = 0;
+  write_packed(data, arguments.out, config.data.workers, [&](int64_t done, int64_t all) {
+    if (done * 10 / all == shown) return;
+    shown = done * 10 / all;
+    say(fmt::format("{} of {} images", done, all));
+  });
+  for (const auto& split : {data.train, data.test})
+    for (const std::string& note : split->notes()) say(note);
+  say(fmt::format("{}: read it with data.name=hdf5 data.root={}", arguments.out, arguments.out));
+  return 0;
+}
+
+int64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  in >> pages >> resident;
+  return resident * 4096;
+}
+
+// The training pipeline alone, as fast as it goes.
+int run_bench(const DataArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  int64_t before = resident_bytes();
+  DataSplit data = open_data(data_source(config));
+  LoaderOptions options = reading(config);
+  options.shuffle = true;
+  options.seed = config.seed;
+  options.augment = make_augment(config.data);
+  options.mix = make_mix(config.data);
+  Loader loader(data.train, options);
+  using Clock = std::chrono::steady_clock;
+  auto start = Clock::now();
+  int64_t images = 0, most = 0;
+  double seconds = 0;
+  for (int64_t i = 0; seconds < arguments.seconds; ++i) {
+    images += loader.next().count;
+    if (i % 8 == 0) most = std::max(most, resident_bytes());
+    seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  size_t said = 0;
+  for (const auto& buffers :
+       {loader.host_buffers(), data.train->host_buffers(), data.test->host_buffers()})
+    for (const HostBuffer& buffer : buffers) said += buffer.bytes;
+  LoaderTimes times = loader.times();
+  say(
+      fmt::format("{:.1f} images/s with {} workers; their time: reading {:.1f} s, augmentation "
+                  "{:.1f} s, mixing {:.1f} s of {:.1f} s",
+                  static_cast<double>(images) / seconds, options.workers, times.read, times.augment,
+                  times.mix, seconds * std::max(1, options.workers)));
+  say(fmt::format("memory: the report says {:.2f} MiB, the process grew by {:.2f} MiB",
+                  static_cast<double>(said) / (1 << 20),
+                  static_cast<double>(most - before) / (1 << 20)));
+  return 0;
+}
+
+int run_fetch(const DataArguments& arguments) {
+  FetchSet set = known_set(arguments.set);
+  if (!arguments.manifest.empty()) set.files = read_manifest(arguments.manifest);
+  std::string root = arguments.root.empty() ? "data/" + set.name : arguments.root;
+  fetch(set, root, arguments.from, say);
+  say(fmt::format("{} is ready: data.name={} data.root={}", set.name, set.name, root));
+  return 0;
+}
+
+}  // namespace
+
+void add_data_verbs(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<DataArguments>();
+  CLI::App* data = app.add_subcommand("data", "look at, pack, time or fetch the data");
+  data->require_subcommand(1);
+  data->fallthrough(false);
+  auto add = [&](const char* name, const char* help, int (*run)(const DataArguments&)) {
+    CLI::App* sub = data->add_subcommand(name, help);
+    sub->callback([&verb, arguments, run] { verb = [arguments, run] { return run(*arguments); }; });
+    return sub;
+  };
+  auto configured = [&](CLI::App* sub) {
+    sub->add_option("--config", arguments->config, "YAML file")->required();
+    sub->add_option("overrides", arguments->overrides, "key=value, dotted");
+    return sub;
+  };
+  configured(add("inspect", "classes, counts, sizes, mean and deviation; stray and damaged files",
+                 run_inspect));
+  configured(add("pack", "write all images, at their final size, into one HDF5 file", run_pack))
+      ->add_option("-o,--out", arguments->out, "the file")
+      ->required();
+  configured(add("bench", "time loading alone, as training does it", run_bench))
+      ->add_option("--seconds", arguments->seconds, "how long")
+      ->check(CLI::Range(0.01, 3600.0));
+  CLI::App* fetching = add("fetch", "download a published data set and check it", run_fetch);
+  fetching->add_option("set", arguments->set, "mnist, fashion-mnist, cifar10 or cifar100")
+      ->required();
+  fetching->add_option("--root", arguments->root, "folder for the files; data/NAME by default");
+  fetching->add_option("--from", arguments->from,
+                       "URL of a mirror, or a folder that has the files");
+  fetching->add_option("--manifest", arguments->manifest,
+                       "file of lines 'SHA256 BYTES NAME': other files than the published ones");
+}
+
+}  // namespace tessera
