@@ -65,8 +65,9 @@ std::string steps_reference(const std::string& path) {
     page += fmt::format("| `{}` | | | | {} |\n", kind.name, cell(kind.help));
     for (const ConfigKey& option : kind.options)
       page += fmt::format(
-          "| | {} | {} | {} | {} |\n", option.path.empty() ? "" : "`" + option.path + "`",
-          cell(expected(option)), option.rule.required ? "" : "`" + value_text(option) + "`",
+          "| | {} | {} | {} | {} |\n", option.path.empty() ? "" : fmt::format("`{}`", option.path),
+          cell(expected(option)),
+          option.rule.required ? "" : fmt::format("`{}`", value_text(option)),
           cell(option.help));
   }
   return page;

@@ -11,6 +11,7 @@
 #include "tessera/models/checkpointing.h"
 #include "tessera/models/environment.h"
 #include "tessera/models/evaluator.h"
+#include "tessera/models/fit.h"
 #include "tessera/models/metrics.h"
 #include "tessera/models/progress.h"
 #include "tessera/models/schedule.h"
@@ -151,6 +152,7 @@ class Training {
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
                     static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
                     config_.mode));
+    print_(headroom_text(config_, static_cast<int64_t>(held_bytes_)));
   }
 
   // Puts everything where the checkpoint says, if there is one.
@@ -345,6 +347,7 @@ class Training {
 }  // namespace
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
+  require_fit(config);
   return Training(config, print, options).run();
 }
 

@@ -1,4 +1,5 @@
 // trainer plan: what a configuration needs, before anything runs.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tessera/memory/plan_draw.h"
+#include "tessera/models/fit.h"
 #include "tessera/models/plan_diff.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/error.h"
@@ -22,8 +24,8 @@ constexpr int kTooLarge = 4;
 struct Arguments {
   std::string config, html, why;
   std::vector<std::string> overrides, beside, diff;
-  int64_t max_bytes = -1;
-  bool json = false, draw = false;
+  int64_t max_bytes = -1, limit = -1;
+  bool json = false, draw = false, max_batch = false;
   PassSettings passes;
 };
 
@@ -60,6 +62,24 @@ void write_html(const Arguments& arguments, const Config& config, const PlanRepo
   fmt::print("{}: {} tensors\n", arguments.html, report.blocks.size());
 }
 
+// The largest batch that trains within the limit, and what it needs.
+int max_batch(Config config, const Arguments& arguments) {
+  int64_t limit = arguments.limit;
+  if (limit < 0 && config.memory.limit) limit = config.memory.limit->bytes;
+  if (limit < 0) throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
+  const int64_t batch = largest_batch(config, limit);
+  config.data.batch = std::max<int64_t>(batch, 1);
+  const MemoryNeed need = memory_need(config);
+  if (arguments.json) {
+    fmt::print("{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}}}\n", batch, limit,
+               config.data.batch, need.bytes());
+  } else {
+    fmt::print("largest batch {}: {} bytes of {}\n", batch, need.bytes(), limit);
+    for (const HostBuffer& block : need.blocks) fmt::print("  {:<24} {:>14}\n", block.name, block.bytes);
+  }
+  return batch > 0 ? 0 : kTooLarge;
+}
+
 int run(const Arguments& arguments) {
   if (!arguments.diff.empty()) {
     const std::string &a = arguments.diff[0], &b = arguments.diff[1];
@@ -68,6 +88,7 @@ int run(const Arguments& arguments) {
   }
   if (arguments.config.empty()) throw ConfigError("plan: --config F or --diff A.json B.json is needed");
   const Config config = load_config(arguments.config, arguments.overrides);
+  if (arguments.max_batch) return max_batch(config, arguments);
   const PlanReport report = plan(config, arguments.passes);
   if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
   if (!arguments.html.empty()) write_html(arguments, config, report);
@@ -98,6 +119,9 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
       ->expected(2);
   plan->add_option("--max-bytes", arguments->max_bytes, "exit with 4 if the total is above (2GiB)")
+      ->transform(CLI::AsSizeValue(false));
+  plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
+  plan->add_option("--limit", arguments->limit, "bytes there are for --max-batch (8GiB)")
       ->transform(CLI::AsSizeValue(false));
   plan->add_option("--dump-after", arguments->passes.dump_after,
                    "print the graph after this pass, or after \"capture\"");

@@ -145,4 +145,11 @@ const std::vector<std::string>& data_names();
 // remedy) and for damaged ones (names file and byte offset).
 DataSplit open_data(const DataSource& source);
 
+// What open_data() will hold, as far as the name tells without looking at any file.
+struct DataNeed {
+  int64_t train_count = 0, test_count = 0;  // 0: only the files tell
+  int64_t bytes = 0;                        // in memory
+};
+DataNeed data_need(const DataSource& source);
+
 }  // namespace tessera

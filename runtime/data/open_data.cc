@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -183,10 +184,11 @@ DataSplit open_folder(const DataSource& source) {
 }
 
 // Into memory when that is small: made once then, not again each epoch.
+constexpr int64_t kMostKept = int64_t{256} << 20;
+
 std::shared_ptr<const Dataset> keep_if_small(std::shared_ptr<const Dataset> made) {
-  constexpr int64_t kMostBytes = int64_t{256} << 20;
   int64_t bytes = made->shape().bytes();
-  if (made->count() * bytes > kMostBytes) return made;
+  if (made->count() * bytes > kMostKept) return made;
   std::vector<uint8_t> images(static_cast<size_t>(made->count() * bytes));
   std::vector<int32_t> labels(static_cast<size_t>(made->count()));
   for (int64_t i = 0; i < made->count(); ++i) {
@@ -196,10 +198,18 @@ std::shared_ptr<const Dataset> keep_if_small(std::shared_ptr<const Dataset> made
   return std::make_shared<MemoryDataset>(made->info(), std::move(images), std::move(labels));
 }
 
+int synthetic_size(const DataSource& source) {
+  return source.image_size == 0 ? 32 : source.image_size;
+}
+
+std::pair<int64_t, int64_t> synthetic_counts(const DataSource& source) {
+  return {source.train_count == 0 ? 10000 : source.train_count,
+          source.test_count == 0 ? 2000 : source.test_count};
+}
+
 DataSplit open_synthetic(const DataSource& source) {
-  int size = source.image_size == 0 ? 32 : source.image_size;
-  int64_t train = source.train_count == 0 ? 10000 : source.train_count;
-  int64_t test = source.test_count == 0 ? 2000 : source.test_count;
+  const int size = synthetic_size(source);
+  const auto [train, test] = synthetic_counts(source);
   return {keep_if_small(synthetic(source.seed, SyntheticSplit::kTrain, train, size)),
           keep_if_small(synthetic(source.seed, SyntheticSplit::kTest, test, size))};
 }
@@ -245,6 +255,25 @@ DataSplit open_data(const DataSource& source) {
   }
   throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
                                 fmt::join(data_names(), ", ")));
+}
+
+DataNeed data_need(const DataSource& source) {
+  constexpr int64_t kLabel = sizeof(int32_t);
+  if (source.name == "synthetic") {
+    const auto [train, test] = synthetic_counts(source);
+    const int64_t image = int64_t{3} * synthetic_size(source) * synthetic_size(source);
+    DataNeed need{train, test, 0};
+    for (int64_t count : {train, test})
+      if (count * image <= kMostKept) need.bytes += count * (image + kLabel);
+    return need;
+  }
+  const bool mnist = source.name == "mnist" || source.name == "fashion_mnist";
+  if (!mnist && source.name != "cifar10" && source.name != "cifar100") return {};
+  const int64_t train = mnist ? 60000 : 50000, test = 10000;
+  const int64_t image = mnist ? 28 * 28 : 32 * 32 * 3;
+  return {source.train_count == 0 ? train : std::min(train, source.train_count),
+          source.test_count == 0 ? test : std::min(test, source.test_count),
+          (train + test) * (image + kLabel)};
 }
 
 }  // namespace tessera

@@ -1,0 +1,212 @@
+#include "tessera/models/fit.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "tessera/graph/arena.h"
+#include "tessera/graph/program.h"
+#include "tessera/models/checkpoint.h"
+#include "tessera/models/session.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostBatch = int64_t{1} << 20;
+
+LoaderOptions options_of(const Config& config, bool training) {
+  LoaderOptions options;
+  options.batch = config.data.batch;
+  options.workers = config.data.workers;
+  options.read_ahead = config.data.read_ahead;
+  options.shuffle = training;
+  if (training) {
+    options.augment = make_augment(config.data);
+    options.mix = make_mix(config.data);
+  }
+  return options;
+}
+
+int64_t last_batch(int64_t count, int64_t batch) { return count % batch == 0 ? batch : count % batch; }
+
+std::string human(int64_t bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB"};
+  auto value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+// What the machine could give now without swapping.
+int64_t available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string key, unit; info >> key;) {
+    int64_t kib = 0;
+    info >> kib >> unit;
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+int64_t need_at(const Config& config, int64_t batch) {
+  Config other = config;
+  other.data.batch = batch;
+  return memory_need(other).bytes();
+}
+
+std::string by_class(const MemoryNeed& need) {
+  std::string text;
+  for (const auto& [name, bytes] : need.report.classes)
+    text += fmt::format("  {:<34} {:>12}\n", name, human(bytes));
+  for (const HostBuffer& block : need.blocks) {
+    if (block.name == "persistent" || block.name == "arena" || block.name == "slots") continue;
+    text += fmt::format("  {:<34} {:>12}\n", block.name, human(static_cast<int64_t>(block.bytes)));
+  }
+  return text;
+}
+
+// The largest of those that live when the arena is fullest.
+std::string at_the_peak(const PlanReport& report) {
+  std::vector<int64_t> live(report.step_names.size() + 2);
+  for (const PlannedTensor& t : report.blocks)
+    for (int64_t time = t.lower; time < t.upper; ++time) live[static_cast<size_t>(time)] += t.bytes;
+  const int64_t peak = std::max_element(live.begin(), live.end()) - live.begin();
+  std::vector<PlannedTensor> there;
+  for (const PlannedTensor& t : report.blocks)
+    if (t.lower <= peak && peak < t.upper) there.push_back(t);
+  std::stable_sort(there.begin(), there.end(),
+                   [](const PlannedTensor& a, const PlannedTensor& b) { return a.bytes > b.bytes; });
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(5, there.size()); ++i)
+    text += fmt::format("  {:>12}  {} {}  {}\n", human(there[i].bytes), there[i].title(), there[i].spec,
+                        there[i].place);
+  return text;
+}
+
+// Settings that need less, those that fit: each is tried.
+std::string what_fits(const Config& config, int64_t limit) {
+  std::string text;
+  const auto offer = [&](const char* setting, Config other) {
+    const int64_t bytes = memory_need(other).bytes();
+    if (bytes <= limit) text += fmt::format("  {:<34} {:>12}\n", setting, human(bytes));
+  };
+  if (const int64_t batch = largest_batch(config, limit); batch > 0) {
+    Config other = config;
+    other.data.batch = batch;
+    offer(fmt::format("data.batch={}", batch).c_str(), other);
+  }
+  Config other = config;
+  other.checkpoint.keep = 0;
+  offer("checkpoint.keep=0", other);
+  other = config;
+  other.data.read_ahead = 1;
+  offer("data.read_ahead=1", other);
+  return text.empty() ? "  nothing: not even a batch of one image\n" : text;
+}
+
+}  // namespace
+
+int64_t MemoryNeed::bytes() const {
+  int64_t sum = 0;
+  for (const HostBuffer& block : blocks) sum += static_cast<int64_t>(block.bytes);
+  return sum;
+}
+
+MemoryNeed memory_need(const Config& given) {
+  Config config = given;
+  config.mode = "graph";
+  const ImageShape read = image_shape(config.data);
+  const ImageShape image = output_shape(make_augment(config.data), read);
+  const auto channels = static_cast<size_t>(image.channels);
+  const DataNeed data = data_need(data_source(config));
+  const int64_t batch = config.data.batch;
+  Session session(config, image, {std::vector<float>(channels), std::vector<float>(channels, 1)});
+  const int64_t train = data.train_count > 0 ? data.train_count : batch;
+  const int64_t test = data.test_count > 0 ? data.test_count : batch;
+  PreparedStep& step = session.train_step(std::min(batch, train));
+  session.train_step(last_batch(train, batch));
+  session.evaluation_step(std::min(batch, test));
+  session.evaluation_step(last_batch(test, batch));
+
+  MemoryNeed need{session.regions(), plan_report(*step.program())};
+  need.report.arena = static_cast<int64_t>(session.arena()->bytes());
+  const auto add = [&](const char* name, int64_t bytes) {
+    if (bytes > 0) need.blocks.push_back({name, static_cast<size_t>(bytes)});
+  };
+  add("loader of training", Loader::planned_bytes(read, train, options_of(config, true)));
+  add("loader of evaluation", Loader::planned_bytes(read, test, options_of(config, false)));
+  add("data set", data.bytes);
+  if (config.checkpoint.keep > 0) {
+    const PersistentTensors tensors{session.store().parameters(), session.store().states()};
+    add("checkpoint", static_cast<int64_t>(
+                          CheckpointImage::planned_bytes(tensors, print_config(config))));
+  }
+  return need;
+}
+
+int64_t largest_batch(const Config& config, int64_t limit) {
+  const DataNeed data = data_need(data_source(config));
+  const int64_t most = data.train_count > 0 ? std::min(data.train_count, kMostBatch) : kMostBatch;
+  int64_t fits = 0, fails = most + 1;
+  int64_t fits_bytes = 0;
+  // What a batch needs grows nearly like a line, so the next guess lies on the one through the last
+  // that fits and a smaller one; the middle where that does not close in.
+  for (int64_t guess = std::min<int64_t>(std::max<int64_t>(config.data.batch, 1), most), round = 0;
+       fails - fits > 1; ++round) {
+    const int64_t bytes = need_at(config, guess);
+    if (bytes <= limit) {
+      fits = guess;
+      fits_bytes = bytes;
+    } else {
+      fails = guess;
+    }
+    if (fits == 0) {
+      guess = std::max<int64_t>(fails / 2, 1);
+    } else if (round % 3 == 2 && fails <= most) {
+      guess = fits + (fails - fits) / 2;
+    } else {
+      const double each = static_cast<double>(fits_bytes) / static_cast<double>(fits);
+      guess = fits + static_cast<int64_t>(static_cast<double>(limit - fits_bytes) / each);
+    }
+    guess = std::clamp(guess, fits + 1, std::max(fits + 1, fails - 1));
+    if (fails == 1) return 0;
+  }
+  return fits;
+}
+
+void require_fit(const Config& config) {
+  if (!config.memory.limit) return;
+  if (config.mode == "eager")
+    throw ConfigError("memory.limit: needs mode: graph, where the need is known before the run");
+  const int64_t limit = config.memory.limit->bytes;
+  const MemoryNeed need = memory_need(config);
+  if (need.bytes() <= limit) return;
+  throw OutOfMemory(fmt::format(
+      "memory.limit: this training needs {} ({} bytes), the limit is {}, over by {}\n"
+      "by class, in the arena at its fullest time:\n{}"
+      "the largest tensors of that time:\n{}"
+      "what would fit:\n{}",
+      human(need.bytes()), need.bytes(), human(limit), human(need.bytes() - limit), by_class(need),
+      at_the_peak(need.report), what_fits(config, limit)));
+}
+
+std::string headroom_text(const Config& config, int64_t used) {
+  const bool limited = config.memory.limit.has_value();
+  const int64_t there = limited ? config.memory.limit->bytes : used + available_bytes();
+  // From two needs by a straight line: good to a percent or two, and nearly free.
+  const int64_t batch = config.data.batch, half = std::max<int64_t>(batch / 2, 1);
+  std::string growth;
+  if (batch > half) {
+    const int64_t at_batch = need_at(config, batch), at_half = need_at(config, half);
+    const double each = static_cast<double>(at_batch - at_half) / static_cast<double>(batch - half);
+    const auto more = static_cast<int64_t>(static_cast<double>(there - at_batch) / std::max(each, 1.0));
+    if (more > 0) growth = fmt::format("; data.batch could grow to about {}", batch + more);
+  }
+  return fmt::format("memory: {} of {} {}{}", human(used), human(there),
+                     limited ? "of memory.limit" : "that this machine has free", growth);
+}
+
+}  // namespace tessera
