@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Tessera is built with, those that are missing; says nothing when
-# none is. Uses sudo when it is not run by root.
+# Installs the Debian packages that Tessera is built with, and those that are named as arguments, where
+# they are missing; says nothing when none is. Uses sudo when it is not run by root.
 set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build pkg-config python3
   libfmt-dev libyaml-cpp-dev libcli11-dev libhdf5-dev zlib1g-dev libjpeg-dev libpng-dev
   libcurl4-openssl-dev libgtest-dev
+  "$@"
 )
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
