@@ -36,6 +36,7 @@ class Png {
 
   // Not in the constructor: what throws there leaves nothing that is destroyed.
   void read_header(const PictureLimits& limits) {
+    check_chunks();
     guard([&] {
       png_set_read_fn(png, this, [](png_structp png, png_bytep to, size_t count) {
         auto* self = static_cast<Png*>(png_get_io_ptr(png));
@@ -65,6 +66,18 @@ class Png {
   int64_t width = 0, height = 0;
 
  private:
+  // libpng takes memory for some chunks on the word of their length.
+  void check_chunks() const {
+    constexpr size_t kSignature = 8, kAround = 12;  // length, name and check sum
+    for (auto rest = left_.subspan(std::min(kSignature, left_.size())); rest.size() >= kAround;) {
+      size_t length =
+          size_t{rest[0]} << 24 | size_t{rest[1]} << 16 | size_t{rest[2]} << 8 | rest[3];
+      if (std::memcmp(rest.data() + 4, "IEND", 4) == 0) return;
+      if (length > rest.size() - kAround) fail(name_, "the file is truncated");
+      rest = rest.subspan(kAround + length);
+    }
+  }
+
   const std::string& name_;
   std::span<const uint8_t> left_;
   std::jmp_buf jump_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 
 #include "data_file_util.h"
@@ -104,6 +105,12 @@ TEST(PictureTest, SizesAreBounded) {
   limits.scans = 3;
   Bytes progressive = bytes_of(file().read("decode/jpeg_progressive/file"));
   expect_error<DataError>([&] { decode(progressive, limits); }, {"more than 3 scans"});
+  // A chunk of a gigabyte, so it says: refused before libpng asks for that.
+  Bytes png = bytes_of(file().read("decode/png_turned3/file"));
+  auto exif = std::search(png.begin(), png.end(), std::begin("eXIf"), std::end("eXIf") - 1);
+  ASSERT_NE(exif, png.end());
+  *(exif - 4) = 0x40;
+  expect_error<DataError>([&] { probe_picture(png, "it"); }, {"it: the file is truncated"});
   limits = {};
   limits.file_bytes = 100;
   expect_error<DataError>([&] { decode(jpeg, limits); }, {"more than the 100"});
