@@ -39,8 +39,8 @@ class Best : public Planner {
     const Ready ready(problem);
     // The search costs less than most of the ways.
     Plan plan = lowest_by_order(problem, ready, kEffort, deadline, true);
-    Solution solution = judge(problem, ready, std::move(plan), deadline);
     const int64_t nodes = limits.nodes > 0 ? limits.nodes : nodes_for(std::ssize(problem.buffers));
+    Solution solution = judge(problem, ready, std::move(plan), nodes, deadline);
     solution = refine(problem, ready, std::move(solution), nodes, deadline);
     const auto done = [&] {
       const int64_t enough = std::max(solution.bound, problem.capacity);

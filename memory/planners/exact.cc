@@ -12,8 +12,8 @@
 namespace tessera::planning {
 namespace {
 
-// What may be spent on showing why there is no plan.
-constexpr int64_t kConflictNodes = 100'000;
+// What may be spent on showing why there is no plan, next to a search of so many decisions.
+int64_t conflict_nodes(int64_t nodes) { return std::min<int64_t>(16 * nodes, 100'000); }
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -121,8 +121,8 @@ class Refinement {
     if (outcome == Outcome::kNone) {
       solution_.verdict = Verdict::kInfeasible;
       solution_.bound = std::max(solution_.bound, problem_.capacity + 1);
-      solution_.conflict =
-          conflict_of(problem_, ready_, fits->core(), problem_.capacity, kConflictNodes, deadline_);
+      solution_.conflict = conflict_of(problem_, ready_, fits->core(), problem_.capacity,
+                                       conflict_nodes(budget_), deadline_);
     }
   }
 
@@ -179,7 +179,8 @@ Verdict verdict_of(const Problem& problem, const Solution& solution) {
   return bytes == solution.bound ? Verdict::kOptimal : Verdict::kWithin;
 }
 
-Solution judge(const Problem& problem, const Ready& ready, Plan plan, const Deadline& deadline) {
+Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t nodes,
+               const Deadline& deadline) {
   Solution solution{std::move(plan), Verdict::kWithin, ready.bound, 0, {}};
   solution.verdict = verdict_of(problem, solution);
   solution.conflict = clash_of(problem);
@@ -188,7 +189,7 @@ Solution judge(const Problem& problem, const Ready& ready, Plan plan, const Dead
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
     solution.verdict = Verdict::kInfeasible;
     solution.conflict = conflict_of(problem, ready, crowd_above(problem, problem.capacity),
-                                    problem.capacity, kConflictNodes, deadline);
+                                    problem.capacity, conflict_nodes(nodes), deadline);
   }
   return solution;
 }
@@ -212,7 +213,9 @@ double Solution::gap() const {
 
 Solution Planner::prove(const Problem& problem, const Limits& limits) const {
   const planning::Deadline deadline(limits.seconds);
-  return planning::judge(problem, planning::Ready(problem), solve(problem), deadline);
+  constexpr int64_t kNodes = 10'000;
+  return planning::judge(problem, planning::Ready(problem), solve(problem),
+                         limits.nodes > 0 ? limits.nodes : kNodes, deadline);
 }
 
 }  // namespace tessera

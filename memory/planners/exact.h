@@ -12,9 +12,10 @@ namespace tessera::planning {
 // Every plan that is pushed down as far as it goes has offsets, and ends, at multiples of this.
 int64_t step_of(const Problem& problem);
 
-// The verdict as far as the lower bound tells; shows a conflict where it is infeasible.
-Solution judge(const Problem& problem, const Ready& ready, Plan plan,
-               const Deadline& deadline = {});
+// The verdict as far as the lower bound tells. Where it is infeasible it shows a conflict, if one
+// is found in as many decisions as go with a search of so many.
+Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t nodes,
+               const Deadline& deadline);
 
 // What a plan that is known to be valid proves, next to the bound.
 Verdict verdict_of(const Problem& problem, const Solution& solution);

@@ -21,8 +21,9 @@ Solution prove_with(const Inferences& inferences, const Problem& problem, const 
   const Deadline deadline(limits.seconds);
   const Ready ready(problem);
   Plan known = lowest_by_order(problem, ready, 0, deadline, true);
-  return refine(problem, ready, judge(problem, ready, std::move(known), deadline),
-                limits.nodes > 0 ? limits.nodes : kNodes, deadline, inferences);
+  const int64_t nodes = limits.nodes > 0 ? limits.nodes : kNodes;
+  return refine(problem, ready, judge(problem, ready, std::move(known), nodes, deadline), nodes,
+                deadline, inferences);
 }
 
 class Optimal : public Planner {

@@ -50,6 +50,7 @@ class Ways {
   void try_orders() {
     const auto life = [](const Item& item) { return item.upper - item.lower; };
     const auto size = [&](const Item& item) { return std::pair(item.size, life(item)); };
+    const auto longest = [&](const Item& item) { return std::pair(life(item), item.size); };
     const auto area = [&](const Item& item) { return static_cast<double>(item.size) * life(item); };
     // Where the load is highest no byte may be lost: what lives there goes first.
     const auto crowd = [&](const Item& item) { return ready_.crowd[&item - ready_.items.data()]; };
@@ -74,7 +75,7 @@ class Ways {
         {by(size), Fit::kTightest, true},
         {by([](const Item& item) { return -item.lower; }), Fit::kLowest, true},
         {by(area), Fit::kLowest, true},
-        {by(life), Fit::kLowest, true},
+        {by(longest), Fit::kLowest, true},
         {skyline(SkylineRule::kLargest), Fit::kLowest, false},
         {skyline(SkylineRule::kLongest), Fit::kLowest, false},
         {by(crowded_long), Fit::kTightest, false},
