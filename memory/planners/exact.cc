@@ -13,7 +13,9 @@ namespace tessera::planning {
 namespace {
 
 // What may be spent on showing why there is no plan, next to a search of so many decisions.
-int64_t conflict_nodes(int64_t nodes) { return std::min<int64_t>(16 * nodes, 100'000); }
+int64_t conflict_nodes(int64_t nodes) { return 16 * std::min<int64_t>(nodes, 6'000); }
+
+constexpr int64_t kMostNodes = int64_t{1} << 50;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -87,7 +89,7 @@ class Refinement {
              const Deadline& deadline, const Inferences& inferences)
       : problem_(problem),
         ready_(ready),
-        budget_(nodes),
+        budget_(std::min(nodes, kMostNodes)),
         deadline_(deadline),
         inferences_(inferences),
         step_(step_of(problem)),
@@ -134,7 +136,8 @@ class Refinement {
     std::unique_ptr<Question> lowest_question = question(bound);
     if (lowest_question->hopeless()) return;
     const int64_t dives = 4 * lowest_question->blocks();  // to the last block, some
-    for (int64_t share = std::max(budget_ / 16, dives); !spent(); share *= 2) {
+    for (int64_t share = std::max(budget_ / 16, dives); !spent();
+         share = std::min(2 * share, budget_)) {
       Outcome outcome = ask(*lowest_question, 4 * share);
       int64_t lowest = bound + step_;
       if (outcome == Outcome::kNone) bound = lowest;

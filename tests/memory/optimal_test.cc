@@ -211,13 +211,41 @@ TEST(Optimal, DoesNotOverflow) {
   const int64_t huge = int64_t{1} << 58;
   Problem problem{{{0, 2, huge}, {1, 3, huge + 1}, {2, 4, huge}, {0, 4, 5, huge}, {3, 5, huge}}};
   ASSERT_EQ(malformed(problem), std::nullopt);
-  const Solution solution = optimal().prove(problem);
+  const Solution solution = optimal().prove(problem, {.nodes = INT64_MAX});
   EXPECT_FALSE(check(problem, solution.plan));
   EXPECT_EQ(solution.verdict, Verdict::kOptimal);
   problem.capacity = INT64_MAX;
   EXPECT_FALSE(check(problem, optimal().prove(problem).plan));
   problem.capacity = 2 * huge;
   EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kInfeasible);
+}
+
+// Sizes, times, alignments and offsets as large as a problem may have them.
+TEST(Optimal, PlansTheLargestNumbers) {
+  for (uint32_t seed = 0; seed < count_of(40); ++seed) {
+    Problem problem = random_problem(seed, 12, 10, 1000, {.alignments = true, .gaps = true});
+    for (Interval& b : problem.buffers) {
+      b.size = (b.size << 46) + seed % 3;  // 12 of them below 2^60 together
+      b.alignment <<= seed % 40;
+      b.lower <<= 57;
+      b.upper <<= 57;
+      for (Gap& gap : b.gaps) gap = {gap.lower << 57, gap.upper << 57};
+    }
+    problem.buffers[0].offset =
+        (int64_t{1} << 60) / problem.buffers[0].alignment * problem.buffers[0].alignment;
+    const auto fault = malformed(problem);
+    ASSERT_EQ(fault, std::nullopt) << *fault;
+    for (int64_t capacity : {int64_t{-1}, (int64_t{1} << 60) + 5, INT64_MAX}) {
+      problem.capacity = capacity;
+      for (const Planner* planner : planners()) {
+        const Solution solution = planner->prove(problem, {.nodes = 500});
+        const bool placed =
+            solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin;
+        if (placed) EXPECT_FALSE(check(problem, solution.plan)) << planner->name();
+        EXPECT_GE(solution.plan.bytes, solution.bound);
+      }
+    }
+  }
 }
 
 TEST(Verdicts, SayWhatIsKnown) {
