@@ -6,8 +6,9 @@
 
 namespace tessera {
 
-Tensor relu(const Tensor& x);  // max(x, 0); the gradient at 0 is 0
-Tensor gelu(const Tensor& x);  // x Phi(x), Phi the normal distribution function (by erf, exact)
+Tensor relu(const Tensor& x);   // max(x, 0); the gradient at 0 is 0
+Tensor relu6(const Tensor& x);  // min(max(x, 0), 6); the gradient at 0 and at 6 is 0
+Tensor gelu(const Tensor& x);   // x Phi(x), Phi the normal distribution function (by erf, exact)
 // gelu with Phi(x) replaced by (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 Tensor gelu_tanh(const Tensor& x);
 Tensor silu(const Tensor& x);     // x / (1 + exp(-x))

@@ -55,33 +55,37 @@ struct AugmentConfig {
   std::string border = "zero";      // crop: zero | reflect
   std::string flip = "horizontal";  // flip
   int size = 0;                     // resize_crop, cutout: pixels a side
-  std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};             // resize_crop
-  double brightness = 0, contrast = 0, saturation = 0, hue = 0;                  // color_jitter
-  int level = 128;                                                               // cutout
-  int n = 2, magnitude = 9;                                                      // rand_augment
-  double alpha = 1;                                                              // mixup, cutmix
-  double probability = 1;                                                        // cutout
+  std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // resize_crop
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;       // color_jitter
+  int level = 128;                                                    // cutout
+  int n = 2, magnitude = 9;                                           // rand_augment
+  double alpha = 1;                                                   // mixup, cutmix
+  double probability = 1;                                             // cutout
   bool operator==(const AugmentConfig&) const = default;
 };
 
 struct ModelConfig {
   std::string name = "resnet20";
   int64_t classes = 10;
-  double dropout = 0;           // probability, for the models that have one
-  std::vector<int64_t> widths;  // mlp, cnn_bn: of each layer; empty: the model's own
+  // For the models that have them; the model's own where nothing is given.
+  std::optional<double> dropout;  // probability
+  std::vector<int64_t> widths;    // mlp, cnn_bn: of each layer
+  std::optional<int64_t> depth;   // wide_resnet, densenet_bc
+  std::optional<int64_t> widen;   // wide_resnet: factor of the channels
+  std::optional<int64_t> growth;  // densenet_bc: channels that a layer adds
 };
 
 struct DataConfig {
   std::string name = "synthetic";
-  std::string root;         // folder of the files; hdf5: the file
-  int64_t batch = 128;      // images of a step
-  int workers = 2;          // loader threads; 0: load in the training thread
-  int read_ahead = 4;       // batches held ready at most
-  int image_size = 0;       // image_folder, synthetic: height and width in pixels; 0: 32
+  std::string root;               // folder of the files; hdf5: the file
+  int64_t batch = 128;            // images of a step
+  int workers = 2;                // loader threads; 0: load in the training thread
+  int read_ahead = 4;             // batches held ready at most
+  int image_size = 0;             // image_folder, synthetic: height and width in pixels; 0: 32
   std::string labels = "fine";    // cifar100: fine | coarse
   std::string damaged = "error";  // image_folder, pictures that do not decode: error | skip
-  int64_t train_count = 0;  // use only so many training images; 0: all
-  int64_t test_count = 0;   // the same for the test images
+  int64_t train_count = 0;        // use only so many training images; 0: all
+  int64_t test_count = 0;         // the same for the test images
   std::vector<AugmentConfig> augment;
   std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
   std::vector<double> std;
@@ -120,7 +124,7 @@ struct TrainConfig {
   std::optional<int64_t> steps;                         // when given, how long instead of epochs
   Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
   std::string non_finite = "stop";  // stop | skip: a batch whose loss or gradients are not finite
-  Duration log_every{50, Duration::Unit::kSteps};       // 0: only at the end of an epoch
+  Duration log_every{50, Duration::Unit::kSteps};  // 0: only at the end of an epoch
 
   int64_t total_steps(int64_t steps_per_epoch) const;
 };

@@ -79,6 +79,7 @@ struct TypeText {
     return {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
   Text operator()(const std::optional<int64_t>*) const { return {"none or a whole number", ""}; }
+  Text operator()(const std::optional<double>*) const { return {"none or a number", ""}; }
   Text operator()(const std::optional<ByteSize>*) const {
     return {"none or a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
@@ -139,8 +140,11 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"model.name", &c.model.name, one_of(model_names()), "the network"},
     {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
-    {"model.dropout", &c.model.dropout, from_below(0, 1), "probability, for networks with dropout"},
+    {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
     {"model.widths", &c.model.widths, at_least(1, kInts), "mlp, cnn_bn: units or filters a layer"},
+    {"model.depth", &c.model.depth, at_least(1, 10000), "wide_resnet, densenet_bc: 6 n + 4 layers"},
+    {"model.widen", &c.model.widen, at_least(1, 1000), "wide_resnet: factor of the channels"},
+    {"model.growth", &c.model.growth, at_least(1, 10000), "densenet_bc: channels a layer adds"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},

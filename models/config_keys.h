@@ -37,10 +37,10 @@ KeyRule or_time(KeyRule rule);  // a length may be a time too
 KeyRule required(KeyRule rule);
 
 struct ConfigKey {
-  using Target =
-      std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
-                   std::optional<int64_t>*, std::optional<ByteSize>*, std::vector<int64_t>*,
-                   std::vector<double>*, std::vector<Duration>*, std::vector<AugmentConfig>*>;
+  using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*,
+                              ByteSize*, std::optional<int64_t>*, std::optional<ByteSize>*,
+                              std::optional<double>*, std::vector<int64_t>*, std::vector<double>*,
+                              std::vector<Duration>*, std::vector<AugmentConfig>*>;
 
   std::string path;  // "data.batch"
   Target target;     // into the Config the list was made for

@@ -84,6 +84,9 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   options.channels = image.channels;
   options.dropout = config.model.dropout;
   options.widths = config.model.widths;
+  options.depth = config.model.depth;
+  options.widen = config.model.widen;
+  options.growth = config.model.growth;
   model_ = make_model(config.model.name, options, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   arena_ = std::make_shared<Arena>(context(current_device()).memory());

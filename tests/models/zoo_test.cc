@@ -42,6 +42,15 @@ const Case kCases[] = {
     {"resnet101", kImageNet, 44'549'160},
     {"resnet152", kImageNet, 60'192'808},
     {"resnet18_cifar", {}, 11'173'962},
+    {"wide_resnet", {}, 36'479'194},
+    {"alexnet", kImageNet, 61'100'840},
+    {"vgg11_bn", kImageNet, 132'868'840},
+    {"vgg13_bn", kImageNet, 133'053'736},
+    {"vgg16_bn", kImageNet, 138'365'992},
+    {"vgg19_bn", kImageNet, 143'678'248},
+    {"densenet121", kImageNet, 7'978'856},
+    {"densenet_bc", {}, 769'162},
+    {"mobilenet_v2", kImageNet, 3'504'872},
     {"mlp", kMnist, 784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10},
     {"cnn_bn", kMnist,
      9 * (1 * 32 + 32 * 32 + 32 * 64 + 64 * 64) + 2 * (32 + 32 + 64 + 64) + 7 * 7 * 64 * 10 + 10},
@@ -60,6 +69,18 @@ TEST(Zoo, NetworksHaveTheirPublishedNumberOfParameters) {
   }
 }
 
+TEST(Zoo, OptionsChangeTheNumberOfParametersAsPublished) {
+  const Case cases[] = {{"wide_resnet", {.depth = 16, .widen = 4}, 2'748'890},
+                        {"wide_resnet", {.depth = 40, .widen = 2}, 2'243'546},
+                        {"wide_resnet", {.depth = 16, .widen = 8}, 10'961'370},
+                        {"densenet_bc", {.depth = 40, .growth = 12}, 176'122}};
+  for (const Case& c : cases) {
+    Store store;
+    make_model(c.name, c.options, store);
+    EXPECT_EQ(count(store.parameters()), c.parameters) << c.name;
+  }
+}
+
 // A step of training through every layer: all gradients there, finite and not all zero.
 TEST(Zoo, EveryParameterOfTheSmallNetworksGetsAGradient) {
   const std::vector<std::pair<std::string, ModelOptions>> cases{
@@ -68,7 +89,13 @@ TEST(Zoo, EveryParameterOfTheSmallNetworksGetsAGradient) {
       {"cnn_bn", {.height = 9, .width = 8, .channels = 3, .classes = 4, .dropout = 0.5}},
       {"resnet20", {.height = 13, .width = 9, .channels = 3}},
       {"resnet18_cifar", {.height = 8, .width = 8}},
-      {"resnet50", {.height = 33, .width = 33, .classes = 5}}};
+      {"resnet50", {.height = 33, .width = 33, .classes = 5}},
+      {"wide_resnet", {.height = 12, .width = 9, .dropout = 0.3, .depth = 10, .widen = 2}},
+      {"alexnet", {.height = 63, .width = 70}},
+      {"vgg11_bn", {.height = 32, .width = 33, .dropout = 0}},
+      {"densenet121", {.height = 33, .width = 40}},
+      {"densenet_bc", {.height = 12, .width = 9, .depth = 22, .growth = 6}},
+      {"mobilenet_v2", {.height = 33, .width = 40}}};
   for (const auto& [name, options] : cases) {
     Store store(7);
     const auto model = make_model(name, options, store);
@@ -135,13 +162,14 @@ TEST(Zoo, WhatCannotBeMadeIsExplained) {
   EXPECT_EQ(message_of("resnet21", {}),
             "model: there is no 'resnet21'; known are mlp, lenet5, cnn_bn, resnet20, resnet32, "
             "resnet44, resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152, "
-            "resnet18_cifar");
+            "resnet18_cifar, wide_resnet, alexnet, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
+            "densenet121, densenet_bc, mobilenet_v2");
   EXPECT_EQ(message_of("resnet20", {.classes = 0}),
             "model resnet20: classes must be at least 1, is 0");
   EXPECT_EQ(message_of("resnet20", {.dropout = 0.5}),
-            "model resnet20: has no dropout; leave it out or set it to 0");
+            "model resnet20: has no dropout to choose (its options: classes)");
   EXPECT_EQ(message_of("lenet5", {.widths = {3}}),
-            "model lenet5: has fixed widths; leave them out");
+            "model lenet5: has no widths to choose (its options: classes)");
   EXPECT_EQ(message_of("mlp", {.dropout = 1}), "model mlp: dropout must be in [0, 1), is 1");
   EXPECT_EQ(message_of("lenet5", {.height = 11, .width = 28}),
             "lenet5: images must be at least 12x12 pixels, are 11x28");
