@@ -134,6 +134,7 @@ class Refinement {
     int64_t& bound = solution_.bound;
     bound = round_up(bound, step_);
     std::unique_ptr<Question> lowest_question = question(bound);
+    int64_t asked = bound;
     if (lowest_question->hopeless()) return;
     const int64_t dives = 4 * lowest_question->blocks();  // to the last block, some
     for (int64_t share = std::max(budget_ / 16, dives); !spent();
@@ -151,7 +152,8 @@ class Refinement {
       }
       solution_.verdict = verdict_of(problem_, solution_);
       if (solution_.verdict == Verdict::kOptimal) return;
-      if (outcome == Outcome::kNone) lowest_question = question(bound);
+      // What is asked next must be the new bound: a no to the old one says nothing more.
+      if (bound > asked) lowest_question = question(asked = bound);
     }
   }
 

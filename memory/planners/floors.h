@@ -45,9 +45,8 @@ class Floors {
   bool lifted() const { return lifted_; }  // whether the last place() moved another block up
   int64_t floor(int section) const { return floor_[section]; }
   int64_t top(int section) const { return top_[section]; }
-  int64_t low(int block) const {
-    return low_[block];
-  }  // its lowest offset; when placed, its offset
+  // Its lowest offset; when placed, its offset.
+  int64_t low(int block) const { return low_[block]; }
   const std::vector<int64_t>& offsets() const { return low_; }
   uint64_t hash(int section) const { return hash_[section]; }   // of what is left and begins there
   int64_t blame(int section) const { return blame_[section]; }  // how often it ended a try, and 10

@@ -26,7 +26,6 @@ namespace {
 
 constexpr int64_t kWall = std::numeric_limits<int64_t>::max();
 constexpr size_t kMostFailed = size_t{1} << 20;
-constexpr size_t kMostLows = 64;      // whose choices are counted
 constexpr int64_t kNodesPerLook = 8;  // at the clock
 
 uint64_t mix(uint64_t z) {
