@@ -136,10 +136,12 @@ class Refinement {
     std::unique_ptr<Question> lowest_question = question(bound);
     int64_t asked = bound;
     if (lowest_question->hopeless()) return;
-    const int64_t dives = 4 * lowest_question->blocks();  // to the last block, some
-    for (int64_t share = std::max(budget_ / 16, dives); !spent();
+    // At least one way to the last block in each turn, and several unless that takes nearly all.
+    const int64_t way = lowest_question->blocks() * 5 / 4 + 64;
+    const int64_t ways = std::max(way, std::min(4 * way, budget_ / 4));
+    for (int64_t share = std::max(budget_ / 16, ways); !spent();
          share = std::min(2 * share, budget_)) {
-      Outcome outcome = ask(*lowest_question, 4 * share);
+      Outcome outcome = ask(*lowest_question, std::min(4 * share, std::max(budget_ / 2, way)));
       int64_t lowest = bound + step_;
       if (outcome == Outcome::kNone) bound = lowest;
       while (lowest < solution_.plan.bytes && !spent()) {
