@@ -61,6 +61,7 @@ TEST(PlannersAtScale, NoPlanBreaksARule) {
     if (seed % 3 == 2) problem.capacity = std::max<int64_t>(bound - 1, 0);
     const Solution solution = optimal.prove(problem, {.nodes = 40});
     EXPECT_GE(solution.bound, bound) << "seed " << seed;
+    EXPECT_TRUE(problem.capacity >= 0 || solution.bound <= lowest) << "seed " << seed;
     if (solution.verdict == Verdict::kInfeasible) {
       ++infeasible;
       EXPECT_LT(problem.capacity, lowest) << "seed " << seed;
