@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/layered.h"
 #include "tessera/models/zoo.h"
 #include "tessera/runtime/device.h"
 
@@ -49,13 +50,34 @@ class Checks {
 
   // What is given for the model must be an option of that model.
   void check_model() {
-    const std::vector<std::string>& options = model_options(config_.model.name);
+    const bool is_layered = given_.count("model.layers") != 0;
+    const std::vector<std::string>& options =
+        is_layered ? kLayeredOptions : model_options(config_.model.name);
     for (const auto& [path, place] : given_) {
-      if (!path.starts_with("model.") || path == "model.name") continue;
       const std::string option = path.substr(path.find('.') + 1);
-      if (std::find(options.begin(), options.end(), option) == options.end())
-        errors_.add(place, fmt::format("{}: {} has no such option (its options: {})", path,
-                                       config_.model.name, fmt::join(options, ", ")));
+      if (!path.starts_with("model.") || (option == "name" && !is_layered) ||
+          std::find(options.begin(), options.end(), option) != options.end())
+        continue;
+      errors_.add(place, is_layered
+                             ? path + ": stands beside model.layers; give one of them"
+                             : fmt::format("{}: {} has no such option (its options: {})", path,
+                                           config_.model.name, fmt::join(options, ", ")));
+    }
+    if (is_layered) check_layers();
+  }
+
+  // The shapes, where they are known without opening data.
+  void check_layers() {
+    if (config_.model.layers.empty())
+      return add({"model.layers"}, "model.layers: needs at least one layer");
+    if (config_.data.name == "hdf5" || wrong_.count("data")) return;
+    try {
+      const ImageShape image = output_shape(make_augment(config_.data), image_shape(config_.data));
+      Store scratch;
+      make_layered(config_.model.layers, image, config_.model.classes, scratch);
+    } catch (const LayerError& error) {
+      errors_.add(error.place(), error.text());
+    } catch (const ConfigError&) {  // of the data, which check_data() reports
     }
   }
 
@@ -101,13 +123,16 @@ class Checks {
       const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
       if (made != plain && plain.bytes() > 0)
         add({"data.augment"},
-            fmt::format("data.augment: makes training images {}x{}, but test images are {}x{}; leave "
-                        "out the size of resize_crop, or give that of the data",
-                        made.height, made.width, plain.height, plain.width));
+            fmt::format(
+                "data.augment: makes training images {}x{}, but test images are {}x{}; leave "
+                "out the size of resize_crop, or give that of the data",
+                made.height, made.width, plain.height, plain.width));
     } catch (const ConfigError& error) {
       add({"data.augment"}, std::string("data.augment: ") + error.what());
     }
   }
+
+  inline static const std::vector<std::string> kLayeredOptions{"classes", "layers"};
 
   const Config& config_;
   const GivenKeys& given_;

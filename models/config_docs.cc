@@ -67,8 +67,7 @@ std::string steps_reference(const std::string& path) {
       page += fmt::format(
           "| | {} | {} | {} | {} |\n", option.path.empty() ? "" : fmt::format("`{}`", option.path),
           cell(expected(option)),
-          option.rule.required ? "" : fmt::format("`{}`", value_text(option)),
-          cell(option.help));
+          option.rule.required ? "" : fmt::format("`{}`", value_text(option)), cell(option.help));
   }
   return page;
 }
@@ -83,6 +82,7 @@ std::string config_reference() {
     page += fmt::format("| `{}` | {} | `{}` | {} |\n", key.leaf(), cell(expected(key)),
                         cell(value_text(key)), cell(key.help));
   }
+  page += steps_reference<LayerConfig>("model.layers");
   page += steps_reference<AugmentConfig>("data.augment");
   page += "\n## Options of each model\n\n| model | options |\n|---|---|\n";
   for (const std::string& name : model_names()) {

@@ -88,6 +88,9 @@ struct TypeText {
   Text operator()(const std::vector<Duration>*) const {
     return {"a list of lengths in epochs or steps", " (such as [30ep, 500st])"};
   }
+  Text operator()(const std::vector<LayerConfig>*) const {
+    return {"a list of layers", " (such as [{conv: {filters: 32, kernel: 3}}, relu])"};
+  }
   Text operator()(const std::vector<AugmentConfig>*) const {
     return {"a list", " (such as [{crop: {padding: 4}}, {flip: horizontal}])"};
   }
@@ -145,6 +148,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"model.depth", &c.model.depth, at_least(1, 10000), "wide_resnet, densenet_bc: 6 n + 4 layers"},
     {"model.widen", &c.model.widen, at_least(1, 1000), "wide_resnet: factor of the channels"},
     {"model.growth", &c.model.growth, at_least(1, 10000), "densenet_bc: channels a layer adds"},
+    {"model.layers", &c.model.layers, any(), "a model of one's own, layer by layer, instead of name"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},

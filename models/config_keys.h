@@ -37,10 +37,11 @@ KeyRule or_time(KeyRule rule);  // a length may be a time too
 KeyRule required(KeyRule rule);
 
 struct ConfigKey {
-  using Target = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*,
-                              ByteSize*, std::optional<int64_t>*, std::optional<ByteSize>*,
-                              std::optional<double>*, std::vector<int64_t>*, std::vector<double>*,
-                              std::vector<Duration>*, std::vector<AugmentConfig>*>;
+  using Target =
+      std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
+                   std::optional<int64_t>*, std::optional<ByteSize>*, std::optional<double>*,
+                   std::vector<int64_t>*, std::vector<double>*, std::vector<Duration>*,
+                   std::vector<AugmentConfig>*, std::vector<LayerConfig>*>;
 
   std::string path;  // "data.batch"
   Target target;     // into the Config the list was made for
@@ -64,8 +65,10 @@ struct StepKind {
 
   bool takes_value() const { return options.size() == 1 && options[0].path.empty(); }
   bool may_be_bare() const;  // its name alone says everything
+  bool takes_list() const;   // a list right after the name is its first option
 };
 std::vector<StepKind> step_kinds(AugmentConfig& step);
+std::vector<StepKind> step_kinds(LayerConfig& step);
 
 // "a whole number from 1 on", for errors and help.
 std::string expected(const ConfigKey& key);

@@ -52,6 +52,7 @@ class Parser {
   // What several keys must keep between them; then the errors of all.
   void finish() {
     prefer_last_length();
+    if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
     if (trees_are_right_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
   }

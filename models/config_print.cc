@@ -81,13 +81,18 @@ std::string text_of(const Step& step) {
     if (option.rule.required || value != value_text(defaults[i].options[o]))
       options.push_back(fmt::format("{}: {}", option.path, value));
   }
-  if (options.empty()) return step.kind;
+  if (options.size() == 1 && kinds[i].takes_list())
+    return fmt::format("{{{}: {}}}", step.kind, value_text(kinds[i].options[0]));
+  if (options.empty())
+    return kinds[i].may_be_bare() ? step.kind : fmt::format("{{{}: {{}}}}", step.kind);
   return fmt::format("{{{}: {{{}}}}}", step.kind, fmt::join(options, ", "));
 }
 
-bool has_option(const Config& config, const std::string& option) {
+// Whether the key says anything about this model.
+bool has_option(const Config& config, const std::string& key) {
+  if (!config.model.layers.empty()) return key == "classes" || key == "layers";
   const std::vector<std::string>& options = model_options(config.model.name);
-  return std::find(options.begin(), options.end(), option) != options.end();
+  return key == "name" || std::find(options.begin(), options.end(), key) != options.end();
 }
 
 }  // namespace
@@ -96,19 +101,31 @@ std::string value_text(const ConfigKey& key) {
   return std::visit([](const auto* target) { return text_of(*target); }, key.target);
 }
 
+namespace {
+
+// Layers are many: one a line.
+std::string layers_text(const std::vector<LayerConfig>& layers) {
+  std::string lines;
+  for (const LayerConfig& layer : layers) lines += "    - " + text_of(layer) + "\n";
+  return lines;
+}
+
+}  // namespace
+
 std::string print_config(const Config& config, const ConfigOrigins* origins) {
   constexpr size_t kCommentColumn = 40;
   Config copy = config;
   std::string out, group;
   for (const ConfigKey& key : config_keys(copy)) {
     if (key.path == "train.epochs" && config.train.steps) continue;  // the steps count
-    if (key.group() == "model" && key.leaf() != "name" && !has_option(config, key.leaf())) continue;
+    if (key.group() == "model" && !has_option(config, key.leaf())) continue;
     if (key.group() != group) {
       group = key.group();
       out += group + ":\n";
     }
-    std::string line =
-        fmt::format("{}{}: {}", group.empty() ? "" : "  ", key.leaf(), value_text(key));
+    const bool is_layers = key.path == "model.layers";
+    std::string line = fmt::format("{}{}:{}{}", group.empty() ? "" : "  ", key.leaf(),
+                                   is_layers ? "" : " ", is_layers ? "" : value_text(key));
     if (origins != nullptr) {
       const auto given = origins->find(key.path);
       line += fmt::format("{}  # {}",
@@ -116,6 +133,7 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
                           given == origins->end() ? "default" : given->second);
     }
     out += line + "\n";
+    if (is_layers) out += layers_text(config.model.layers);
   }
   return out;
 }

@@ -73,15 +73,6 @@ class ValueSchema {
     return fmt::format(R"({{"type": "array", "items": {}}})", items);
   }
 
- private:
-  static std::string either(const std::string& a, const std::string& b) {
-    return fmt::format(R"({{"anyOf": [{}, {}]}})", a, b);
-  }
-
-  std::string number(const char* type) const {
-    return fmt::format(R"({{"type": "{}"{}}})", type, range(rule_));
-  }
-
   template <class Step>
   static std::string step() {
     Step fresh;
@@ -94,6 +85,15 @@ class ValueSchema {
     }
     if (!bare.empty()) kinds.push_back(fmt::format(R"({{"enum": [{}]}})", fmt::join(bare, ", ")));
     return fmt::format(R"({{"anyOf": [{}]}})", fmt::join(kinds, ", "));
+  }
+
+ private:
+  static std::string either(const std::string& a, const std::string& b) {
+    return fmt::format(R"({{"anyOf": [{}, {}]}})", a, b);
+  }
+
+  std::string number(const char* type) const {
+    return fmt::format(R"({{"type": "{}"{}}})", type, range(rule_));
   }
 
   static std::string options(const StepKind& kind);
@@ -116,9 +116,10 @@ std::string ValueSchema::options(const StepKind& kind) {
     if (option.rule.required) required.push_back(quoted(option.path));
   }
   const char* type = required.empty() ? R"(["object", "null"])" : R"("object")";
-  return fmt::format(
+  const std::string map = fmt::format(
       R"({{"type": {}, "additionalProperties": false, "required": [{}], "properties": {}}})", type,
       fmt::join(required, ", "), object(properties));
+  return kind.takes_list() ? either(value_schema(kind.options[0]), map) : map;
 }
 
 }  // namespace
@@ -148,8 +149,9 @@ std::string config_schema() {
   return fmt::format(
       "{{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
       "  \"title\": \"Tessera configuration\",\n  \"type\": \"object\",\n"
-      "  \"additionalProperties\": false,\n  \"properties\": {{\n{}\n  }}\n}}\n",
-      fmt::join(top, ",\n"));
+      "  \"additionalProperties\": false,\n  \"properties\": {{\n{}\n  }},\n"
+      "  \"$defs\": {{\n    \"layer\": {}\n  }}\n}}\n",
+      fmt::join(top, ",\n"), ValueSchema::step<LayerConfig>());
 }
 
 }  // namespace tessera

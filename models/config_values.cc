@@ -266,6 +266,7 @@ class Reader {
                          nearest_spelling(name.text, names));
     }
     step.kind = kind->name;
+    if constexpr (requires { step.place; }) step.place = name.place;
     static const YamlNode kNone;
     read_options(*kind, bare ? kNone : node.items[0], name.place);
   }
@@ -278,6 +279,11 @@ class Reader {
       return read_value(key, value, where, errors_);
     }
     if (value.kind == YamlNode::Kind::kRefused) return;
+    if (kind.takes_list() && value.is_list()) {
+      ConfigKey key = kind.options[0];
+      key.path = path;
+      return read_value(key, value, where, errors_);
+    }
     const bool missing = value.kind == YamlNode::Kind::kMissing;
     if (!missing && !value.is_map())
       return errors_.add(value.place,

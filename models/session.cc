@@ -16,6 +16,7 @@
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/sgd.h"
+#include "tessera/models/layered.h"
 #include "tessera/models/weights_file.h"
 #include "tessera/models/zoo.h"
 #include "tessera/runtime/data/mix.h"
@@ -87,7 +88,9 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   options.depth = config.model.depth;
   options.widen = config.model.widen;
   options.growth = config.model.growth;
-  model_ = make_model(config.model.name, options, store_);
+  model_ = config.model.layers.empty()
+               ? make_model(config.model.name, options, store_)
+               : make_layered(config.model.layers, image, config.model.classes, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   arena_ = std::make_shared<Arena>(context(current_device()).memory());
   CompileOptions compile;

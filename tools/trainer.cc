@@ -12,7 +12,7 @@
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
-#include "trainer_verbs.h"
+#include "tessera/tools/trainer_verbs.h"
 
 namespace {
 

@@ -4,13 +4,13 @@
 #include <fstream>
 #include <memory>
 
-#include "trainer_verbs.h"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tessera/models/config_docs.h"
 #include "tessera/models/dry_run.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
 

@@ -14,7 +14,7 @@
 #include "tessera/models/plan_diff.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/error.h"
-#include "trainer_verbs.h"
+#include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
 namespace {

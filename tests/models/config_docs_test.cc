@@ -76,6 +76,7 @@ bool valid_members(const YamlNode& schema, const YamlNode& value) {
 }
 
 bool valid(const YamlNode& schema, const YamlNode& value) {
+  static const YamlNode root = tree_of(config_schema());
   const std::string type = type_of(value);
   const bool is_number = type == "integer" || type == "number";
   const double number = is_number ? std::stod(value.text) : 0;
@@ -106,11 +107,14 @@ bool valid(const YamlNode& schema, const YamlNode& value) {
     } else if (word == "items") {
       for (const YamlNode& item : value.items)
         if (value.is_list()) right = right && valid(rule, item);
+    } else if (word == "$ref") {
+      EXPECT_EQ(rule.text, "#/$defs/layer");
+      right = valid(*member(*member(root, "$defs"), "layer"), value);
     } else if (word == "properties") {
       right = !value.is_map() || valid_members(schema, value);
     } else {
-      EXPECT_TRUE(word == "$schema" || word == "title" || word == "description" ||
-                  word == "required" || word == "additionalProperties")
+      EXPECT_TRUE(word == "$schema" || word == "$defs" || word == "title" ||
+                  word == "description" || word == "required" || word == "additionalProperties")
           << word;
     }
     if (!right) return false;

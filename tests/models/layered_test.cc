@@ -1,0 +1,135 @@
+#include "tessera/models/layered.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/models/config.h"
+#include "tessera/models/session.h"
+
+namespace tessera {
+namespace {
+
+int64_t count(const Tensors& tensors) {
+  int64_t sum = 0;
+  for (const Tensor& tensor : tensors) sum += tensor.elements();
+  return sum;
+}
+
+constexpr char kLeNet[] = R"(
+model:
+  classes: 10
+  layers:
+    - {conv: {filters: 6, kernel: 5, padding: 2}}
+    - relu
+    - {max_pool: {size: 2}}
+    - {conv: {filters: 16, kernel: 5}}
+    - relu
+    - {max_pool: {size: 2}}
+    - flatten
+    - {linear: {units: 120}}
+    - relu
+    - {linear: {units: 84}}
+    - relu
+    - {linear: {units: 10}}
+)";
+
+constexpr char kEveryLayer[] = R"(
+data: {image_size: 16}
+model:
+  classes: 3
+  layers:
+    - {conv: {filters: 8, kernel: 3, padding: 2, dilation: 2, bias: false}}
+    - {batch_norm: {eps: 1e-4, momentum: 0.2}}
+    - relu6
+    - {conv: {filters: 8, kernel: 3, padding: 1, groups: 4}}
+    - {group_norm: {groups: 2}}
+    - silu
+    - {max_pool: {size: 3, stride: 2, padding: 1}}
+    - {residual: [{conv: {filters: 8, kernel: 1}}, gelu, layer_norm]}
+    - residual:
+        layers: [{conv: {filters: 12, kernel: 3, stride: 2, padding: 1}}, tanh]
+        shortcut: [{conv: {filters: 12, kernel: 1, stride: 2}}]
+    - {average_pool: {size: 2}}
+    - sigmoid
+    - global_average_pool
+    - {dropout: {probability: 0.1}}
+    - {linear: {units: 3, bias: false}}
+)";
+
+TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
+  const Config config = parse_config(kLeNet, "a.yaml");
+  Store store;
+  make_layered(config.model.layers, {28, 28, 1}, 10, store);
+  EXPECT_EQ(count(store.parameters()), 61'706);  // LeNet-5
+  EXPECT_EQ(store.find("conv3.weight").shape(), Shape({16, 5, 5, 6}));
+  EXPECT_EQ(store.find("linear7.weight").shape(), Shape({120, 400}));
+}
+
+TEST(Layered, EveryLayerRunsForwardAndBackward) {
+  const Config config = parse_config(kEveryLayer, "a.yaml");
+  Store store(7);
+  const auto model = make_layered(config.model.layers, {16, 16, 3}, 3, store);
+  const Tensor x = random_normal({4, 16, 16, 3}, 1);
+  TrainingScope training;
+  RandomScope random(1, zeros({2}, DType::i64));
+  const Tensor logits = (*model)(x);
+  EXPECT_EQ(logits.shape(), Shape({4, 3}));
+  const Tensor loss = cross_entropy(logits, from_vector<int32_t>({4}, {0, 1, 2, 0}));
+  for (const Tensor& grad : gradients(loss, store.parameters())) {
+    double norm = 0;
+    for (float value : grad.to_vector<float>()) norm += std::abs(value);
+    EXPECT_TRUE(std::isfinite(norm));
+  }
+  EXPECT_TRUE(store.find("residual8.shortcut.conv0.weight").defined());
+  EXPECT_TRUE(store.find("residual7.layer_norm2.gamma").defined());
+}
+
+TEST(Layered, IsPrintedAsItIsRead) {
+  for (const char* text : {kLeNet, kEveryLayer}) {
+    const std::string printed = print_config(parse_config(text, "a.yaml", {"data.image_size=28"}));
+    EXPECT_EQ(print_config(parse_config(printed, "printed")), printed);
+    EXPECT_EQ(printed.find("name: resnet"), std::string::npos);
+  }
+  const std::string printed = print_config(parse_config(kEveryLayer, "a.yaml"));
+  EXPECT_NE(printed.find("\n    - relu6\n"), std::string::npos) << printed;
+  EXPECT_NE(
+      printed.find("\n    - {residual: [{conv: {filters: 8, kernel: 1}}, gelu, layer_norm]}\n"),
+      std::string::npos)
+      << printed;
+}
+
+TEST(Layered, ErrorsTellTheLayerAndTheShapeSoFar) {
+  const std::string text =
+      "model:\n  classes: 10\n  layers:\n    - {max_pool: {size: 2}}\n"
+      "    - {conv: {filters: 8, kernel: 17}}\n";
+  try {
+    parse_config(text, "a.yaml");
+    ADD_FAILURE();
+  } catch (const ConfigErrors& error) {
+    EXPECT_STREQ(error.what(),
+                 "a.yaml:5:8: error: model.layers: conv: its window of 17 pixels does not fit into "
+                 "16; the shape so far is [n x 16 x 16 x 3]\n"
+                 "      - {conv: {filters: 8, kernel: 17}}\n"
+                 "         ^~~~");
+  }
+}
+
+TEST(Layered, SessionsTrainIt) {
+  const Config config = parse_config(kEveryLayer, "a.yaml", {"threads=2"});
+  const std::vector<float> half(3, 0.5f);
+  Session session(config, {16, 16, 3}, {half, half});
+  PreparedStep& step = session.train_step(4);
+  session.bind();
+  for (int i = 0; i < 2; ++i) {
+    Tensor(step.input(2)).assign_scalar(0.1);
+    step.run();
+    EXPECT_TRUE(std::isfinite(step.output(0).item<double>()));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
