@@ -105,13 +105,15 @@ void add_blocks(PlanReport& report, const Graph& graph, const Lifetimes& lifetim
 std::string PlannedTensor::title() const { return fmt::format("{} {}", name, op); }
 
 std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
-  std::vector<PlannedTensor> top = blocks;
-  count = std::min(count, top.size());
-  std::partial_sort(top.begin(), top.begin() + static_cast<long>(count), top.end(),
-                    [](const PlannedTensor& a, const PlannedTensor& b) {
-                      return std::pair(-a.bytes, a.lower) < std::pair(-b.bytes, b.lower);
+  std::vector<const PlannedTensor*> order;
+  for (const PlannedTensor& block : blocks) order.push_back(&block);
+  count = std::min(count, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<long>(count), order.end(),
+                    [](const PlannedTensor* a, const PlannedTensor* b) {
+                      return std::pair(-a->bytes, a->lower) < std::pair(-b->bytes, b->lower);
                     });
-  top.resize(count);
+  std::vector<PlannedTensor> top;
+  for (size_t i = 0; i < count; ++i) top.push_back(*order[i]);
   return top;
 }
 
@@ -149,7 +151,7 @@ std::string PlanReport::json() const {
     text += fmt::format("{}{}: {}", comma, quoted(name), bytes);
     comma = ", ";
   }
-  const auto list = [&](const std::vector<PlannedTensor>& tensors) {
+  const auto list = [&](const auto& tensors) {
     comma = "";
     for (const PlannedTensor& t : tensors) {
       text += fmt::format(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,7 +40,9 @@ struct PlanReport {
   std::map<std::string, int64_t> classes;
   int tensors = 0, steps = 0;
   std::string planner;
-  std::vector<PlannedTensor> blocks;    // of the arena, in the order of the problem
+  // Of the arena, in the order of the problem; in small pieces: only the memory that is planned is
+  // asked for in large ones.
+  std::deque<PlannedTensor> blocks;
   std::vector<std::string> step_names;  // "conv2d layer1.0.conv1"
   Problem problem;                      // what was planned, for drawing and for files
   Plan plan;

@@ -66,7 +66,9 @@ class ValueSchema {
   template <class T>
   std::string operator()(const std::vector<T>*) const {
     std::string items;
-    if constexpr (requires(T step) { step_kinds(step); })
+    if constexpr (std::is_same_v<T, LayerConfig>)
+      items = R"({"$ref": "#/$defs/layer"})";  // layers may hold layers
+    else if constexpr (requires(T step) { step_kinds(step); })
       items = step<T>();
     else
       items = (*this)(static_cast<const T*>(nullptr));

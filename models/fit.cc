@@ -74,15 +74,16 @@ std::string at_the_peak(const PlanReport& report) {
   for (const PlannedTensor& t : report.blocks)
     for (int64_t time = t.lower; time < t.upper; ++time) live[static_cast<size_t>(time)] += t.bytes;
   const int64_t peak = std::max_element(live.begin(), live.end()) - live.begin();
-  std::vector<PlannedTensor> there;
+  std::vector<const PlannedTensor*> there;
   for (const PlannedTensor& t : report.blocks)
-    if (t.lower <= peak && peak < t.upper) there.push_back(t);
-  std::stable_sort(there.begin(), there.end(),
-                   [](const PlannedTensor& a, const PlannedTensor& b) { return a.bytes > b.bytes; });
+    if (t.lower <= peak && peak < t.upper) there.push_back(&t);
+  std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
+    return a->bytes > b->bytes;
+  });
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(5, there.size()); ++i)
-    text += fmt::format("  {:>12}  {} {}  {}\n", human(there[i].bytes), there[i].title(), there[i].spec,
-                        there[i].place);
+    text += fmt::format("  {:>12}  {} {}  {}\n", human(there[i]->bytes), there[i]->title(),
+                        there[i]->spec, there[i]->place);
   return text;
 }
 

@@ -162,7 +162,7 @@ void expect_same_for_any_workers(const std::string& model, double dropout, int64
   config.threads = 2;
   config.data.batch = 8;
   config.model.name = model;
-  config.model.dropout = dropout;
+  if (dropout > 0) config.model.dropout = dropout;
   if (model == "cnn_bn") config.model.widths = {8, 8, 16, 16};
   config.optimizer = {.lr = 0.02, .nesterov = true, .weight_decay = 1e-4};
   const Threads restored(2);  // a session sets the number

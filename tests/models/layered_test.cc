@@ -124,7 +124,12 @@ TEST(Layered, SessionsTrainIt) {
   Session session(config, {16, 16, 3}, {half, half});
   PreparedStep& step = session.train_step(4);
   session.bind();
-  for (int i = 0; i < 2; ++i) {
+  const std::vector<uint8_t> images(4 * 16 * 16 * 3, 100);
+  const std::vector<int32_t> labels = {0, 1, 2, 3};
+  for (int64_t i = 0; i < 2; ++i) {
+    Tensor(step.input(0)).assign(std::span<const uint8_t>(images));
+    Tensor(step.input(1)).assign(std::span<const int32_t>(labels));
+    Tensor(step.input(3)).assign(std::span<const int64_t>(std::vector<int64_t>{i, 0}));
     Tensor(step.input(2)).assign_scalar(0.1);
     step.run();
     EXPECT_TRUE(std::isfinite(step.output(0).item<double>()));
