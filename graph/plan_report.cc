@@ -139,7 +139,7 @@ PlanReport plan_report(const Program& program) {
   return report;
 }
 
-std::string PlanReport::json() const {
+void PlanReport::json(const std::function<void(std::string_view)>& piece) const {
   std::string text = fmt::format(
       "{{\"arena_bytes\": {}, \"lower_bound_bytes\": {}, \"ratio\": {:.6f}, \"unplanned_bytes\": {}, "
       "\"persistent_bytes\": {}, \"slot_bytes\": {}, \"total_bytes\": {}, \"tensors\": {}, "
@@ -154,19 +154,25 @@ std::string PlanReport::json() const {
   const auto list = [&](const auto& tensors) {
     comma = "";
     for (const PlannedTensor& t : tensors) {
-      text += fmt::format(
+      piece(fmt::format(
           "{}\n{{\"name\": {}, \"place\": {}, \"spec\": {}, \"class\": {}, \"bytes\": {}, "
           "\"lower\": {}, \"upper\": {}, \"offset\": {}}}",
           comma, quoted(t.title()), quoted(t.place), quoted(t.spec), quoted(t.group), t.bytes,
-          t.lower, t.upper, t.offset);
+          t.lower, t.upper, t.offset));
       comma = ",";
     }
   };
-  text += "}, \"top\": [";
+  piece(text + "}, \"top\": [");
   list(largest(10));
-  text += "], \"blocks\": [";
+  piece("], \"blocks\": [");
   list(blocks);
-  return text + "]}";
+  piece("]}");
+}
+
+std::string PlanReport::json() const {
+  std::string text;
+  json([&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 std::string PlanReport::text() const {

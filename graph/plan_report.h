@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ struct PlanReport {
   double ratio() const;  // arena / lower bound
   std::vector<PlannedTensor> largest(size_t count) const;
   std::string json() const;  // with all blocks: the plan as a file
+  void json(const std::function<void(std::string_view)>& piece) const;  // in small pieces
   std::string text() const;
   // Of the blocks whose name, op or place contains the word: where they stand, from when to when,
   // and who keeps them alive. Throws ConfigError where there is none.

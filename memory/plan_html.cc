@@ -35,15 +35,14 @@ class Writer {
     }
   }
 
-  std::string text() {
-    std::string boxes;
+  void write(const std::function<void(std::string_view)>& piece) {
+    piece(fmt::format("{{title:{},bytes:{},bound:{},first:{},last:{},boxes:[\n",
+                      quoted(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem),
+                      first_, std::max(last_, first_ + 1)));
     for (size_t i = 0; i < picture_.problem.buffers.size(); ++i) {
-      if (drawn(picture_.problem.buffers[i])) boxes += box(i);
+      if (drawn(picture_.problem.buffers[i])) piece(box(i));
     }
-    return fmt::format(
-        "{{title:{},bytes:{},bound:{},first:{},last:{},groups:[{}],steps:[{}],boxes:[\n{}]}}",
-        quoted(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem), first_,
-        std::max(last_, first_ + 1), group_list(), step_list(), boxes);
+    piece(fmt::format("],groups:[{}],steps:[{}]}},\n", group_list(), step_list()));
   }
 
  private:
@@ -103,12 +102,20 @@ class Writer {
 
 }  // namespace
 
-std::string draw_plan_html(std::span<const PlanPicture> pictures) {
+void draw_plan_html(std::span<const PlanPicture> pictures,
+                    const std::function<void(std::string_view)>& piece) {
   constexpr std::string_view kMark = "/*PICTURES*/";
-  std::string data;
-  for (const PlanPicture& picture : pictures) data += Writer(picture).text() + ",\n";
-  std::string page = kPlanPage;
-  return page.replace(page.find(kMark), kMark.size(), data);
+  const std::string_view page = kPlanPage;
+  const size_t mark = page.find(kMark);
+  piece(page.substr(0, mark));
+  for (const PlanPicture& picture : pictures) Writer(picture).write(piece);
+  piece(page.substr(mark + kMark.size()));
+}
+
+std::string draw_plan_html(std::span<const PlanPicture> pictures) {
+  std::string text;
+  draw_plan_html(pictures, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 }  // namespace tessera

@@ -2,8 +2,10 @@
 // group; hovering over a box tells what it is, a search finds it. Several stand side by side.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/memory/plan.h"
@@ -26,5 +28,8 @@ struct PlanPicture {
 };
 
 std::string draw_plan_html(std::span<const PlanPicture> pictures);
+// The same in small pieces, one after the other.
+void draw_plan_html(std::span<const PlanPicture> pictures,
+                    const std::function<void(std::string_view)>& piece);
 
 }  // namespace tessera

@@ -130,6 +130,13 @@ void RunFolder::put(const char* name, const std::string& text) const {
     fail(path, fault.doing, fault.error);
 }
 
+void RunFolder::put(const char* name, const std::function<void(const Piece&)>& write) const {
+  const File file = start(name);
+  write([&](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), file.get()); });
+  append(file.get(), name, "");
+  if (std::ferror(file.get())) fail(dir_ + "/" + name, "write", errno);
+}
+
 void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {
   std::string text = "name,bytes\n";
   for (const HostBuffer& block : blocks) text += fmt::format("{},{}\n", block.name, block.bytes);

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,9 @@ class RunFolder {
 
   // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
   void put(const char* name, const std::string& text) const;
+  // The same for a long text that `write` hands over in pieces; not whole when the process is killed.
+  using Piece = std::function<void(std::string_view)>;
+  void put(const char* name, const std::function<void(const Piece&)>& write) const;
   // Writes memory.csv anew. Throws Error when the disk refuses.
   void write_memory(const std::vector<HostBuffer>& blocks) const;
 

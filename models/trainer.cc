@@ -134,8 +134,9 @@ class Training {
     const PlanReport report = plan_report(*program);
     const PlanPicture picture =
         report.picture(fmt::format("{}, batch {}", config_.model.name, config_.data.batch));
-    folder_.put("plan.json", report.json());
-    folder_.put("plan.html", draw_plan_html({&picture, 1}));
+    folder_.put("plan.json", [&](const RunFolder::Piece& piece) { report.json(piece); });
+    folder_.put("plan.html",
+                [&](const RunFolder::Piece& piece) { draw_plan_html({&picture, 1}, piece); });
     summary_ = model_summary(program->graph(), session_.store().parameters()) + "\n" + report.text();
     folder_.put("model.txt", summary_);
   }

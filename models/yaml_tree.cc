@@ -311,7 +311,7 @@ void report_syntax(const YAML::Exception& error, const SourcePtr& source, const 
     why = fmt::format("the '{}' in line {}, column {}, is not closed",
                       source->text[bracket->place.begin], bracket->place.line(),
                       bracket->place.column());
-  errors.add(place, "not YAML: " + why);
+  errors.add(place, "not YAML: " + utf8_printable(why));
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ TEST(Layered, SessionsTrainIt) {
   PreparedStep& step = session.train_step(4);
   session.bind();
   const std::vector<uint8_t> images(4 * 16 * 16 * 3, 100);
-  const std::vector<int32_t> labels = {0, 1, 2, 3};
+  const std::vector<int32_t> labels = {0, 1, 2, 0};
   for (int64_t i = 0; i < 2; ++i) {
     Tensor(step.input(0)).assign(std::span<const uint8_t>(images));
     Tensor(step.input(1)).assign(std::span<const int32_t>(labels));

@@ -42,7 +42,7 @@ class Limit(unittest.TestCase):
         self.folder = Path(temporary.name)
 
     def words(self, model, batch, *more):
-        return ["--config", CONFIG, f"model.name={model}", "model.widths=[]", *MODELS[model], f"data.batch={batch}",
+        return ["--config", CONFIG, f"model.name={model}", "~model.widths", *MODELS[model], f"data.batch={batch}",
                 "data.train_count=600", "data.test_count=64", "schedule.warmup=0", "train.steps=2",
                 "threads=2", f"run.dir={self.folder / 'run'}", *more]
 
