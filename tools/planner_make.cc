@@ -1,14 +1,15 @@
 // planner random, export: problems, out of nothing and out of a model.
-#include <map>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <memory>
-#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/random_problem.h"
-#include "tessera/models/trainer.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/planner_verbs.h"
 
@@ -28,27 +29,21 @@ int make_random(const Arguments& arguments) {
   return 0;
 }
 
-// "%12.conv2d.layer1.0.conv1", with a number behind it where that is not unique.
-std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& taken) {
-  std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
-  if (!tensor.place.empty()) id += "." + tensor.place;
-  std::replace(id.begin(), id.end(), ' ', '_');
-  std::string unique = id;
-  for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
-  return unique;
-}
-
+// A model's problem is the trainer's to tell, so that this program need not carry the whole engine:
+// it becomes the one that stands beside it.
 int export_model(const Arguments& arguments) {
-  Config config = load_config(arguments.config, arguments.overrides);
-  config.memory.planner = "in_order";  // only the problem is wanted
-  const PlanReport report = plan(config);
-  Problem problem = report.problem;
-  std::set<std::string> taken;
-  for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    problem.buffers[i].id = readable_id(report.blocks[i], taken);
-  }
-  write_output(arguments.output, write_plan_csv(problem));
-  return 0;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string trainer = self.parent_path() / "trainer";
+  const std::string output = arguments.output.empty() ? "-" : arguments.output;
+  std::vector<std::string> command = {trainer, "plan", "--config", arguments.config,
+                                      "--csv", output, "--"};
+  command.insert(command.end(), arguments.overrides.begin(), arguments.overrides.end());
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  execv(trainer.c_str(), words.data());
+  throw DataError(fmt::format("export: {} cannot be run: {}; it must stand beside planner", trainer,
+                              std::strerror(errno)));
 }
 
 void add_random(CLI::App& command, RandomProblem& random) {

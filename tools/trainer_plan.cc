@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/models/fit.h"
 #include "tessera/models/plan_diff.h"
@@ -22,7 +24,7 @@ namespace {
 constexpr int kTooLarge = 4;
 
 struct Arguments {
-  std::string config, html, why;
+  std::string config, csv, html, why;
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1;
   bool json = false, draw = false, max_batch = false;
@@ -62,6 +64,32 @@ void write_html(const Arguments& arguments, const Config& config, const PlanRepo
   fmt::print("{}: {} tensors\n", arguments.html, report.blocks.size());
 }
 
+// "%12.conv2d.layer1.0.conv1", with a number behind it where that is not unique.
+std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& taken) {
+  std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
+  if (!tensor.place.empty()) id += "." + tensor.place;
+  std::replace(id.begin(), id.end(), ' ', '_');
+  std::string unique = id;
+  for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
+  return unique;
+}
+
+// What there is to plan, for `planner` and others that read such files.
+void write_csv(const Arguments& arguments, Config config) {
+  config.memory.planner = "in_order";  // only the problem is wanted
+  PlanReport report = plan(config, arguments.passes);
+  std::set<std::string> taken;
+  for (size_t i = 0; i < report.blocks.size(); ++i) {
+    report.problem.buffers[i].id = readable_id(report.blocks[i], taken);
+  }
+  const std::string text = write_plan_csv(report.problem);
+  if (arguments.csv == "-") {
+    fmt::print("{}", text);
+  } else {
+    write_file(arguments.csv, text);
+  }
+}
+
 // The largest batch that trains within the limit, and what it needs.
 int max_batch(Config config, const Arguments& arguments) {
   int64_t limit = arguments.limit;
@@ -89,6 +117,10 @@ int run(const Arguments& arguments) {
   if (arguments.config.empty()) throw ConfigError("plan: --config F or --diff A.json B.json is needed");
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.max_batch) return max_batch(config, arguments);
+  if (!arguments.csv.empty()) {
+    write_csv(arguments, config);
+    return 0;
+  }
   const PlanReport report = plan(config, arguments.passes);
   if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
   if (!arguments.html.empty()) write_html(arguments, config, report);
@@ -110,6 +142,8 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   plan->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   plan->add_flag("--json", arguments->json, "the whole plan as JSON");
   plan->add_flag("--draw", arguments->draw, "as a picture for the terminal: time to the right");
+  plan->add_option("--csv", arguments->csv,
+                   "write what there is to plan as CSV, for planner; - is the terminal");
   plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
   plan->add_option("--beside", arguments->beside,
                    "key=value of a second plan to stand beside it in --html; may be given again")

@@ -6,6 +6,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -241,6 +242,20 @@ class Make(Test):
         self.assertIn(f"bytes {plan['arena_bytes']} ", self.succeed("solve", "lenet.csv"))
         self.fail_with(USAGE, ["nowhere.yaml"], "export", "--config", "nowhere.yaml", "-o", "x.csv")
         self.assertFalse((self.folder / "x.csv").exists())
+        # Without a file it goes to the terminal, here and from the trainer itself.
+        text = self.read("lenet.csv")
+        self.assertEqual(self.succeed("export", "--config", LENET, *overrides), text)
+        self.assertEqual(subprocess.run(
+            [TRAINER, "plan", "--csv", "-", "--config", LENET, *overrides], cwd=self.folder,
+            capture_output=True, text=True, check=True).stdout, text)
+
+    def test_export_needs_the_trainer_beside_it(self):
+        alone = shutil.copy(PLANNER, self.folder)
+        done = subprocess.run([alone, "export", "--config", LENET], cwd=self.folder,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, USAGE)
+        self.assertEqual(done.stdout, "")
+        self.assertIn(f"{self.folder / 'trainer'} cannot be run: No such file", done.stderr)
 
 
 if __name__ == "__main__":
