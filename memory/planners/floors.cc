@@ -48,6 +48,7 @@ Floors::Floors(const Sections& sections, bool sums)
   }
   places_.resize(places);
   blame_.assign(sections.count(), 10);
+  changed_at_.assign(sections.count(), 0);
 }
 
 bool Floors::reset(int64_t capacity) {
@@ -63,6 +64,7 @@ bool Floors::reset(int64_t capacity) {
   live_starts_.assign(count, 0);
   links_.assign(count, 0);
   hash_.assign(count, 0);
+  changed_at_.assign(count, ++clock_);
   for (size_t b = 0; b < blocks.size(); ++b) {
     const int block = static_cast<int>(b);
     const Span hull = blocks[b].hull;
@@ -98,23 +100,46 @@ void Floors::undo(size_t mark) {
       case Kind::kTakenOut:
         put_back(change.index);
         break;
+      case Kind::kPlaced:
+        set_floors(change.index, change.before);
+        break;
       case Kind::kLow:
         low_[change.index] = change.before;
+        note_starts(change.index);
         break;
       case Kind::kFloor:
         floor_[change.index] = change.before;
+        note(change.index);
         break;
       case Kind::kFew:
         few_[change.index] = {.others = -1};
         break;
       case Kind::kTop:
         top_[change.index] = change.before;
+        note(change.index);
         break;
     }
   }
 }
 
+void Floors::note_block(int block) {
+  ++clock_;
+  for (const Span span : sections_.spans(block)) {
+    std::fill(changed_at_.begin() + span.lower, changed_at_.begin() + span.upper, clock_);
+  }
+}
+
+void Floors::note_starts(int block) {
+  for (const Span span : sections_.spans(block)) note(span.lower);
+}
+
+void Floors::accuse(int section) {
+  ++blame_[section];
+  note(section);
+}
+
 void Floors::take_out(int block, int64_t offset) {
+  note_block(block);
   const Block& b = sections_.blocks[block];
   set(Kind::kLow, low_, block, offset);
   trail_.push_back({Kind::kTakenOut, block, 0});
@@ -149,6 +174,7 @@ void Floors::take_out_start(int section, int32_t& place) {
 
 // It still stands behind those that are left, because all later steps were undone before.
 void Floors::put_back(int block) {
+  note_block(block);
   const Block& b = sections_.blocks[block];
   placed_[block] = 0;
   hash_[b.hull.lower] ^= hash_of(block);
@@ -188,6 +214,7 @@ bool Floors::raise(int block, int64_t offset) {
   if (!settle(block, offset)) return false;
   if (offset <= low_[block]) return true;
   set(Kind::kLow, low_, block, offset);
+  note_starts(block);
   const Span hull = sections_.blocks[block].hull;
   changed_ = {std::min(changed_.lower, hull.lower), std::max(changed_.upper, hull.upper)};
   lifted_ = true;
@@ -198,14 +225,14 @@ bool Floors::raise(int block, int64_t offset) {
 bool Floors::raise_above(Span span, int64_t height) {
   for (int32_t b : left(span.lower)) {
     if (low_[b] < height && !raise(b, height)) {
-      ++blame_[span.lower];
+      accuse(span.lower);
       return false;
     }
   }
   for (int s = span.lower + 1; s < span.upper; ++s) {
     for (int32_t b : starts(s)) {
       if (low_[b] < height && !raise(b, height)) {
-        ++blame_[s];
+        accuse(s);
         return false;
       }
     }
@@ -227,22 +254,40 @@ int64_t Floors::lowest(int section) {
   return lowest <= few.others ? lowest : find_few(section);
 }
 
+// Adds a block to the lowest ones, from which the highest may have to go.
+void Floors::add(Few& few, int32_t block) const {
+  const int64_t low = low_[block];
+  if (few.count == kFew) {
+    const int64_t last = low_[few.blocks[kFew - 1]];
+    few.others = std::min(few.others, std::max(low, last));
+    if (low >= last) return;
+  }
+  int32_t at = few.count < kFew ? few.count++ : kFew - 1;
+  for (; at > 0 && low_[few.blocks[at - 1]] > low; --at) few.blocks[at] = few.blocks[at - 1];
+  few.blocks[at] = block;
+}
+
 int64_t Floors::find_few(int section) {
   Few few;
-  for (int32_t b : left(section)) {
-    const int64_t low = low_[b];
-    if (few.count == kFew) {
-      const int64_t last = low_[few.blocks[kFew - 1]];
-      if (last <= floor_[section]) {  // and none is lower
-        few.others = last;
+  // Most are those of the section before, next to which only those matter that begin here.
+  if (section > 0) {
+    const Few& before = few_[section - 1];
+    few.others = before.others;
+    for (int32_t i = 0; i < before.count; ++i) {
+      const int32_t b = before.blocks[i];
+      if (!placed_[b] && sections_.passes(b, section)) add(few, b);
+    }
+    for (int32_t b : starts(section)) add(few, b);
+  }
+  if (section == 0 || few.count == 0 || low_[few.blocks[0]] > few.others) {
+    few = {};
+    for (int32_t b : left(section)) {
+      if (few.count == kFew && low_[few.blocks[kFew - 1]] <= floor_[section]) {
+        few.others = floor_[section];  // none is lower than these
         break;
       }
-      few.others = std::min(few.others, std::max(low, last));
-      if (low >= last) continue;
+      add(few, b);
     }
-    int32_t at = few.count < kFew ? few.count++ : kFew - 1;
-    for (; at > 0 && low_[few.blocks[at - 1]] > low; --at) few.blocks[at] = few.blocks[at - 1];
-    few.blocks[at] = b;
   }
   trail_.push_back({Kind::kFew, section, 0});
   few_[section] = few;
@@ -256,8 +301,9 @@ bool Floors::clean(bool fits) {
     const int64_t height = lowest(s);
     if (height <= floor_[s]) continue;
     set(Kind::kFloor, floor_, s, height);
+    note(s);
     if (sums_ && slack(s) < 0) {
-      ++blame_[s];
+      accuse(s);
       fits = false;
     }
   }
@@ -265,16 +311,23 @@ bool Floors::clean(bool fits) {
   return fits;
 }
 
+void Floors::set_floors(int block, int64_t height) {
+  for (const Span span : sections_.spans(block)) {
+    std::fill(floor_.begin() + span.lower, floor_.begin() + span.upper, height);
+  }
+}
+
 bool Floors::place(int block, int64_t offset) {
   take_out(block, offset);
   changed_ = sections_.blocks[block].hull;
   const int64_t above = offset + sections_.blocks[block].room;
+  trail_.push_back({Kind::kPlaced, block, offset});
+  set_floors(block, above);
   bool fits = true;
   for (const Span span : sections_.spans(block)) {
     for (int s = span.lower; s < span.upper && fits; ++s) {
-      set(Kind::kFloor, floor_, s, above);
       fits = !sums_ || live_[s] == 0 || slack(s) >= 0;
-      if (!fits) ++blame_[s];
+      if (!fits) accuse(s);
     }
   }
   lifted_ = !fits;
@@ -288,7 +341,7 @@ bool Floors::rise(int section, int64_t height) {
   for (int32_t b : left(section)) {
     if (fits && low_[b] < height) fits = raise(b, height);
   }
-  if (!fits) ++blame_[section];
+  if (!fits) accuse(section);
   return clean(fits);
 }
 
@@ -305,7 +358,10 @@ bool Floors::lift_long(Span part, bool& any) {
     const int64_t offset = top_[part.lower] - block.room;
     if (low_[b] > offset) return false;
     take_out(b, offset);
-    for (int s = part.lower; s < part.upper; ++s) set(Kind::kTop, top_, s, offset);
+    for (int s = part.lower; s < part.upper; ++s) {
+      set(Kind::kTop, top_, s, offset);
+      note(s);
+    }
   }
   if (!any) return true;
   const auto fit = [&](std::span<const int32_t> blocks) {

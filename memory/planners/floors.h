@@ -50,13 +50,17 @@ class Floors {
   const std::vector<int64_t>& offsets() const { return low_; }
   uint64_t hash(int section) const { return hash_[section]; }   // of what is left and begins there
   int64_t blame(int section) const { return blame_[section]; }  // how often it ended a try, and 10
+  // When a floor, a ceiling, the blame there or the lowest offset of a block that begins there has
+  // last changed, by a clock that every change moves on.
+  int64_t changed(int section) const { return changed_at_[section]; }
+  int64_t clock() const { return clock_; }
   // Bytes that may still be lost there.
   int64_t slack(int section) const {
     return top_[section] + spare_[section] - floor_[section] - rest_[section];
   }
 
  private:
-  enum class Kind : int32_t { kTakenOut, kLow, kFloor, kTop, kFew };
+  enum class Kind : int32_t { kTakenOut, kPlaced, kLow, kFloor, kTop, kFew };
   struct Change {
     Kind kind;
     int32_t index;  // of a block or section
@@ -76,15 +80,21 @@ class Floors {
     trail_.push_back({kind, index, values[index]});
     values[index] = value;
   }
+  void note(int section) { changed_at_[section] = ++clock_; }
+  void note_block(int block);
+  void note_starts(int block);
+  void accuse(int section);
   int32_t& place_of(int block, int section) { return places_[first_place_[block] + section]; }
   void take_out(int block, int64_t offset);
   void take_out_start(int section, int32_t& place);
   void put_back(int block);
+  void set_floors(int block, int64_t height);  // of all of its sections
   bool settle(int block, int64_t& offset) const;
   bool raise(int block, int64_t offset);
   bool raise_above(Span span, int64_t height);
   int64_t lowest(int section);
   int64_t find_few(int section);
+  void add(Few& few, int32_t block) const;
   bool clean(bool fits);
 
   const Sections& sections_;
@@ -103,6 +113,8 @@ class Floors {
   std::vector<int32_t> links_;    // blocks left that reach into the next section
   std::vector<uint64_t> hash_;
   std::vector<int64_t> blame_;
+  std::vector<int64_t> changed_at_;
+  int64_t clock_ = 0;
   std::vector<int32_t> live_starts_, first_start_, starts_;  // as live_, first_ and members_
   std::vector<int32_t> start_places_;  // per span: where its block is among those that start there
   std::vector<int64_t> first_place_;   // per block: where its place in section 0 would be

@@ -67,6 +67,7 @@ Search::Search(const Sections& sections, int64_t capacity, const Inferences& inf
 
 Outcome Search::run(int64_t nodes) {
   if (!possible_) return Outcome::kNone;
+  if (sections_.count() == 0) return Outcome::kFound;
   const int64_t end = nodes_ + nodes;
   if (turn_nodes_ == 0) turn_nodes_ = 2 * std::ssize(sections_.blocks) + 64;
   while (true) {
@@ -107,8 +108,10 @@ Outcome Search::descend(const Strategy& strategy, int64_t limit) {
   parts_.clear();
   choices_.clear();
   floors_.undo(0);
+  seen_lows_.assign(sections_.count(), {});
   const int64_t end = nodes_ + limit;
-  bool good = open({0, sections_.count()}, -1, -1);
+  const Span all{0, sections_.count()};
+  bool good = open(all, -1, -1, all);
   while (true) {
     if (nodes_ >= end) return Outcome::kSpent;
     if (nodes_ % kNodesPerLook == 0 && deadline_.passed()) return Outcome::kSpent;
@@ -119,15 +122,16 @@ Outcome Search::descend(const Strategy& strategy, int64_t limit) {
       good = advance();
     } else if (const int32_t pending = frames_.back().pending; pending >= 0) {
       const Part part = parts_[pending];
-      good = open(part.span, part.parent, part.next);
+      good = open(part.span, part.parent, part.next, {0, 0});
     } else {
       return Outcome::kFound;
     }
   }
 }
 
-// Begins a part of time, which may turn out to be several; false when it cannot be solved.
-bool Search::open(Span part, int32_t parent, int32_t pending) {
+// Begins a part of time, which may turn out to be several where it has changed; false when it
+// cannot be solved.
+bool Search::open(Span part, int32_t parent, int32_t pending, Span changed) {
   const int32_t self = static_cast<int32_t>(frames_.size());
   const size_t choices = choices_.size();
   frames_.push_back({.part = part,
@@ -138,7 +142,7 @@ bool Search::open(Span part, int32_t parent, int32_t pending) {
                      .first = choices,
                      .next = choices,
                      .last = choices});
-  const bool fits = cut_and_lift(part);
+  const bool fits = cut_and_lift(part, changed);
   Frame& frame = frames_.back();
   frame.mark = floors_.mark();
   if (!fits) return false;
@@ -158,9 +162,13 @@ bool Search::open(Span part, int32_t parent, int32_t pending) {
 }
 
 // Finds the pieces of a part; lifting the long blocks of one may cut it further.
-bool Search::cut_and_lift(Span part) {
+bool Search::cut_and_lift(Span part, Span changed) {
   pieces_.clear();
-  cut(part);
+  if (is_cut(changed)) {
+    cut(part);
+  } else {
+    pieces_.push_back(part);
+  }
   if (!use_.ceiling || !sections_.uniform) return true;
   for (size_t i = 0; i < pieces_.size();) {
     const Span piece = pieces_[i];
@@ -177,6 +185,14 @@ bool Search::cut_and_lift(Span part) {
     }
   }
   return true;
+}
+
+// Whether some part that was whole may no longer be one.
+bool Search::is_cut(Span changed) const {
+  for (int32_t s = changed.lower; s < changed.upper; ++s) {
+    if (!floors_.linked(s)) return true;
+  }
+  return false;
 }
 
 void Search::cut(Span part) {
@@ -224,17 +240,25 @@ void Search::find_low(Span part) {
   int64_t before = kWall;
   for (int s = part.lower; s < part.upper;) {
     const int64_t height = floor(s);
+    int64_t changed = floors_.changed(s);
     int end = s + 1;
-    while (end < part.upper && floor(end) == height) ++end;
+    for (; end < part.upper && floor(end) == height; ++end) {
+      changed = std::max(changed, floors_.changed(end));
+    }
     const int64_t after = end < part.upper ? floor(end) : kWall;
-    if (height <= highest && height < before && height < after) look_at_low({s, end}, height);
+    if (height <= highest && height < before && height < after) {
+      Low& low = seen_lows_[s];
+      if (low.stretch != Span{s, end} || low.at < changed) low = look_at_low({s, end}, height);
+      if (low_.section < 0 || low.before(low_)) low_ = low;
+    }
     before = height;
     s = end;
   }
 }
 
 // A block can stand on the floor of the stretch where it lives there, and nowhere else.
-void Search::look_at_low(Span stretch, int64_t height) {
+Search::Low Search::look_at_low(Span stretch, int64_t height) {
+  Low best;
   int64_t choices = 0;
   for (int s = stretch.lower; s < stretch.upper; ++s) {
     choices -= std::exchange(ends_[s], 0);
@@ -253,11 +277,11 @@ void Search::look_at_low(Span stretch, int64_t height) {
     } else if (strategy_.section == SectionRule::kBlamed) {
       score /= static_cast<double>(floors_.blame(s));
     }
-    if (low_.section < 0 || std::tie(score, slack) < std::tie(low_.score, low_.slack)) {
-      low_ = {stretch, s, score, slack};
-    }
+    const Low low{stretch, s, score, slack, floors_.clock()};
+    if (best.section < 0 || low.before(best)) best = low;
   }
   ends_[stretch.upper] = 0;
+  return best;
 }
 
 // Those first that fit the stretch at its edges, if the strategy says so, then by rank.
@@ -289,17 +313,20 @@ bool Search::advance() {
   const Span part = frame.part;
   const int32_t pending = frame.pending;
   if (frame.next < frame.last) {
-    const bool fits = floors_.place(choices_[frame.next++], frame.height);
+    const int32_t block = choices_[frame.next++];
+    const bool fits = floors_.place(block, frame.height);
     if (use_.hatless && !floors_.lifted()) {
       // Whatever plan there is, this block can be moved here, so there is nothing else to try.
       frame.next = frame.last;
       frame.rise = false;
     }
-    if (fits) return open(part, self, pending);
+    if (fits) return open(part, self, pending, sections_.blocks[block].hull);
   } else if (frame.rise) {
     frame.rise = false;
     const int64_t height = next_height(frame);
-    if (height != kWall && floors_.rise(frame.section, height)) return open(part, self, pending);
+    if (height != kWall && floors_.rise(frame.section, height)) {
+      return open(part, self, pending, {0, 0});
+    }
   } else {
     if (use_.nogoods) remember(key_of(part));
     frame.section = -1;

@@ -77,16 +77,21 @@ class Search {
     int section = -1;
     double score = 0;
     int64_t slack = 0;
+    int64_t at = -1;  // when it was looked at, by the clock of the floors
+    bool before(const Low& other) const {
+      return score != other.score ? score < other.score : slack < other.slack;
+    }
   };
 
   void order_blocks(BlockRule rule, int64_t round);
   Outcome descend(const Strategy& strategy, int64_t limit);
-  bool open(Span part, int32_t parent, int32_t pending);
-  bool cut_and_lift(Span part);
+  bool open(Span part, int32_t parent, int32_t pending, Span changed);
+  bool cut_and_lift(Span part, Span changed);
+  bool is_cut(Span changed) const;
   void cut(Span part);
   bool choose(Frame& frame);
   void find_low(Span part);
-  void look_at_low(Span stretch, int64_t height);
+  Low look_at_low(Span stretch, int64_t height);
   bool allowed(int block, int64_t height) const;
   void sort_choices(const Frame& frame, Span stretch);
   bool advance();
@@ -106,8 +111,9 @@ class Search {
   std::vector<int32_t> rank_;   // per block: which is tried first
   std::vector<Frame> frames_;
   std::vector<Part> parts_;
-  std::vector<Span> pieces_;  // of open()
-  Low low_;                   // of find_low()
+  std::vector<Span> pieces_;    // of open()
+  Low low_;                     // of find_low()
+  std::vector<Low> seen_lows_;  // by the first section of their stretch
   std::vector<int32_t> choices_;
   std::vector<int64_t> seen_blocks_, seen_sections_;  // when next_height() saw them last
   int64_t now_ = 0;

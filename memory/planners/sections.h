@@ -41,6 +41,13 @@ struct Sections {
   std::span<const Span> spans(int block) const {
     return {spans_.data() + first_span_[block], spans_.data() + first_span_[block + 1]};
   }
+  // Whether one of the block's spans holds both the section and the one before.
+  bool passes(int block, int section) const {
+    for (const Span span : spans(block)) {
+      if (span.lower < section && section < span.upper) return true;
+    }
+    return false;
+  }
   std::span<const int32_t> members(int section) const {
     return {members_.data() + first_member_[section], members_.data() + first_member_[section + 1]};
   }
