@@ -35,7 +35,7 @@ std::vector<int> clash_of(const Problem& problem) {
   return {};
 }
 
-std::vector<int> crowd_above(const Problem& problem, int64_t capacity) {
+std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t capacity) {
   std::vector<int> all;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& b = problem.buffers[i];
@@ -43,6 +43,13 @@ std::vector<int> crowd_above(const Problem& problem, int64_t capacity) {
     if (std::max<int64_t>(b.offset, 0) > capacity - b.size) return {static_cast<int>(i)};
     all.push_back(static_cast<int>(i));
   }
+  const auto most = std::max_element(ready.load.begin(), ready.load.end());
+  if (most != ready.load.end() && *most > capacity) {
+    const auto time = static_cast<int32_t>(most - ready.load.begin());
+    std::erase_if(all, [&](int i) { return !ready.lives(ready.items[i], time); });
+    return all;
+  }
+  // Then it takes what rounding adds to the sizes.
   const Sections sections(problem, all);
   for (int s = 0; s < sections.count(); ++s) {
     std::vector<int> live;

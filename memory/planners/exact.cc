@@ -195,7 +195,7 @@ Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t no
     solution.verdict = Verdict::kInfeasible;
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
     solution.verdict = Verdict::kInfeasible;
-    solution.conflict = conflict_of(problem, ready, crowd_above(problem, problem.capacity),
+    solution.conflict = conflict_of(problem, ready, crowd_above(problem, ready, problem.capacity),
                                     problem.capacity, conflict_nodes(nodes), deadline);
   }
   return solution;

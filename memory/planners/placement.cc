@@ -22,24 +22,61 @@ constexpr Effort kEffortToPlace = 64;
 constexpr size_t kPerSlice = 256;      // buffers, on average
 constexpr size_t kPlacedPerLook = 16;  // at the clock
 
-// The buffers placed so far, in the order of their offsets: all of them, and those of each slice of
-// time, because what lives within one slice meets few of many.
+// Placed buffers in the order of their offsets, in chunks, so that one more moves only a few.
+class Pile {
+ public:
+  void insert(const Placed& entry) {
+    const auto above = [](const Placed& a, const Placed& b) { return a.offset < b.offset; };
+    auto chunk =
+        std::upper_bound(chunks_.begin(), chunks_.end(), entry,
+                         [&](const Placed& a, const Chunk& b) { return above(a, b.front()); });
+    if (chunk != chunks_.begin()) --chunk;
+    if (chunk == chunks_.end()) chunk = chunks_.emplace(chunk);
+    chunk->insert(std::upper_bound(chunk->begin(), chunk->end(), entry, above), entry);
+    if (chunk->size() < kPerChunk) return;
+    const auto half = chunk->begin() + kPerChunk / 2;
+    Chunk rest(half, chunk->end());
+    chunk->erase(half, chunk->end());
+    chunks_.insert(chunk + 1, std::move(rest));
+  }
+
+  // Looks at one after the other until it has seen enough; returns how many it passed.
+  template <class See>
+  int64_t walk(See enough) const {
+    int64_t passed = 0;
+    for (const Chunk& chunk : chunks_) {
+      for (const Placed& placed : chunk) {
+        if (enough(placed)) return passed;
+        ++passed;
+      }
+    }
+    return passed;
+  }
+
+ private:
+  using Chunk = std::vector<Placed>;
+  static constexpr size_t kPerChunk = 512;
+  std::vector<Chunk> chunks_;
+};
+
+// The buffers placed so far, by slices of time, by slices of twice that width, and so on up to all
+// of time: what lives within one slice meets nothing outside of it.
 class Shelf {
  public:
-  explicit Shelf(const Ready& ready)
-      : ready_(ready),
-        slices_(1 + ready.items.size() / kPerSlice),
-        width_(static_cast<int32_t>(1 + ready.load.size() / slices_.size())) {
-    all_.reserve(ready.items.size());
+  explicit Shelf(const Ready& ready) : ready_(ready) {
+    for (size_t count = 1 + ready.items.size() / kPerSlice; count > 1; count = (count + 1) / 2) {
+      add_level(count);
+    }
+    add_level(1);
   }
 
   void put(int index, int64_t offset) {
     const Item& item = ready_.items[index];
     const Placed entry{offset, offset + item.size, item.lower, item.upper,
                        index,  item.gap_count > 0};
-    insert(all_, entry);
-    for (int32_t s = slice(item.lower); s <= slice(item.upper - 1) && slices_.size() > 1; ++s) {
-      insert(slices_[s], entry);
+    for (Level& level : levels_) {
+      const int32_t last = level.slice(item.upper - 1);
+      for (int32_t s = level.slice(item.lower); s <= last; ++s) level.slices[s].insert(entry);
     }
     top_ = std::max(top_, entry.end);
   }
@@ -51,24 +88,20 @@ class Shelf {
     int64_t candidate = 0;
     int64_t tightest = INT64_MAX;
     int64_t chosen = -1;
-    const bool within = slices_.size() > 1 && slice(item.lower) == slice(item.upper - 1);
-    const std::vector<Placed>& placed = within ? slices_[slice(item.lower)] : all_;
-    const Placed* at = placed.data();
-    const Placed* const end = at + placed.size();
-    for (; at != end; ++at) {
-      if (at->lower >= item.upper || item.lower >= at->upper) continue;
-      if ((gaps || at->gaps) && !ready_.meet(item, ready_.items[at->item])) continue;
-      const int64_t left = at->offset - candidate - item.size;
+    effort_ += kEffortToPlace + around(item).walk([&](const Placed& at) {
+      if (at.lower >= item.upper || item.lower >= at.upper) return false;
+      if ((gaps || at.gaps) && !ready_.meet(item, ready_.items[at.item])) return false;
+      const int64_t left = at.offset - candidate - item.size;
       if (left >= 0) {
-        if (fit == Fit::kLowest) break;
+        if (fit == Fit::kLowest) return true;
         if (left < tightest) {
           tightest = left;
           chosen = candidate;
         }
       }
-      if (at->end > candidate) candidate = round_up(at->end, item.alignment);
-    }
-    effort_ += at - placed.data() + kEffortToPlace;
+      if (at.end > candidate) candidate = round_up(at.end, item.alignment);
+      return false;
+    });
     return chosen >= 0 ? chosen : candidate;
   }
 
@@ -76,19 +109,26 @@ class Shelf {
   Effort effort() const { return effort_; }
 
  private:
-  int32_t slice(int32_t time) const { return time / width_; }
+  struct Level {
+    int32_t width;  // of a slice
+    std::vector<Pile> slices;
+    int32_t slice(int32_t time) const { return time / width; }
+  };
 
-  static void insert(std::vector<Placed>& placed, const Placed& entry) {
-    const auto after =
-        std::upper_bound(placed.begin(), placed.end(), entry,
-                         [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
-    placed.insert(after, entry);
+  void add_level(size_t count) {
+    const size_t times = ready_.load.size();
+    levels_.push_back({static_cast<int32_t>(1 + times / count), std::vector<Pile>(count)});
+  }
+
+  // All that it may meet, and more.
+  const Pile& around(const Item& item) const {
+    auto level = levels_.begin();
+    while (level->slice(item.lower) != level->slice(item.upper - 1)) ++level;
+    return level->slices[level->slice(item.lower)];
   }
 
   const Ready& ready_;
-  std::vector<Placed> all_;
-  std::vector<std::vector<Placed>> slices_;
-  const int32_t width_;  // of a slice
+  std::vector<Level> levels_;
   int64_t top_ = 0;
   Effort effort_ = 0;
 };
@@ -174,6 +214,12 @@ void Ready::measure_load() {
 bool Ready::meet(const Item& a, const Item& b) const {
   if (a.lower >= b.upper || b.lower >= a.upper) return false;
   return (a.gap_count | b.gap_count) == 0 || meet_outside_gaps(a, b);
+}
+
+bool Ready::lives(const Item& item, int32_t time) const {
+  if (time < item.lower || item.upper <= time) return false;
+  return std::none_of(gaps.begin() + item.first_gap, gaps.begin() + item.first_gap + item.gap_count,
+                      [&](const RankedGap& gap) { return gap.lower <= time && time < gap.upper; });
 }
 
 bool Ready::meet_outside_gaps(const Item& a, const Item& b) const {

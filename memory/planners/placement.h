@@ -40,6 +40,8 @@ struct Ready {
 
   // Whether both are live at some time.
   bool meet(const Item& a, const Item& b) const;
+  // Whether it is live at the time of that rank.
+  bool lives(const Item& item, int32_t time) const;
 
  private:
   void rank_times(const Problem& problem);
