@@ -55,6 +55,16 @@ struct Path {
 
 std::string checkpoints_path(const std::string& run_dir) { return run_dir + "/checkpoints"; }
 
+std::string checkpoint_file(const std::string& path, FileSystem& files) {
+  const std::filesystem::path whole = path;
+  const std::string name = whole.filename().string();
+  if (name != "latest" && name != "best") return path;
+  const std::string parent = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  const CheckpointFolder folder(parent, files);
+  const std::optional<int64_t> step = folder.named(name.c_str());
+  return step ? folder.path(*step) : path;
+}
+
 CheckpointFolder::CheckpointFolder(std::string dir, FileSystem& files)
     : dir_(std::move(dir)), files_(files) {}
 

@@ -62,6 +62,9 @@ class CheckpointFolder {
 
 // The folder of the checkpoints of a run.
 std::string checkpoints_path(const std::string& run_dir);
+// The checkpoint that a path means: the one that FOLDER/latest or FOLDER/best names, else the path
+// itself.
+std::string checkpoint_file(const std::string& path, FileSystem& files = file_system());
 
 // How the writing of a checkpoint ended.
 struct CheckpointReport {

@@ -141,13 +141,8 @@ void Checkpointing::find_beginning(const TrainOptions& options) {
       throw CheckpointError(fmt::format("resume: there is no checkpoint in '{}'", path.string()));
     return;
   }
-  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  in_own_folder_ = same_folder(parent, folder_.dir());
-  const CheckpointFolder folder(parent.string(), files);
-  const std::string name = path.filename().string();
-  const auto named =
-      name == "latest" || name == "best" ? folder.named(name.c_str()) : std::optional<int64_t>();
-  beginning_ = std::make_unique<CheckpointFile>(named ? folder.path(*named) : path.string(), files);
+  in_own_folder_ = same_folder(path.has_parent_path() ? path.parent_path() : ".", folder_.dir());
+  beginning_ = std::make_unique<CheckpointFile>(checkpoint_file(path.string(), files), files);
 }
 
 void Checkpointing::try_candidates(const CheckpointFolder& folder) {

@@ -74,7 +74,8 @@ RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done)
   std::filesystem::create_directories(dir_, error);
   if (error) fail(dir_, "make", error.value());
   put("config.resolved.yaml", print_config(config));
-  events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()));
+  events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()),
+                                          steps_done ? *steps_done + 1 : 0);
   if (steps_done) {
     csv_ = go_on("metrics.csv", kCsvNames, *steps_done);
     jsonl_ = go_on("metrics.jsonl", "", *steps_done);

@@ -46,8 +46,9 @@ class RunFolder {
  public:
   // Makes the folder and its parents, writes the configuration and starts the metrics anew; or, when
   // training goes on after `steps_done` steps, keeps the lines up to there and drops what follows,
-  // also a line that was being written when the process was killed. Throws Error naming the path
-  // when that cannot be done.
+  // also a line that was being written when the process was killed. TensorBoard, which reads all
+  // event files of the folder, is told the same. Throws Error naming the path when that cannot be
+  // done.
   explicit RunFolder(const Config& config, std::optional<int64_t> steps_done = {});
 
   // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.

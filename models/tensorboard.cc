@@ -1,10 +1,13 @@
 #include "tessera/models/tensorboard.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -16,9 +19,10 @@
 namespace tessera {
 namespace {
 
-// Fields of the messages Event, Summary and Summary.Value.
-constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5;
+// Fields of the messages Event, Summary, Summary.Value and SessionLog.
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 constexpr int kSummaryValue = 1, kTag = 1, kSimpleValue = 2;
+constexpr int kStatus = 1, kStart = 1;
 
 enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
@@ -73,6 +77,22 @@ class Message {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+// Now, or later than the files of the folder: TensorBoard reads them in the order of their names.
+int64_t next_second(const std::string& folder) {
+  auto second = static_cast<int64_t>(now());
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t taken = 0;
+    if (!name.starts_with(kPrefix)) continue;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), taken);
+    if (taken < int64_t{9'999'999'999}) second = std::max(second, taken + 1);
+  }
+  return second;
 }
 
 // Walks the fields of a message; nothing more once it is malformed or at its end.
@@ -156,14 +176,19 @@ uint32_t crc32c(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-EventWriter::EventWriter(const std::string& folder, const std::string& name)
-    : path_(fmt::format("{}/events.out.tfevents.{:010}.{}", folder, static_cast<int64_t>(now()), name)),
+EventWriter::EventWriter(const std::string& folder, const std::string& name, int64_t first_step)
+    : path_(fmt::format("{}/{}{:010}.{}", folder, kPrefix, next_second(folder), name)),
       file_(std::fopen(path_.c_str(), "wb")) {
   if (!file_) throw Error(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
-  Message version;
+  Message version, log, start;
   version.number(kWallTime, now());
   version.bytes(kFileVersion, "brain.Event:2");
   record(version.text());
+  log.varint(kStatus, kStart);
+  start.number(kWallTime, now());
+  start.varint(kStep, static_cast<uint64_t>(first_step));
+  start.bytes(kSessionLog, log.text());
+  record(start.text());
 }
 
 void EventWriter::scalar(std::string_view tag, int64_t step, float value) {

@@ -21,8 +21,10 @@ uint32_t crc32c(std::span<const std::byte> bytes);
 // Not thread-safe.
 class EventWriter {
  public:
-  // Makes events.out.tfevents.<seconds>.<name> in the folder. Throws Error naming the file.
-  EventWriter(const std::string& folder, const std::string& name);
+  // Makes events.out.tfevents.<seconds>.<name> in the folder, to be read after all that are there.
+  // What those hold from `first_step` on counts no more: TensorBoard drops it. Throws Error naming
+  // the file.
+  EventWriter(const std::string& folder, const std::string& name, int64_t first_step = 0);
 
   // Appends a point of the curve `tag`; on its way to the disk when it returns. Allocates nothing
   // for tags of up to 64 characters. Throws Error when the disk refuses.

@@ -345,6 +345,21 @@ class Training {
   Clock::time_point start_;
 };
 
+void load_trained(Session& session, const std::string& run_dir, const std::string& checkpoint) {
+  if (!checkpoint.empty()) {
+    const bool name = checkpoint == "best" || checkpoint == "latest";
+    const CheckpointFile file(
+        checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
+    return file.load({session.store().parameters(), session.store().states()});
+  }
+  if (!std::filesystem::exists(weights_path(run_dir)))
+    throw CheckpointError(fmt::format(
+        "run folder: there is no '{}', as the training did not reach its end; --checkpoint=latest "
+        "evaluates where it stands",
+        weights_path(run_dir)));
+  session.load_weights(weights_path(run_dir));
+}
+
 }  // namespace
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
@@ -352,8 +367,8 @@ TrainResult train(const Config& config, const Print& print, const TrainOptions& 
   return Training(config, print, options).run();
 }
 
-TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
-                         const Print& print) {
+TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoint,
+                         const std::vector<std::string>& overrides, const Print& print) {
   if (!std::filesystem::exists(resolved_config_path(run_dir)))
     throw ConfigError(fmt::format("run folder: there is no '{}'; give the folder of a training",
                                   resolved_config_path(run_dir)));
@@ -363,7 +378,7 @@ TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::stri
   Session session(config, data.test->shape(), normalization_of(config, *data.test));
   Evaluator evaluator(session, data.test, evaluation_options(config), config.model.classes);
   session.bind();
-  session.load_weights(weights_path(run_dir));
+  load_trained(session, run_dir, checkpoint);
   print(data.test->describe());
   Clock::time_point start = Clock::now();
   const Evaluation tally = *evaluator.run();

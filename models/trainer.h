@@ -28,9 +28,10 @@ struct TrainResult {
 // checkpoint cannot be written, and DivergedError when the loss is not finite.
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options = {});
 
-// Evaluates the weights of a run folder on its test data.
-TrainResult evaluate_run(const std::string& run_dir, const std::vector<std::string>& overrides,
-                         const Print& print);
+// Evaluates a run folder on its test data: the weights at the end of training, or with `checkpoint`
+// those of one: "best", "latest" or a file. Throws as train() does.
+TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoint,
+                         const std::vector<std::string>& overrides, const Print& print);
 
 // What a training step (and the evaluation that shares its arena) needs. Opens no data. Throws
 // ConfigError for an unknown pass.

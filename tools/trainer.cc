@@ -19,7 +19,7 @@ namespace {
 using namespace tessera;
 
 struct Arguments {
-  std::string config, run, command;
+  std::string config, run, checkpoint, command;
   std::vector<std::string> overrides;
   int64_t steps = 50;
   bool json = false, verify_plan = false;
@@ -79,7 +79,7 @@ int run_train(const Arguments& arguments) {
 }
 
 int run_eval(const Arguments& arguments) {
-  TrainResult result = evaluate_run(arguments.run, arguments.overrides, say);
+  TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides, say);
   say(fmt::format("test accuracy {:.2f} % (loss {:.4f})", 100 * result.test_accuracy,
                   result.test_loss));
   return 0;
@@ -149,6 +149,8 @@ int dispatch(int argc, char** argv) {
       ->excludes(resume);
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();
+  eval->add_option("--checkpoint", arguments.checkpoint,
+                   "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
   add_config_look(*train, arguments.look);
   add_plan_verb(app, verb);

@@ -212,6 +212,15 @@ class Training(Test):
         other, _ = self.train("other", "seed=2")
         self.assertNotEqual(without_speed(other), without_speed(first))
 
+    def test_a_resolved_configuration_reproduces_its_run(self):
+        run, _ = self.train("run", "seed=9", "data.augment=[{flip: horizontal},{cutout: {size: 4}}]", "optimizer.name=adamw")
+        again = self.folder / "again"
+        self.succeed("--config", run / "config.resolved.yaml", f"run.dir={again}")
+        self.assertEqual(without_speed(again), without_speed(run))
+        self.assertEqual((again / "weights.h5").read_bytes(), (run / "weights.h5").read_bytes())
+        wanted = (run / "config.resolved.yaml").read_text().replace(str(run), str(again))
+        self.assertEqual((again / "config.resolved.yaml").read_text(), wanted)
+
     def test_a_loss_that_is_not_finite_ends_with_a_word_about_the_learning_rate(self):
         done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30",
                        f"run.dir={self.folder / 'run'}")

@@ -4,6 +4,8 @@
     resume_cli_test.py TRAINER
 """
 
+import csv
+import re
 import signal
 import subprocess
 import sys
@@ -29,8 +31,11 @@ class Resuming(unittest.TestCase):
         self.run_folder = self.folder / "run"
 
     def trainer(self, *words, code=0):
-        done = subprocess.run([TRAINER, *TINY, *words], cwd=self.folder, capture_output=True,
-                              text=True, check=False)
+        return self.trainer_plain(*TINY, *words, code=code)
+
+    def trainer_plain(self, *words, code):
+        done = subprocess.run([TRAINER, *words], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout, done.stderr
 
@@ -89,6 +94,52 @@ class Resuming(unittest.TestCase):
             path.write_bytes(path.read_bytes()[:-1])
         _, err = self.trainer("--resume", "train.steps=9", code=BAD_CHECKPOINT)
         self.assertIn("is damaged", err)
+
+    def test_checkpoints_can_be_evaluated(self):
+        said, _ = self.trainer("train.epochs=3", "checkpoint.every=1ep", "checkpoint.best=loss")
+        final = re.search(r"\(loss [\d.]+", said.splitlines()[-1]).group()
+        losses = {int(row["step"]): float(row["loss"]) for row in csv.DictReader(
+            (self.run_folder / "metrics.csv").read_text().splitlines()) if row["phase"] == "test"}
+        self.assertEqual(len(losses), 3)
+
+        def loss(*words, code=0):
+            out, err = self.trainer_plain("eval", "--run", "run", *words, code=code)
+            return err if code else re.search(r"\(loss [\d.]+", out.splitlines()[-1]).group()
+        self.assertEqual(loss(), final)
+        self.assertEqual(loss("--checkpoint=latest"), final)
+        self.assertEqual(loss("--checkpoint=best"), f"(loss {min(losses.values()):.4f}")
+        first = sorted((self.run_folder / "checkpoints").glob("step-*"))[0]
+        self.assertEqual(loss("--checkpoint", str(first)),
+                         f"(loss {losses[int(first.stem[5:])]:.4f}")
+        self.assertIn("no such file", loss("--checkpoint=other", code=BAD_CHECKPOINT).lower())
+        (self.run_folder / "weights.h5").unlink()
+        self.assertIn("--checkpoint=latest", loss(code=BAD_CHECKPOINT))
+
+    def test_tensorboard_sees_every_step_once(self):
+        try:
+            from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        except ImportError:
+            self.skipTest("the package tensorboard is not installed")
+
+        def same_as_metrics():
+            events = EventAccumulator(str(self.run_folder))
+            events.Reload()
+            rows = [row for row in csv.DictReader(
+                (self.run_folder / "metrics.csv").read_text().splitlines())]
+            for phase in ("train", "test"):
+                wanted = [(int(row["step"]), float(row["loss"])) for row in rows
+                          if row["phase"] == phase]
+                read = [(e.step, e.value) for e in events.Scalars(phase + "/loss")]
+                self.assertEqual([step for step, _ in read], [step for step, _ in wanted])
+                for (_, a), (_, b) in zip(read, wanted):
+                    self.assertAlmostEqual(a, b, delta=1e-6 * abs(b))
+        every = ["train.epochs=2", "train.log_every=1st", "checkpoint.every=5st", "checkpoint.keep=9"]
+        self.trainer(*every)
+        same_as_metrics()
+        self.trainer(*every, "--resume=run/checkpoints/step-000000005.h5")
+        same_as_metrics()
+        self.trainer(*every, "--overwrite", "train.epochs=1", "seed=2")
+        same_as_metrics()
 
     def test_one_training_a_folder(self):
         process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000"], cwd=self.folder,

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Runs every command of the README, in order, as it stands there.
+
+    readme_commands.py TRAINER PLANNER
+
+What is added is what keeps it short: a small batch, few steps, and a data set made here in the place
+of one from the network.
+"""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import cifar10_files
+
+SOURCE = Path(__file__).resolve().parents[2]
+PROGRAMS = {name: str(Path(path).resolve())
+            for name, path in zip(("trainer", "planner"), sys.argv[1:], strict=True)}
+SHORT = " data.batch=8 data.train_count=80 data.test_count=40 threads=2"
+ADDED = {  # to commands that begin so
+    "trainer data fetch": " --from usb --manifest manifest",
+    "trainer data pack": SHORT,
+    "trainer data bench": " --seconds 0.2" + SHORT,
+    "trainer --config": SHORT,
+    "trainer train": " train.epochs=1 run.dir=runs/verified" + SHORT,
+    "trainer bench": SHORT,
+    "planner export": SHORT,
+}
+
+
+def commands():
+    """Those of the README; the other words for newcomers, `make train` and `make test`, are run by
+    .ci/run itself."""
+    text = (SOURCE / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^```sh\n(.*?)^```$", text, re.S | re.M).group(1)
+    for line in block.splitlines():
+        if line:
+            yield line.split("#")[0].strip()
+
+
+def prepare(folder):
+    """models/ as in the sources, C.yaml, and the archive that `data fetch` looks for."""
+    (folder / "models").symlink_to(SOURCE / "models")
+    shutil.copy(SOURCE / "models" / "configs" / "resnet.yaml", folder / "C.yaml")
+    made, usb = folder / "made", folder / "usb"
+    made.mkdir()
+    usb.mkdir()
+    cifar10_files.write(made)
+    archive = usb / "cifar-10-binary.tar.gz"
+    with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT, dereference=True,
+                      compresslevel=1) as tar:
+        for name in cifar10_files.NAMES:
+            tar.add(made / name, "cifar-10-batches-bin/" + name)
+    body = archive.read_bytes()
+    (folder / "manifest").write_text(
+        f"{hashlib.sha256(body).hexdigest()} {len(body)} {archive.name}\n")
+
+
+def main():
+    run = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        for command in commands():
+            words, _, output = command.partition(" > ")
+            words += next((more for start, more in ADDED.items() if command.startswith(start)), "")
+            program, rest = words.split(" ", 1)
+            done = subprocess.run([PROGRAMS[program], *rest.split()], cwd=folder,
+                                  capture_output=True, text=True, check=False, timeout=600)
+            print(f"$ {command}\n{done.stdout[-300:]}{done.stderr}")
+            if done.returncode != 0 or done.stderr:
+                sys.exit(f"`{command}` of the README ended with {done.returncode}")
+            if output:
+                (folder / output).write_text(done.stdout)
+            run += 1
+        for made in ("plan.html", "pack.h5", "mine.yaml", "problem.csv", "runs/resnet/weights.h5"):
+            if not (folder / made).exists():
+                sys.exit(f"{made} was not made")
+    if run < 20:
+        sys.exit(f"only {run} commands were found")
+
+
+if __name__ == "__main__":
+    main()
