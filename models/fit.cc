@@ -108,6 +108,12 @@ std::string what_fits(const Config& config, int64_t limit) {
   return text.empty() ? "  nothing: not even a batch of one image\n" : text;
 }
 
+// That a batch may have: those of the data set, where they are known.
+int64_t most_images(const Config& config) {
+  const int64_t count = data_need(data_source(config)).train_count;
+  return count > 0 ? std::min(count, kMostBatch) : kMostBatch;
+}
+
 }  // namespace
 
 int64_t MemoryNeed::bytes() const {
@@ -149,8 +155,7 @@ MemoryNeed memory_need(const Config& given) {
 }
 
 int64_t largest_batch(const Config& config, int64_t limit) {
-  const DataNeed data = data_need(data_source(config));
-  const int64_t most = data.train_count > 0 ? std::min(data.train_count, kMostBatch) : kMostBatch;
+  const int64_t most = most_images(config);
   int64_t fits = 0, fails = most + 1;
   int64_t fits_bytes = 0;
   // What a batch needs grows nearly like a line, so the next guess lies on the one through the last
@@ -204,7 +209,12 @@ std::string headroom_text(const Config& config, int64_t used) {
     const int64_t at_batch = need_at(config, batch), at_half = need_at(config, half);
     const double each = static_cast<double>(at_batch - at_half) / static_cast<double>(batch - half);
     const auto more = static_cast<int64_t>(static_cast<double>(there - at_batch) / std::max(each, 1.0));
-    if (more > 0) growth = fmt::format("; data.batch could grow to about {}", batch + more);
+    const int64_t most = most_images(config);
+    if (batch + more >= most && most > batch) {
+      growth = fmt::format("; data.batch could grow to all {} images", most);
+    } else if (more > 0 && most > batch) {
+      growth = fmt::format("; data.batch could grow to about {}", batch + more);
+    }
   }
   return fmt::format("memory: {} of {} {}{}", human(used), human(there),
                      limited ? "of memory.limit" : "that this machine has free", growth);
