@@ -11,14 +11,18 @@ import csv
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+from data_test import png
+
 TRAINER = str(Path(sys.argv[1]).resolve())
 CONFIG = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
+PICTURES = CONFIG.with_name("image_folder.yaml")
 NO_MEMORY = 4  # runtime/error.h
 MODELS = {"mlp": ["model.widths=[64,32]"], "lenet5": [], "cnn_bn": ["model.widths=[8,8,16,16]"],
           "resnet20": [], "resnet32": []}
@@ -85,6 +89,21 @@ class Limit(unittest.TestCase):
                      "conv2d", "what would fit", "data.batch="):
             self.assertIn(part, err)
         self.assertFalse((self.folder / "run").exists())
+
+    def test_loading_takes_what_its_report_says(self):
+        for split in ("train", "test"):
+            for name in ("across", "down"):
+                at = self.folder / "pictures" / split / name
+                at.mkdir(parents=True)
+                for i in range(30):
+                    (at / f"{i}.png").write_bytes(png(60 + i, 80, name == "down", i))
+        code, out, err, _ = trainer("data", "bench", "--seconds", 1, "--config", PICTURES,
+                                    f"data.root={self.folder / 'pictures'}", "data.batch=16",
+                                    "data.image_size=224")
+        self.assertEqual(code, 0, err)
+        said, took = map(float, re.search(r"says ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
+        self.assertGreater(said, 3 * 16 * 224 * 224 * 3 / MIB)
+        self.assertLess(abs(took - said), 0.05 * said)
 
     def test_eager_cannot_promise_a_limit(self):
         code, _, err, _ = self.run_training("lenet5", 8, "memory.limit=1GiB", "mode=eager")
