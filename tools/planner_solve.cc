@@ -1,4 +1,6 @@
 // planner solve, bound, check: plans, and what is proved of them.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 
@@ -25,11 +27,20 @@ void print_summary(const Problem& problem, const Solution& solution, FILE* to) {
              solution.verdict == Verdict::kOptimal ? "  (proved lowest)" : "");
 }
 
+// The limit is one on the whole: what reading took is gone, and checking and writing take it again.
+Limits what_is_left(Limits limits, std::chrono::steady_clock::time_point start) {
+  if (limits.seconds == 0) return limits;
+  const std::chrono::duration<double> reading = std::chrono::steady_clock::now() - start;
+  limits.seconds = std::max(limits.seconds - 2 * reading.count(), 1e-6);
+  return limits;
+}
+
 int solve(const Arguments& arguments) {
+  const auto start = std::chrono::steady_clock::now();
   const Planner& planner = planner_named(arguments.planner);
   Problem problem = read_plan_csv_file(arguments.file);
   problem.capacity = arguments.capacity;
-  const Solution solution = prove_checked(planner, problem, arguments.limits);
+  const Solution solution = prove_checked(planner, problem, what_is_left(arguments.limits, start));
   if (solution.verdict == Verdict::kInfeasible) {
     print_conflict(problem, solution);
     return kInfeasible;

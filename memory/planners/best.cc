@@ -32,8 +32,6 @@ int64_t nodes_for(int64_t buffers) {
   return std::max(2 * count, std::min(kWork / count, kPerBuffer * count));
 }
 
-constexpr size_t kMany = 3000;
-
 class Best : public Planner {
  public:
   std::string_view name() const override { return "best"; }
@@ -51,7 +49,7 @@ class Best : public Planner {
     Solution solution = judge(problem, ready, std::move(plan), nodes, deadline);
     solution = refine(problem, ready, std::move(solution), nodes, deadline);
     const auto done = [&] {
-      const int64_t enough = std::max(solution.bound, problem.capacity);
+      const int64_t enough = std::max(solution.bound, ready.enough);
       return solution.verdict == Verdict::kInfeasible || solution.plan.bytes <= enough ||
              deadline.passed();
     };
@@ -61,10 +59,8 @@ class Best : public Planner {
       solution.verdict = verdict_of(problem, solution);
     };
     if (!done()) take(lowest_by_order(problem, ready, kEffort, deadline));
-    const bool many = problem.buffers.size() > kMany;
-    if (many && limits.seconds > 0) return solution;  // these know no limit
-    for (const Planner* other : {&local_search_planner(), &xla_planner(), &tflite_planner()}) {
-      if (!done()) take(other->solve(problem));
+    for (const Placer* other : {&local_search_planner(), &xla_planner(), &tflite_planner()}) {
+      if (!done()) take(other->plan_until(ready, deadline));
     }
     return solution;
   }

@@ -13,25 +13,25 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
 
-class BestFit : public Planner {
+using namespace planning;
+
+class BestFit : public Placer {
  public:
   std::string_view name() const override { return "best_fit"; }
   std::string_view explanation() const override {
     return "the largest first, each in the hole that it fills best";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     const auto by_size = [](const Item& item) {
       return std::pair(item.size, item.upper - item.lower);
     };
-    return place(ready, order_by(ready, by_size), Fit::kTightest);
+    return place(ready, order_by(ready, by_size), Fit::kTightest, deadline);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/memory/plan_check.h"
 #include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/peel.h"
 #include "tessera/memory/planners/search.h"
@@ -14,28 +15,24 @@ bool takes_room(const Interval& b) { return b.size > 0 && b.lower < b.upper; }
 }  // namespace
 
 std::vector<int> clash_of(const Problem& problem) {
-  std::vector<int> fixed;
+  Problem fixed;
+  Plan plan{{}, INT64_MAX};
+  std::vector<int> indices;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    if (problem.buffers[i].offset >= 0) fixed.push_back(static_cast<int>(i));
+    const Interval& b = problem.buffers[i];
+    if (b.offset < 0) continue;
+    fixed.buffers.push_back(b);
+    plan.offsets.push_back(b.offset);
+    indices.push_back(static_cast<int>(i));
   }
-  const Sections sections(problem, fixed);
-  for (int s = 0; s < sections.count(); ++s) {
-    std::vector<int32_t> order(sections.members(s).begin(), sections.members(s).end());
-    const std::vector<Block>& blocks = sections.blocks;
-    std::sort(order.begin(), order.end(),
-              [&](int32_t a, int32_t b) { return blocks[a].fixed < blocks[b].fixed; });
-    for (size_t i = 1; i < order.size(); ++i) {
-      const Block& below = blocks[order[i - 1]];
-      const Block& above = blocks[order[i]];
-      if (below.fixed + below.size <= above.fixed) continue;
-      const auto [first, second] = std::minmax(below.buffer, above.buffer);
-      return {first, second};
-    }
-  }
-  return {};
+  const auto fault = check(fixed, plan);
+  if (!fault) return {};
+  const auto [first, second] = std::minmax(indices[fault->first], indices[fault->second]);
+  return {first, second};
 }
 
-std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t capacity) {
+std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t capacity,
+                             const Deadline& deadline) {
   std::vector<int> all;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& b = problem.buffers[i];
@@ -50,7 +47,7 @@ std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t
     return all;
   }
   // Then it takes what rounding adds to the sizes.
-  const Sections sections(problem, all);
+  const Sections sections(problem, all, deadline);
   for (int s = 0; s < sections.count(); ++s) {
     std::vector<int> live;
     int64_t room = 0, spare = 0;
@@ -79,7 +76,8 @@ std::vector<int> conflict_of(const Problem& problem, const Ready& ready, std::ve
       std::vector<int> others(kept.begin(), begin);
       others.insert(others.end(), end, kept.end());
       const Peeled peeled = peel(ready, std::move(others), step, capacity);
-      const Sections sections(problem, peeled.core);
+      const Sections sections(problem, peeled.core, deadline);
+      if (!sections.complete) return {};
       Search search(sections, capacity, {}, deadline);
       const Outcome outcome = search.run(std::max<int64_t>(chunk > 1 ? nodes / 8 : nodes, 1));
       nodes -= search.nodes();

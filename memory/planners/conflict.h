@@ -18,6 +18,7 @@ std::vector<int> conflict_of(const Problem& problem, const Ready& ready, std::ve
                              int64_t capacity, int64_t nodes, const Deadline& deadline);
 
 // Suspects to begin with where the lower bound is above the capacity: those of one time.
-std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t capacity);
+std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t capacity,
+                             const Deadline& deadline);
 
 }  // namespace tessera::planning

@@ -13,6 +13,7 @@ class Deadline {
   Deadline() = default;  // never
   explicit Deadline(double seconds) {
     if (seconds <= 0) return;
+    seconds *= 0.95;  // what is under way then has to end as well
     end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                               std::chrono::duration<double>(std::min(seconds, 1e6)));
   }

@@ -38,7 +38,7 @@ class Question {
         peeled_(inferences.peeling ? peel(ready, all_of(ready), step, capacity_)
                                    : Peeled{all_of(ready), {}}) {
     const Stopwatch watch;
-    sections_.emplace(problem, peeled_.core);
+    sections_.emplace(problem, peeled_.core, deadline);
     // The search is built in about twice the time.
     if (sections_->complete && deadline.leaves(3 * watch.seconds())) {
       search_.emplace(*sections_, capacity_, inferences, deadline);
@@ -180,6 +180,8 @@ int64_t step_of(const Problem& problem) {
   return std::max<int64_t>(step, 1);
 }
 
+int64_t judge_nodes(const Limits& limits) { return limits.nodes > 0 ? limits.nodes : 10'000; }
+
 Verdict verdict_of(const Problem& problem, const Solution& solution) {
   const int64_t bytes = solution.plan.bytes;
   if (problem.capacity >= 0 && bytes > problem.capacity) return Verdict::kNotFound;
@@ -195,8 +197,9 @@ Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t no
     solution.verdict = Verdict::kInfeasible;
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
     solution.verdict = Verdict::kInfeasible;
-    solution.conflict = conflict_of(problem, ready, crowd_above(problem, ready, problem.capacity),
-                                    problem.capacity, conflict_nodes(nodes), deadline);
+    solution.conflict =
+        conflict_of(problem, ready, crowd_above(problem, ready, problem.capacity, deadline),
+                    problem.capacity, conflict_nodes(nodes), deadline);
   }
   return solution;
 }
@@ -220,9 +223,8 @@ double Solution::gap() const {
 
 Solution Planner::prove(const Problem& problem, const Limits& limits) const {
   const planning::Deadline deadline(limits.seconds);
-  constexpr int64_t kNodes = 10'000;
   return planning::judge(problem, planning::Ready(problem), solve(problem),
-                         limits.nodes > 0 ? limits.nodes : kNodes, deadline);
+                         planning::judge_nodes(limits), deadline);
 }
 
 }  // namespace tessera

@@ -12,6 +12,9 @@ namespace tessera::planning {
 // Every plan that is pushed down as far as it goes has offsets, and ends, at multiples of this.
 int64_t step_of(const Problem& problem);
 
+// Decisions that a planner which makes none spends on showing why there is no plan.
+int64_t judge_nodes(const Limits& limits);
+
 // The verdict as far as the lower bound tells. Where it is infeasible it shows a conflict, if one
 // is found in as many decisions as go with a search of so many.
 Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t nodes,

@@ -13,25 +13,25 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
 
-class FirstFit : public Planner {
+using namespace planning;
+
+class FirstFit : public Placer {
  public:
   std::string_view name() const override { return "first_fit"; }
   std::string_view explanation() const override {
     return "the largest first, each at the lowest address at which it fits";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     const auto by_size = [](const Item& item) {
       return std::pair(item.size, item.upper - item.lower);
     };
-    return place(ready, order_by(ready, by_size), Fit::kLowest);
+    return place(ready, order_by(ready, by_size), Fit::kLowest, deadline);
   }
 };
 

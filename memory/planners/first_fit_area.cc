@@ -12,26 +12,26 @@
 //     | 111111111111
 //     +-----------------> time
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
 
-class FirstFitArea : public Planner {
+using namespace planning;
+
+class FirstFitArea : public Placer {
  public:
   std::string_view name() const override { return "first_fit_area"; }
   std::string_view explanation() const override {
     return "the largest size x lifetime first, each at the lowest address at which it fits";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     // As a float, because a size times a time need not fit an integer.
     const auto by_area = [](const Item& item) {
       return static_cast<double>(item.size) * (item.upper - item.lower);
     };
-    return place(ready, order_by(ready, by_area), Fit::kLowest);
+    return place(ready, order_by(ready, by_area), Fit::kLowest, deadline);
   }
 };
 

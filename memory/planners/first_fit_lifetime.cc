@@ -12,25 +12,25 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
 
-class FirstFitLifetime : public Planner {
+using namespace planning;
+
+class FirstFitLifetime : public Placer {
  public:
   std::string_view name() const override { return "first_fit_lifetime"; }
   std::string_view explanation() const override {
     return "the longest-lived first, each at the lowest address at which it fits";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     const auto by_lifetime = [](const Item& item) {
       return std::pair(item.upper - item.lower, item.size);
     };
-    return place(ready, order_by(ready, by_lifetime), Fit::kLowest);
+    return place(ready, order_by(ready, by_lifetime), Fit::kLowest, deadline);
   }
 };
 

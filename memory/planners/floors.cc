@@ -19,20 +19,30 @@ uint64_t hash_of(int block) {  // the finaliser of SplitMix64
 Floors::Floors(const Sections& sections, bool sums)
     : sections_(sections), sums_(sums), fixed_(sections.blocks.size()) {
   start_places_.resize(sections.span_count());
+  std::vector<int32_t> fixed_here;
   for (int s = 0; s < sections.count(); ++s) {
     const std::span<const int32_t> members = sections.members(s);
     first_.push_back(static_cast<int32_t>(members_.size()));
     members_.insert(members_.end(), members.begin(), members.end());
     first_start_.push_back(static_cast<int32_t>(starts_.size()));
     int64_t most = 0;
+    fixed_here.clear();
     for (int32_t b : members) {
       most = std::max(most, sections.blocks[b].room - sections.blocks[b].size);
+      if (sections.blocks[b].fixed >= 0) fixed_here.push_back(b);
       for (const Span span : sections.spans(b)) {
         if (span.lower == s) starts_.push_back(b);
       }
-      if (sections.blocks[b].fixed < 0) continue;
+    }
+    // Two meet where the later one begins.
+    for (size_t i = first_start_.back(); i < starts_.size(); ++i) {
+      const int32_t b = starts_[i];
+      if (sections.blocks[b].fixed < 0) {
+        fixed_[b].insert(fixed_[b].end(), fixed_here.begin(), fixed_here.end());
+        continue;
+      }
       for (int32_t other : members) {
-        if (other != b) fixed_[other].push_back(b);
+        if (sections.blocks[other].fixed < 0) fixed_[other].push_back(b);
       }
     }
     spare_.push_back(most);

@@ -9,12 +9,14 @@
 //     | aaaaaa
 //     +-----------------> time
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
 
-class InOrder : public Planner {
+using namespace planning;
+
+class InOrder : public Placer {
  public:
   std::string_view name() const override { return "in_order"; }
   std::string_view explanation() const override {
@@ -22,11 +24,9 @@ class InOrder : public Planner {
            "would";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
-    return place(ready, order_by(ready, [](const Item& item) { return -item.lower; }),
-                 Fit::kLowest);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
+    return place(ready, order_by(ready, [](const Item& item) { return -item.lower; }), Fit::kLowest,
+                 deadline);
   }
 };
 

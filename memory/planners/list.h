@@ -1,7 +1,7 @@
 // The built-in planners, one function each, defined in the file of that name.
 #pragma once
 
-#include "tessera/memory/plan.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 
@@ -12,9 +12,9 @@ const Planner& first_fit_area_planner();
 const Planner& first_fit_lifetime_planner();
 const Planner& best_fit_planner();
 const Planner& skyline_planner();
-const Planner& xla_planner();
-const Planner& tflite_planner();
-const Planner& local_search_planner();
+const planning::Placer& xla_planner();
+const planning::Placer& tflite_planner();
+const planning::Placer& local_search_planner();
 const Planner& optimal_planner();
 const Planner& best_planner();
 

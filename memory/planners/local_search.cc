@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
@@ -39,32 +39,33 @@ size_t to_blame(const Ready& ready, const std::vector<int>& order, const Plan& p
   return chosen;
 }
 
-class LocalSearch : public Planner {
+class LocalSearch : public Placer {
  public:
   std::string_view name() const override { return "local_search"; }
   std::string_view explanation() const override {
     return "from the order by size on, moves what ends at the top to earlier places";
   }
 
-  Plan solve(const Problem& problem) const override {
-    const Ready ready(problem);
-    const int64_t enough = std::max(ready.bound, problem.capacity);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     Effort effort = 0;
     std::mt19937 random(1);  // the same plan for the same problem
     std::vector<int> order = order_by(
         ready, [](const Item& item) { return std::pair(item.size, item.upper - item.lower); });
-    Plan current = place(ready, order, Fit::kLowest, INT64_MAX, &effort);
+    Plan current = place(ready, order, Fit::kLowest, INT64_MAX, &effort, deadline);
     Plan best = current;
     std::array<int64_t, kLate> late;
     late.fill(current.bytes);
     size_t give_up = kPatience;
-    for (size_t round = 0; round < give_up && effort < kBudget && best.bytes > enough; ++round) {
+    const auto done = [&] {
+      return best.bytes <= ready.enough || effort >= kBudget || deadline.passed();
+    };
+    for (size_t round = 0; round < give_up && !done(); ++round) {
       const size_t from = to_blame(ready, order, current, random);
       if (from == 0) break;  // a fixed buffer or the first one: nothing can go before it
       const size_t to = random() % from;
       std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
       const int64_t allowed = std::max(current.bytes, late[round % kLate]);
-      Plan plan = place(ready, order, Fit::kLowest, allowed + 1, &effort);
+      Plan plan = place(ready, order, Fit::kLowest, allowed + 1, &effort, deadline);
       if (plan.bytes <= allowed) {
         current = std::move(plan);
         if (current.bytes < best.bytes) {
@@ -82,7 +83,7 @@ class LocalSearch : public Planner {
 
 }  // namespace
 
-const Planner& local_search_planner() {
+const planning::Placer& local_search_planner() {
   static const LocalSearch planner;
   return planner;
 }

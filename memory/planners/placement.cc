@@ -157,7 +157,8 @@ class RangeMaximum {
 
 }  // namespace
 
-Ready::Ready(const Problem& problem) : bound(lower_bound(problem)) {
+Ready::Ready(const Problem& problem)
+    : bound(lower_bound(problem)), enough(std::max(bound, problem.capacity)) {
   rank_times(problem);
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].size == 0 || items[i].lower >= items[i].upper) continue;
@@ -243,18 +244,25 @@ namespace {
 
 void fill(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
           const Deadline& deadline, Shelf& shelf, Plan& plan) {
-  bool late = false;
-  for (size_t i = 0; i < order.size() && shelf.top() < stop_at; ++i) {
-    const int index = order[i];
-    late = late || (i % kPlacedPerLook == 0 && deadline.passed());
-    plan.offsets[index] =
-        late ? round_up(shelf.top(), ready.items[index].alignment) : shelf.find(index, fit);
-    shelf.put(index, plan.offsets[index]);
+  size_t i = 0;
+  for (; i < order.size() && shelf.top() < stop_at; ++i) {
+    if (i % kPlacedPerLook == 0 && deadline.passed()) break;
+    plan.offsets[order[i]] = shelf.find(order[i], fit);
+    shelf.put(order[i], plan.offsets[order[i]]);
   }
   plan.bytes = shelf.top();
+  if (plan.bytes < stop_at) stack(ready, order, i, plan);
 }
 
 }  // namespace
+
+void stack(const Ready& ready, const std::vector<int>& order, size_t first, Plan& plan) {
+  for (size_t i = first; i < order.size(); ++i) {
+    const Item& item = ready.items[order[i]];
+    plan.offsets[order[i]] = round_up(plan.bytes, item.alignment);
+    plan.bytes = plan.offsets[order[i]] + item.size;
+  }
+}
 
 Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
            Effort* effort, const Deadline& deadline) {

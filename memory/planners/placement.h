@@ -37,6 +37,7 @@ struct Ready {
   std::vector<int64_t> load;    // live bytes at each rank, lifetimes without their gaps
   std::vector<int64_t> crowd;   // per item: the largest load within its lifetime
   int64_t bound = 0;            // lower_bound()
+  int64_t enough = 0;           // a plan of so many bytes is not worth making lower
 
   // Whether both are live at some time.
   bool meet(const Item& a, const Item& b) const;
@@ -63,6 +64,14 @@ using Effort = int64_t;
 Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at = INT64_MAX,
            Effort* effort = nullptr, const Deadline& deadline = {});
 
+inline Plan place(const Ready& ready, const std::vector<int>& order, Fit fit,
+                  const Deadline& deadline) {
+  return place(ready, order, fit, INT64_MAX, nullptr, deadline);
+}
+
+// Those from the first one on go on top of the plan, each above the one before.
+void stack(const Ready& ready, const std::vector<int>& order, size_t first, Plan& plan);
+
 // Places others, in that order and as low as they fit, around the buffers that are there already.
 Plan place_around(const Ready& ready, const std::vector<int>& there, Plan plan,
                   const std::vector<int>& order, const Deadline& deadline = {});
@@ -76,8 +85,10 @@ std::vector<int> order_by(const Ready& ready, Key key) {
   return order;
 }
 
-// The order in which a rising skyline takes the buffers; see skyline.cc.
+// The order in which a rising skyline takes the buffers, see skyline.cc; past the deadline, the
+// rest by the rule alone.
 enum class SkylineRule { kLongest, kLargest, kMostArea };
-std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort = nullptr);
+std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort = nullptr,
+                               const Deadline& deadline = {});
 
 }  // namespace tessera::planning

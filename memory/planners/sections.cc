@@ -35,7 +35,7 @@ void add_events(const Interval& buffer, int32_t block, std::vector<Event>& event
 
 }  // namespace
 
-Sections::Sections(const Problem& problem, std::span<const int> chosen) {
+Sections::Sections(const Problem& problem, std::span<const int> chosen, const Deadline& deadline) {
   int64_t shared = 0;
   int64_t widest = 1;
   for (int i : chosen) {
@@ -52,7 +52,7 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen) {
   unit = std::max<int64_t>(shared, 1);
   uniform = widest == unit;
   for (Block& block : blocks) block.room = (block.size + unit - 1) / unit * unit;
-  sweep(problem);
+  sweep(problem, deadline);
   if (!complete) {
     blocks.clear();
     members_.clear();
@@ -62,7 +62,7 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen) {
   find_twins();
 }
 
-void Sections::sweep(const Problem& problem) {
+void Sections::sweep(const Problem& problem, const Deadline& deadline) {
   std::vector<Event> events;
   for (size_t b = 0; b < blocks.size(); ++b) {
     add_events(problem.buffers[blocks[b].buffer], static_cast<int32_t>(b), events);
@@ -75,17 +75,23 @@ void Sections::sweep(const Problem& problem) {
   std::vector<int32_t> live;
   std::vector<int32_t> place(blocks.size());
   bool begun = false;
+  size_t fixed = 0, meetings = 0;  // how many of the live ones are; of fixed ones with others
   first_member_.push_back(0);
   for (const Event& event : events) {
     if (event.takes) {
       place[event.block] = static_cast<int32_t>(live.size());
+      const bool is_fixed = blocks[event.block].fixed >= 0;
+      meetings += is_fixed ? live.size() : fixed;
+      fixed += is_fixed;
       live.push_back(event.block);
       begun = true;
       continue;
     }
-    if (begun && members_.size() > kMostPairs) {
+    if (begun && (members_.size() + meetings > kMostPairs || deadline.passed())) {
       complete = false;
-    } else if (begun) {
+      break;
+    }
+    if (begun) {
       const int32_t section = count();
       for (int32_t block : live) {
         std::vector<Span>& spans = found[block];
@@ -96,6 +102,7 @@ void Sections::sweep(const Problem& problem) {
       first_member_.push_back(static_cast<int32_t>(members_.size()));
       begun = false;
     }
+    fixed -= blocks[event.block].fixed >= 0;
     live[place[event.block]] = live.back();
     place[live.back()] = place[event.block];
     live.pop_back();

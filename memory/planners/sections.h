@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tessera/memory/plan.h"
+#include "tessera/memory/planners/deadline.h"
 
 namespace tessera::planning {
 
@@ -36,7 +37,7 @@ struct Block {
 
 struct Sections {
   // Of some of the problem's buffers; those that take no room are no blocks.
-  Sections(const Problem& problem, std::span<const int> chosen);
+  Sections(const Problem& problem, std::span<const int> chosen, const Deadline& deadline = {});
 
   std::span<const Span> spans(int block) const {
     return {spans_.data() + first_span_[block], spans_.data() + first_span_[block + 1]};
@@ -58,13 +59,15 @@ struct Sections {
   int count() const { return static_cast<int>(first_member_.size()) - 1; }
 
   std::vector<Block> blocks;
-  int64_t unit = 1;      // all offsets are multiples of it
-  bool complete = true;  // not so many pairs of a section and a block that a decision takes long
+  int64_t unit = 1;  // all offsets are multiples of it
+  // Not when there are so many pairs of a section and a block that a decision would take long, or
+  // when time is out; there are no blocks then.
+  bool complete = true;
   bool gaps = false;     // some block has several spans
   bool uniform = false;  // no block is fixed or aligned to more than the unit
 
  private:
-  void sweep(const Problem& problem);
+  void sweep(const Problem& problem, const Deadline& deadline);
   void find_twins();
 
   std::vector<Span> spans_;

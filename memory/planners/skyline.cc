@@ -20,11 +20,13 @@
 #include <tuple>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace planning {
 namespace {
+
+constexpr size_t kTurnsPerLook = 64;  // at the clock
 
 // Finds the first buffer in the order of a rule that lives within a stretch: a binary tree over
 // that order, whose nodes know the latest beginning and the earliest end below them.
@@ -56,6 +58,15 @@ class Candidates {
     nodes_[leaf] = kNothing;
     for (size_t i = leaf / 2; i > 0; i /= 2) merge(i);
     return ranked_[leaf - leaves_];
+  }
+
+  // All that are left, in the order of the rule.
+  void take_all(std::vector<int>& order) {
+    for (size_t i = 0; i < ranked_.size(); ++i) {
+      Node& leaf = nodes_[leaves_ + i];
+      if (leaf.latest_lower != kNothing.latest_lower) order.push_back(ranked_[i]);
+      leaf = kNothing;
+    }
   }
 
   Effort effort() const { return effort_; }
@@ -183,12 +194,17 @@ std::vector<int> ranked_by(const Ready& ready, SkylineRule rule) {
 
 }  // namespace
 
-std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort) {
+std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort,
+                               const Deadline& deadline) {
   std::vector<int> order;
   order.reserve(ready.movable.size());
   Candidates candidates(ready, ranked_by(ready, rule));
   Skyline skyline(static_cast<int32_t>(ready.load.size()));
-  while (order.size() < ready.movable.size()) {
+  for (size_t turn = 0; order.size() < ready.movable.size(); ++turn) {
+    if (turn % kTurnsPerLook == 0 && deadline.passed()) {
+      candidates.take_all(order);
+      break;
+    }
     const Skyline::Stretch lowest = skyline.lowest();
     const int index = candidates.take(lowest.lower, lowest.upper);
     if (index < 0) {
@@ -208,17 +224,18 @@ std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* eff
 
 namespace {
 
-class SkylinePlanner : public Planner {
+using namespace planning;
+
+class SkylinePlanner : public Placer {
  public:
   std::string_view name() const override { return "skyline"; }
   std::string_view explanation() const override {
     return "fills memory from the bottom, by area (size x lifetime)";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
-    return place(ready, skyline_order(ready, SkylineRule::kMostArea), Fit::kLowest);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
+    return place(ready, skyline_order(ready, SkylineRule::kMostArea, nullptr, deadline),
+                 Fit::kLowest, deadline);
   }
 };
 

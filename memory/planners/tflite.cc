@@ -12,34 +12,34 @@
 #include <tuple>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
 
-class TfLite : public Planner {
+using namespace planning;
+
+class TfLite : public Placer {
  public:
   std::string_view name() const override { return "tflite"; }
   std::string_view explanation() const override {
     return "TensorFlow Lite's: what lives throughout first, then by size in the tightest gap";
   }
 
-  Plan solve(const Problem& problem) const override {
-    using namespace planning;
-    const Ready ready(problem);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     const auto last = static_cast<int32_t>(ready.load.size()) - 1;
     const auto key = [last](const Item& item) {
       const bool throughout = item.lower == 0 && item.upper == last;
       return throughout ? std::tuple(true, int64_t{0}, 0)
                         : std::tuple(false, item.size, -item.lower);
     };
-    return place(ready, order_by(ready, key), Fit::kTightest);
+    return place(ready, order_by(ready, key), Fit::kTightest, deadline);
   }
 };
 
 }  // namespace
 
-const Planner& tflite_planner() {
+const planning::Placer& tflite_planner() {
   static const TfLite planner;
   return planner;
 }

@@ -11,12 +11,7 @@ constexpr int kFew = 2;
 class Ways {
  public:
   Ways(const Problem& problem, const Ready& ready, Effort limit, const Deadline& deadline, bool few)
-      : problem_(problem),
-        ready_(ready),
-        limit_(limit),
-        deadline_(deadline),
-        few_(few),
-        enough_(std::max(ready.bound, problem.capacity)) {}
+      : problem_(problem), ready_(ready), limit_(limit), deadline_(deadline), few_(few) {}
 
   Plan run() {
     try_hints();
@@ -27,7 +22,7 @@ class Ways {
  private:
   // Nothing lower is possible, or wanted; or there is something, and no time for more.
   bool done() const {
-    return best_.bytes < INT64_MAX && (best_.bytes <= enough_ || deadline_.passed());
+    return best_.bytes < INT64_MAX && (best_.bytes <= ready_.enough || deadline_.passed());
   }
 
   void attempt(const std::vector<int>& order, Fit fit) {
@@ -61,7 +56,7 @@ class Ways {
     using Order = std::function<std::vector<int>()>;
     const auto by = [&](auto key) -> Order { return [=, this] { return order_by(ready_, key); }; };
     const auto skyline = [&](SkylineRule rule) -> Order {
-      return [=, this] { return skyline_order(ready_, rule, &effort_); };
+      return [=, this] { return skyline_order(ready_, rule, &effort_, deadline_); };
     };
     struct Way {
       Order order;
@@ -96,7 +91,6 @@ class Ways {
   const Effort limit_;
   const Deadline& deadline_;
   const bool few_;
-  const int64_t enough_;  // a plan of so many bytes ends it
   Effort effort_ = 0;
   Plan best_{{}, INT64_MAX};
 };

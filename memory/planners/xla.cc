@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placement.h"
+#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
@@ -31,8 +31,12 @@ class Heap {
       plan_.offsets[i] = std::max<int64_t>(ready.items[i].fixed, 0);
   }
 
-  Plan fill(const std::vector<int>& order) && {
-    for (int index : order) put(index, smallest_chunk(ready_.items[index]));
+  Plan fill(const std::vector<int>& order, const Deadline& deadline) && {
+    size_t i = 0;
+    for (; i < order.size() && !deadline.passed(); ++i) {
+      put(order[i], smallest_chunk(ready_.items[order[i]]));
+    }
+    stack(ready_, order, i, plan_);
     return std::move(plan_);
   }
 
@@ -83,30 +87,29 @@ class Heap {
   Plan plan_;
 };
 
-class Xla : public Planner {
+class Xla : public Placer {
  public:
   std::string_view name() const override { return "xla"; }
   std::string_view explanation() const override {
     return "XLA's: best fit by size and by lifetime, the lower of the two";
   }
 
-  Plan solve(const Problem& problem) const override {
-    const Ready ready(problem);
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
     const auto spatial = [](const Item& i) {
       return std::pair<int64_t, int64_t>(i.size, i.upper - i.lower);
     };
     const auto temporal = [](const Item& i) {
       return std::pair<int64_t, int64_t>(i.upper - i.lower, i.size);
     };
-    Plan by_size = Heap(ready).fill(order_by(ready, spatial));
-    Plan by_time = Heap(ready).fill(order_by(ready, temporal));
+    Plan by_size = Heap(ready).fill(order_by(ready, spatial), deadline);
+    Plan by_time = Heap(ready).fill(order_by(ready, temporal), deadline);
     return by_time.bytes < by_size.bytes ? by_time : by_size;
   }
 };
 
 }  // namespace
 
-const Planner& xla_planner() {
+const planning::Placer& xla_planner() {
   static const Xla planner;
   return planner;
 }

@@ -125,6 +125,34 @@ TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
   }
 }
 
+// So many meetings with fixed buffers that to list them alone would take long.
+TEST(Optimal, DoesNotAskAtAllWhereThatTakesLong) {
+  Problem problem;
+  for (int64_t i = 0; i < 4200; ++i) {
+    problem.buffers.push_back({.lower = 0, .upper = 2, .size = 2, .offset = 3 * i});
+    problem.buffers.push_back({.lower = 1, .upper = 3, .size = 2});
+  }
+  const Solution solution = optimal().prove(problem);
+  EXPECT_EQ(solution.nodes, 0);
+  EXPECT_EQ(solution.verdict, Verdict::kWithin);
+  problem.buffers.resize(200);
+  EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kOptimal);
+}
+
+// However many there are that live together.
+TEST(Optimal, FindsTwoFixedBuffersThatClash) {
+  Problem problem;
+  constexpr int64_t kCount = 6000;
+  for (int64_t i = 0; i < kCount; ++i) {
+    problem.buffers.push_back({.lower = i, .upper = kCount + i, .size = 2, .offset = 2 * i});
+  }
+  EXPECT_NE(optimal().prove(problem).verdict, Verdict::kInfeasible);
+  problem.buffers[4001].offset = problem.buffers[4000].offset + 1;
+  const Solution solution = optimal().prove(problem);
+  EXPECT_EQ(solution.verdict, Verdict::kInfeasible);
+  EXPECT_EQ(solution.conflict, (std::vector{4000, 4001}));
+}
+
 TEST(Optimal, IsRightOnRandomProblems) {
   for (uint32_t seed = 0; seed < count_of(100); ++seed) {
     const Features features{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, (seed & 8) != 0};

@@ -1,6 +1,7 @@
 // Every planner on very many random problems: no plan breaks a rule, whatever the problem asks for.
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -35,15 +36,30 @@ Problem problem_of(uint64_t seed) {
   return random_problem(settings);
 }
 
+// How many problems have what may go wrong.
+struct Seen {
+  uint64_t alignments = 0, gaps = 0, fixed = 0, placed = 0, infeasible = 0;
+
+  void count(const Problem& problem) {
+    const auto any = [&](auto has) {
+      return std::any_of(problem.buffers.begin(), problem.buffers.end(), has);
+    };
+    alignments += any([](const Interval& b) { return b.alignment > 1; });
+    gaps += any([](const Interval& b) { return !b.gaps.empty(); });
+    fixed += any([](const Interval& b) { return b.offset >= 0; });
+  }
+};
+
 void expect_right(const Problem& problem, const Plan& plan, const Planner& planner, uint64_t seed) {
   const auto fault = check(problem, plan);
   ASSERT_FALSE(fault) << planner.name() << ", seed " << seed << ": " << fault->text;
 }
 
 TEST(PlannersAtScale, NoPlanBreaksARule) {
-  uint64_t placed = 0, infeasible = 0;
+  Seen seen;
   for (uint64_t seed = 0; seed < problem_count(); ++seed) {
     Problem problem = problem_of(seed);
+    seen.count(problem);
     const int64_t bound = lower_bound(problem);
     int64_t lowest = INT64_MAX;  // of those that do not search
     for (const Planner* planner : planners()) {
@@ -63,19 +79,27 @@ TEST(PlannersAtScale, NoPlanBreaksARule) {
     EXPECT_GE(solution.bound, bound) << "seed " << seed;
     EXPECT_TRUE(problem.capacity >= 0 || solution.bound <= lowest) << "seed " << seed;
     if (solution.verdict == Verdict::kInfeasible) {
-      ++infeasible;
+      ++seen.infeasible;
       EXPECT_LT(problem.capacity, lowest) << "seed " << seed;
     } else {
       EXPECT_TRUE(seed % 3 != 2 || bound == 0) << "seed " << seed;
     }
     if (solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin) {
       expect_right(problem, solution.plan, optimal, seed);
-      ++placed;
+      ++seen.placed;
     }
     if (HasFailure()) return;
   }
-  EXPECT_GT(placed, problem_count() / 3);
-  EXPECT_GE(infeasible, problem_count() * 3 / 10);
+  const uint64_t enough = problem_count() * 3 / 10;
+  EXPECT_GE(seen.alignments, enough);
+  EXPECT_GE(seen.gaps, enough);
+  EXPECT_GE(seen.fixed, enough);
+  EXPECT_GE(seen.placed, enough);
+  EXPECT_GE(seen.infeasible, enough);
+  RecordProperty("seen", std::to_string(seen.alignments) + " aligned, " +
+                             std::to_string(seen.gaps) + " with gaps, " +
+                             std::to_string(seen.fixed) + " fixed, " + std::to_string(seen.placed) +
+                             " placed, " + std::to_string(seen.infeasible) + " infeasible");
 }
 
 }  // namespace

@@ -263,36 +263,21 @@ TEST(Malformed, NamesTheBuffer) {
   EXPECT_NE(malformed({{{0, 1, huge}, {2, 3, huge}}}), std::nullopt);
 }
 
-// Real problems: what `best` must reach, as a ratio to the lower bound.
+// Real problems, each of which has a plan at the lower bound.
 TEST(Planners, BestOnRealProblems) {
   const char* root = std::getenv("TESSERA_TEST_DATA");
   const std::filesystem::path folder = std::filesystem::path(root ? root : "") / "planner";
   if (root == nullptr || !std::filesystem::exists(folder)) {
     GTEST_SKIP() << "set TESSERA_TEST_DATA to a folder with planner/*.csv";
   }
-  const std::map<std::string, double> wanted = {
-      {"training/somas_pangu_2.6b.csv", 1.01},
-      {"training/somas_resnet50.csv", 1.0},
-      {"training/iopddl_G_1.csv", 1.0},
-      {"training/torch_resnet18_b128_32_eager.csv", 1.0},
-      {"training/torch_resnet50_b32_224_blockckpt.csv", 1.0},
-      {"training/torch_resnet50_b32_224_eager.csv", 1.0},
-      {"minimalloc/A.1048576.csv", 1.0},
-      {"minimalloc/D.1048576.csv", 1.25},
-      {"minimalloc/H.1048576.csv", 1.0},
-      {"minimalloc/input.12.csv", 1.0},
-  };
-  int seen = 0;
-  for (const auto& [name, ratio] : wanted) {
-    const std::filesystem::path file = folder / name;
-    if (!std::filesystem::exists(file)) continue;
-    ++seen;
-    const Problem problem = read_plan_csv_file(file);
-    const Plan plan = find_planner("best")->solve(problem);
-    EXPECT_FALSE(check(problem, plan)) << name;
-    EXPECT_LE(plan.bytes, ratio * lower_bound(problem)) << name;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".csv") continue;
+    const Problem problem = read_plan_csv_file(entry.path());
+    const Solution solution = find_planner("best")->prove(problem);
+    EXPECT_FALSE(check(problem, solution.plan)) << entry.path();
+    EXPECT_EQ(solution.plan.bytes, lower_bound(problem)) << entry.path();
+    EXPECT_EQ(solution.verdict, Verdict::kOptimal) << entry.path();
   }
-  if (seen == 0) GTEST_SKIP() << folder << " holds none of the known problems";
 }
 
 }  // namespace
