@@ -64,8 +64,8 @@ class Ways {
       bool always;
     };
     const Way ways[] = {
-        {by(crowded), Fit::kTightest, true},
         {skyline(SkylineRule::kMostArea), Fit::kLowest, true},
+        {by(crowded), Fit::kTightest, true},
         {by(size), Fit::kLowest, true},
         {by(size), Fit::kTightest, true},
         {by([](const Item& item) { return -item.lower; }), Fit::kLowest, true},
