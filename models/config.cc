@@ -100,4 +100,10 @@ ImageShape image_shape(const DataConfig& data) {
   throw ConfigError("data.name: " + unknown_name(data.name, data_names()));
 }
 
+void check_classes(const Config& config, const Dataset& data) {
+  if (config.model.classes < data.classes())
+    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}", data.name(),
+                                  data.classes(), config.model.classes));
+}
+
 }  // namespace tessera

@@ -188,5 +188,7 @@ Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
 // The shape of an image before augmentation; only hdf5 is opened for it. Throws ConfigError for a
 // data set that is not known, DataError.
 ImageShape image_shape(const DataConfig& data);
+// Throws ConfigError when the data has more classes than the model.
+void check_classes(const Config& config, const Dataset& data);
 
 }  // namespace tessera

@@ -7,15 +7,12 @@
 
 #include "tessera/models/schedule.h"
 #include "tessera/models/trainer.h"
-#include "tessera/runtime/error.h"
 
 namespace tessera {
 
 void dry_run(const Config& config, const Print& print) {
   const DataSplit data = open_data(data_source(config));
-  if (config.model.classes < data.train->classes())
-    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",
-                                  data.train->name(), data.train->classes(), config.model.classes));
+  check_classes(config, *data.train);
   print(data.train->describe());
   print(data.test->describe());
   const int64_t batch = std::min(config.data.batch, data.train->count());

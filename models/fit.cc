@@ -1,7 +1,6 @@
 #include "tessera/models/fit.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -11,6 +10,7 @@
 #include "tessera/models/session.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 
 namespace tessera {
 namespace {
@@ -31,25 +31,6 @@ LoaderOptions options_of(const Config& config, bool training) {
 }
 
 int64_t last_batch(int64_t count, int64_t batch) { return count % batch == 0 ? batch : count % batch; }
-
-std::string human(int64_t bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB"};
-  auto value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
-}
-
-// What the machine could give now without swapping.
-int64_t available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string key, unit; info >> key;) {
-    int64_t kib = 0;
-    info >> kib >> unit;
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return 0;
-}
 
 int64_t need_at(const Config& config, int64_t batch) {
   Config other = config;
@@ -115,6 +96,14 @@ int64_t most_images(const Config& config) {
 }
 
 }  // namespace
+
+std::string human(int64_t bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB"};
+  auto value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
+}
 
 int64_t MemoryNeed::bytes() const {
   int64_t sum = 0;
@@ -201,7 +190,7 @@ void require_fit(const Config& config) {
 
 std::string headroom_text(const Config& config, int64_t used) {
   const bool limited = config.memory.limit.has_value();
-  const int64_t there = limited ? config.memory.limit->bytes : used + available_bytes();
+  const int64_t there = limited ? config.memory.limit->bytes : used + host_memory().free;
   // From two needs by a straight line: good to a percent or two, and nearly free.
   const int64_t batch = config.data.batch, half = std::max<int64_t>(batch / 2, 1);
   std::string growth;
@@ -216,7 +205,7 @@ std::string headroom_text(const Config& config, int64_t used) {
       growth = fmt::format("; data.batch could grow to about {}", batch + more);
     }
   }
-  return fmt::format("memory: {} of {} {}{}", human(used), human(there),
+  return fmt::format("{} of {} {}{}", human(used), human(there),
                      limited ? "of memory.limit" : "that this machine has free", growth);
 }
 

@@ -12,6 +12,7 @@
 #include "tessera/models/config.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/file_system.h"
+#include "tessera/runtime/host_memory.h"
 
 namespace tessera {
 
@@ -173,6 +174,9 @@ void RunFolder::write(const Metrics& metrics) {
     const auto end = fmt::format_to_n(tag, sizeof tag, "{}/{}", metrics.phase, name).out;
     events_->scalar({tag, static_cast<size_t>(end - tag)}, metrics.step, static_cast<float>(value));
   }
+  const HostMemory memory = host_memory();
+  events_->scalar("host/process_bytes", metrics.step, static_cast<float>(memory.process));
+  events_->scalar("host/free_bytes", metrics.step, static_cast<float>(memory.free));
 }
 
 }  // namespace tessera

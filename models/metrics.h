@@ -3,7 +3,8 @@
 //   config.resolved.yaml   every key of the configuration
 //   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second
 //   metrics.jsonl          the same, one JSON object a line
-//   events.out.tfevents.*  the same for TensorBoard: train/loss, test/accuracy, ...
+//   events.out.tfevents.*  the same for TensorBoard: train/loss, test/accuracy, ...; besides
+//                          host/process_bytes, host/free_bytes (runtime/host_memory.h)
 //   memory.csv             name,bytes of each block of memory that the training holds
 //   env.json, command.txt  what it ran on, and how it was started
 //   plan.json, plan.html   the plan of the training step, for machines and for people

@@ -21,6 +21,7 @@
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
 
 namespace tessera {
@@ -39,12 +40,6 @@ Normalization normalization_of(const Config& config, const Dataset& data) {
   if (!config.data.std.empty())
     normalization.std.assign(config.data.std.begin(), config.data.std.end());
   return normalization;
-}
-
-void check_classes(const Config& config, const Dataset& data) {
-  if (config.model.classes < data.classes())
-    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",
-                                  data.name(), data.classes(), config.model.classes));
 }
 
 LoaderOptions evaluation_options(const Config& config) {
@@ -153,7 +148,7 @@ class Training {
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
                     static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
                     config_.mode));
-    print_(headroom_text(config_, static_cast<int64_t>(held_bytes_)));
+    print_("memory: " + headroom_text(config_, static_cast<int64_t>(held_bytes_)));
   }
 
   // Puts everything where the checkpoint says, if there is one.
@@ -278,6 +273,7 @@ class Training {
     if (complete && tested_) session_.save_weights(folder_.weights_path());
     if (tested_) write_report();
     checkpoints_.save_now(position());
+    say_memory();
     TrainResult result;
     if (tested_) {
       result.test_accuracy = tested_->accuracy();
@@ -294,6 +290,15 @@ class Training {
       result.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();
     }
     return result;
+  }
+
+  // Beside what was known before: the process with its programs and libraries, and the machine.
+  void say_memory() const {
+    const HostMemory now = host_memory();
+    print_(fmt::format("memory: {} held as planned; the process took {} at most, the machine has {} of "
+                       "{} free",
+                       human(static_cast<int64_t>(held_bytes_)), human(now.process_most),
+                       human(now.free), human(now.total)));
   }
 
   void write_report() {

@@ -8,6 +8,7 @@
 
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/diagnostics.h"
+#include "tessera/models/doctor.h"
 #include "tessera/models/environment.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
@@ -98,6 +99,18 @@ int run_bench(const Arguments& arguments) {
   return 0;
 }
 
+int run_doctor(const Arguments& arguments) {
+  int exit_code = 0;
+  for (const Finding& found : examine(load_config(arguments.config, arguments.overrides))) {
+    const char* state = found.exit_code != 0 ? "problem" : found.warning ? "warning" : "ok";
+    std::string text = found.text;
+    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; ++at) text.insert(at + 1, 21, ' ');
+    say(fmt::format("{:<8} {:<11} {}", state, found.what, text));
+    if (exit_code == 0) exit_code = found.exit_code;
+  }
+  return exit_code;
+}
+
 int run_devices(const Arguments&) {
   for (const DeviceInfo& info : physical_devices())
     say(fmt::format("{}  {}  {:.1f} GiB", info.device.name(), info.description,
@@ -159,6 +172,7 @@ int dispatch(int argc, char** argv) {
   CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
   bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench->add_flag("--json", arguments.json, "as JSON");
+  with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
   add("devices", "list the devices", run_devices);
 
   // train is what is meant where the first word is an option.

@@ -14,6 +14,7 @@
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/tools/data_fetch.h"
 #include "tessera/tools/trainer_verbs.h"
 
@@ -125,20 +126,10 @@ int run_pack(const DataArguments& arguments) {
   return 0;
 }
 
-// Of memory that the process asked for and touched: without programs and libraries.
-int64_t resident_bytes() {
-  std::ifstream in("/proc/self/status");
-  for (std::string name; in >> name;) {
-    int64_t kib = 0;
-    if (name == "RssAnon:" && in >> kib) return kib << 10;
-  }
-  return 0;
-}
-
 // The training pipeline alone, as fast as it goes.
 int run_bench(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
-  int64_t before = resident_bytes();
+  int64_t before = host_memory().process;
   DataSplit data = open_data(data_source(config));
   data.test.reset();  // is not read here
   LoaderOptions options = reading(config);
@@ -151,9 +142,10 @@ int run_bench(const DataArguments& arguments) {
   auto start = Clock::now();
   int64_t images = 0, most = 0;
   double seconds = 0;
-  for (int64_t i = 0; seconds < arguments.seconds; ++i) {
+  constexpr int64_t kLeast = 16, kLook = 8;  // batches: every slot filled, memory looked at
+  for (int64_t i = 0; i < kLeast || seconds < arguments.seconds; ++i) {
     images += loader.next().count;
-    if (i % 8 == 0) most = std::max(most, resident_bytes());
+    if (i % kLook == kLook - 1) most = std::max(most, host_memory().process);
     seconds = std::chrono::duration<double>(Clock::now() - start).count();
   }
   size_t said = 0;

@@ -60,7 +60,7 @@ class Test(unittest.TestCase):
 class Usage(Test):
     def test_help_of_every_verb(self):
         self.assertIn("Subcommands", self.succeed("--help"))
-        for verb in ("train", "eval", "plan", "bench", "devices"):
+        for verb in ("train", "eval", "plan", "bench", "doctor", "devices"):
             self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
 
     def test_verbs_and_options(self):
@@ -295,7 +295,10 @@ class Training(Test):
             for name in ("loss", "accuracy", "lr", "images_per_second"):
                 wanted.setdefault(f"{row['phase']}/{name}", []).append((int(row["step"]),
                                                                         float(row[name])))
-        self.assertEqual(sorted(events.Tags()["scalars"]), sorted(wanted))
+        host = ["host/free_bytes", "host/process_bytes"]
+        self.assertEqual(sorted(events.Tags()["scalars"]), sorted([*wanted, *host]))
+        for tag in host:
+            self.assertTrue(all(event.value > 1 << 20 for event in events.Scalars(tag)))
         for tag, points in wanted.items():
             read = [(e.step, e.value) for e in events.Scalars(tag)]
             self.assertEqual([step for step, _ in read], [step for step, _ in points])
@@ -384,6 +387,39 @@ class Questions(Test):
                  "run.dir=run", "model.widths=[8, 8, 8, 8]")
         line = self.succeed(*words).splitlines()[0]
         self.assertRegex(line, r"^plan verified: 9 steps in [0-9.]+ MiB with red zones")
+
+    def findings(self, code, *words):
+        done = trainer("doctor", "--config", QUICKSTART, *TINY, *words, folder=self.folder)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        lines = [line for line in done.stdout.splitlines()
+                 if line.startswith(("ok ", "problem ", "warning "))]
+        self.assertEqual([line[9:20].strip() for line in lines],
+                         ["device", "memory", "data", "run folder", "checkpoint"])
+        return {line[9:20].strip(): (line.split()[0], line[21:]) for line in lines}
+
+    def test_doctor(self):
+        def check(found, what, state, text):
+            self.assertEqual(found[what][0], state, found[what])
+            self.assertIn(text, found[what][1])
+        found = self.findings(0)
+        for what, text in (("device", "cpu:0"), ("memory", "data.batch could grow"),
+                           ("data", "synthetic train: 88 images"), ("run folder", "free"),
+                           ("checkpoint", "begins afresh")):
+            check(found, what, "ok", text)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        check(self.findings(NO_DEVICE, "memory.limit=1MiB"), "memory", "problem", "over by")
+        (self.folder / "file").touch()
+        found = self.findings(BAD_DATA, "data.name=cifar10", "data.root=none", "data.test_count=0",
+                              "run.dir=file/run")
+        check(found, "data", "problem", "none")
+        check(found, "run folder", "problem", "check run.dir")
+        self.succeed("--config", QUICKSTART, *TINY)
+        run = self.folder / "runs" / "quickstart"
+        check(self.findings(0), "checkpoint", "ok", "--resume goes on after step 12")
+        check(self.findings(MISUSE, "optimizer.lr=9"), "checkpoint", "problem", "contradicts")
+        newest = sorted((run / "checkpoints").glob("step-*"))[-1]
+        newest.write_bytes(newest.read_bytes()[:-1])
+        check(self.findings(0), "checkpoint", "warning", "goes on after step 6")
 
     def test_bench(self):
         words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
