@@ -249,6 +249,9 @@ class Make(Test):
             [TRAINER, "plan", "--csv", "-", "--config", LENET, *overrides], cwd=self.folder,
             capture_output=True, text=True, check=True).stdout, text)
 
+    def test_no_cuda_library_is_loaded(self):
+        self.assertNotIn(b"libcublas", Path(PLANNER).read_bytes())
+
     def test_export_needs_the_trainer_beside_it(self):
         alone = shutil.copy(PLANNER, self.folder)
         done = subprocess.run([alone, "export", "--config", LENET], cwd=self.folder,
