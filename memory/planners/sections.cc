@@ -33,6 +33,14 @@ void add_events(const Interval& buffer, int32_t block, std::vector<Event>& event
   add(from, buffer.upper);
 }
 
+void add_span(Span span, std::vector<Span>& spans) {
+  if (!spans.empty() && spans.back().upper == span.lower) {
+    spans.back().upper = span.upper;  // no section was in the gap between them
+  } else if (span.lower < span.upper) {
+    spans.push_back(span);
+  }
+}
+
 }  // namespace
 
 Sections::Sections(const Problem& problem, std::span<const int> chosen, const Deadline& deadline) {
@@ -74,6 +82,7 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
   std::vector<std::vector<Span>> found(blocks.size());
   std::vector<int32_t> live;
   std::vector<int32_t> place(blocks.size());
+  std::vector<int32_t> since(blocks.size());
   bool begun = false;
   size_t fixed = 0, meetings = 0;  // how many of the live ones are; of fixed ones with others
   first_member_.push_back(0);
@@ -83,6 +92,7 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
       const bool is_fixed = blocks[event.block].fixed >= 0;
       meetings += is_fixed ? live.size() : fixed;
       fixed += is_fixed;
+      since[event.block] = count();
       live.push_back(event.block);
       begun = true;
       continue;
@@ -92,17 +102,12 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
       break;
     }
     if (begun) {
-      const int32_t section = count();
-      for (int32_t block : live) {
-        std::vector<Span>& spans = found[block];
-        if (spans.empty() || spans.back().upper < section) spans.push_back({section, section});
-        spans.back().upper = section + 1;
-        members_.push_back(block);
-      }
+      members_.insert(members_.end(), live.begin(), live.end());
       first_member_.push_back(static_cast<int32_t>(members_.size()));
       begun = false;
     }
     fixed -= blocks[event.block].fixed >= 0;
+    add_span({since[event.block], count()}, found[event.block]);
     live[place[event.block]] = live.back();
     place[live.back()] = place[event.block];
     live.pop_back();

@@ -7,6 +7,7 @@ namespace tessera::planning {
 namespace {
 
 constexpr int kFew = 2;
+constexpr Effort kMuch = 4'000'000;  // comparisons after which the first of a few is enough
 
 class Ways {
  public:
@@ -81,7 +82,7 @@ class Ways {
         {by([](const Item& item) { return -item.lower; }), Fit::kTightest, false},
     };
     for (const Way& way : ways) {
-      if (done() || (few_ && &way == ways + kFew)) return;
+      if (done() || (few_ && (&way == ways + kFew || effort_ > kMuch))) return;
       if (way.always || effort_ < limit_) attempt(way.order(), way.fit);
     }
   }
