@@ -24,31 +24,46 @@ std::string place_of(const std::string& parameter) {
   return dot == std::string::npos ? "" : parameter.substr(0, dot);
 }
 
-void add_op(Row& row, std::string_view op) {
-  if (row.ops.ends_with(op)) return;
+// The first `depth` names of a place.
+std::string_view shortened(std::string_view place, int depth) {
+  size_t end = 0;
+  for (int i = 0; i < depth && end != place.npos; ++i) end = place.find('.', end == 0 ? 0 : end + 1);
+  return place.substr(0, end);
+}
+
+// Each op once.
+void add_op(Row& row, const std::string& op) {
+  constexpr size_t kMost = 60;
+  if ((", " + row.ops + ",").find(", " + op + ",") != row.ops.npos) return;
+  if (row.ops.size() + op.size() > kMost) {
+    if (!row.ops.ends_with("...")) row.ops += ", ...";
+    return;
+  }
   if (!row.ops.empty()) row.ops += ", ";
   row.ops += op;
 }
 
 }  // namespace
 
-std::string model_summary(const Graph& step, const Tensors& parameters) {
+std::string model_summary(const Graph& step, const Tensors& parameters, int depth) {
   std::map<std::string, int64_t> counts;
   int64_t total = 0, bytes = 0;
   for (const Tensor& parameter : parameters) {
-    counts[place_of(parameter.impl()->storage->name)] += parameter.shape().elements();
+    const std::string place = place_of(parameter.impl()->storage->name);
+    counts[std::string(shortened(place, depth))] += parameter.shape().elements();
     total += parameter.shape().elements();
     bytes += static_cast<int64_t>(parameter.spec().bytes());
   }
   std::vector<Row> rows;
   for (const GraphStep& s : step.steps) {
     if (s.phase != Phase::forward) continue;
-    if (rows.empty() || rows.back().place != s.place) {
-      rows.push_back({s.place, "", "", 0});
-      const auto count = counts.find(s.place);
+    const std::string at(shortened(s.place, depth));
+    if (rows.empty() || rows.back().place != at) {
+      rows.push_back({at, "", "", 0});
+      const auto count = counts.find(at);
       if (count != counts.end()) rows.back().parameters = std::exchange(count->second, 0);
     }
-    add_op(rows.back(), s.op->name());
+    add_op(rows.back(), std::string(s.op->name()));
     for (ValueId id : s.outputs) {  // an update hands nothing on, nor do statistics
       const Value& value = step.values[id];
       if (value.kind == Kind::made && id == s.outputs[0]) rows.back().output = value.spec.text();

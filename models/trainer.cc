@@ -132,12 +132,15 @@ class Training {
     folder_.put("plan.json", [&](const RunFolder::Piece& piece) { report.json(piece); });
     folder_.put("plan.html",
                 [&](const RunFolder::Piece& piece) { draw_plan_html({&picture, 1}, piece); });
-    summary_ = model_summary(program->graph(), session_.store().parameters()) + "\n" + report.text();
+    const Tensors& parameters = session_.store().parameters();
+    summary_ = model_summary(program->graph(), parameters) + "\n" + report.text();
     folder_.put("model.txt", summary_);
+    overview_ = model_summary(program->graph(), parameters, 1);
   }
 
   void introduce() {
     print_(data_.train->describe());
+    if (!overview_.empty()) print_(overview_);
     size_t arena = session_.arena()->bytes(), rest = 0;
     for (const HostBuffer& region : session_.regions())
       if (region.name != "arena") rest += region.bytes;
@@ -281,6 +284,10 @@ class Training {
       result.test_top5 = tested_->top5();
       result.confusion = tested_->confusion;
     }
+    result.train_accuracy = state_.train_accuracy;
+    result.train_loss = state_.train_loss;
+    result.best_step = state_.best_step;
+    result.best_value = state_.best_value;
     result.steps = state_.step;
     result.epochs = epochs(state_.step);
     result.seconds = seconds_since(start_);
@@ -292,13 +299,12 @@ class Training {
     return result;
   }
 
-  // Beside what was known before: the process with its programs and libraries, and the machine.
+  // What was known before, and what the system says of it.
   void say_memory() const {
     const HostMemory now = host_memory();
-    print_(fmt::format("memory: {} held as planned; the process took {} at most, the machine has {} of "
-                       "{} free",
-                       human(static_cast<int64_t>(held_bytes_)), human(now.process_most),
-                       human(now.free), human(now.total)));
+    print_(fmt::format("memory: {} as planned; the process has {} in use, the machine {} of {} free",
+                       human(static_cast<int64_t>(held_bytes_)), human(now.process), human(now.free),
+                       human(now.total)));
   }
 
   void write_report() {
@@ -343,7 +349,7 @@ class Training {
   Tally since_log_;
   std::optional<Evaluation> tested_;
   Progress progress_;
-  std::string summary_;
+  std::string summary_, overview_;  // the model line by line, and its parts
   size_t held_bytes_ = 0;
   int skipped_ = 0;  // batches in a row whose loss or gradients were not finite
   double lr_ = 0;

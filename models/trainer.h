@@ -13,6 +13,9 @@ namespace tessera {
 struct TrainResult {
   double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
   double test_top5 = 0;                     // part that is right among the first five
+  double train_accuracy = 0, train_loss = 0;  // over the last steps, as in the last line of metrics
+  int64_t best_step = -1;                     // after which checkpoint.best was reached; -1: unknown
+  double best_value = 0;                      // its accuracy or loss on the test images
   ConfusionMatrix confusion;                // of the test images
   int64_t steps = 0;
   double epochs = 0;

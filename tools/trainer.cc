@@ -47,6 +47,19 @@ void catch_signals() {
   for (int number : {SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
 }
 
+std::string result_table(const Config& config, const TrainResult& result) {
+  const bool top5 = result.confusion.classes > 5;
+  std::string text = fmt::format("{:<8}{:>10}{:>12}{}\n", "", "loss", "accuracy", top5 ? "  first five" : "");
+  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %\n", "train", result.train_loss, 100 * result.train_accuracy);
+  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %", "test", result.test_loss, 100 * result.test_accuracy);
+  if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
+  if (result.best_step < 0) return text;
+  const bool loss = config.checkpoint.best == "loss";
+  text += loss ? fmt::format("\n{:<8}{:>10.4f}{:>12}", "best", result.best_value, "")
+               : fmt::format("\n{:<8}{:>10}{:>10.2f} %", "best", "", 100 * result.best_value);
+  return text + fmt::format("  on test, after step {}", result.best_step);
+}
+
 int run_train(const Arguments& arguments) {
   if (look_at_config(arguments.look, arguments.config, arguments.overrides)) return 0;
   const Config config = load_config(arguments.config, arguments.overrides);
@@ -71,8 +84,7 @@ int run_train(const Arguments& arguments) {
     return 128 + result.stopped_by;
   }
   if (const std::string table = result.confusion.text(); !table.empty()) say(table);
-  if (result.confusion.classes > 5)
-    say(fmt::format("among the first five {:.2f} %", 100 * result.test_top5));
+  say(result_table(config, result));
   say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
                   100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
                   result.seconds));

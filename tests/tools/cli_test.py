@@ -224,6 +224,18 @@ class Training(Test):
         other, _ = self.train("other", "seed=2")
         self.assertNotEqual(without_speed(other), without_speed(first))
 
+    def test_a_person_reads_the_model_before_and_a_table_after(self):
+        said = self.succeed("--config", RESNET, "data.name=synthetic", "data.train_count=16",
+                            "data.test_count=8", "data.batch=8", "train.epochs=1", "schedule.warmup=0")
+        before, after = said.split("epoch 1/1")
+        self.assertRegex(before, r"\nlayer1 +conv2d, .* float32\[8x32x32x16\] +14016\n")
+        self.assertRegex(before, r"\nfc +matmul +float32\[8x10\] +650\n")
+        self.assertIn("269722 parameters in 59 tensors", before)
+        self.assertRegex(after, r"\ntrain +\d+\.\d{4} +\d+\.\d\d %\n"
+                                r"test +\d+\.\d{4} +\d+\.\d\d % +\d+\.\d\d %\n"
+                                r"best +\d+\.\d\d %  on test, after step 2\nfinal test")
+        self.assertRegex(after, r"\nmemory: [\d.]+ MiB as planned; the process has [\d.]+ MiB in use")
+
     def test_a_resolved_configuration_reproduces_its_run(self):
         run, _ = self.train("run", "seed=9", "data.augment=[{flip: horizontal},{cutout: {size: 4}}]", "optimizer.name=adamw")
         again = self.folder / "again"
