@@ -3,16 +3,10 @@
 
 find_package(Threads REQUIRED)
 
-# g++ 12 sees overlapping copies in "text" + std::string() that are not there (GCC bug 105651).
-set(TESSERA_FALSE_ALARMS "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  set(TESSERA_FALSE_ALARMS -Wno-error=restrict)
-endif()
-
 function(tessera_options target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>
-    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror;${TESSERA_FALSE_ALARMS}>"
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Xcompiler=-Wall,-Wextra>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_STRICT}>>:-Xcompiler=-Werror -Werror=all-warnings>)
 endfunction()

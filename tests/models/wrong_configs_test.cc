@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/models/config.h"
@@ -75,11 +76,11 @@ TEST(WrongConfigs, EachIsRefusedWithExactlyItsText) {
 
 TEST(WrongConfigs, LargerThanAMebibyte) {
   const size_t size = (1u << 20) + 1;
+  const auto many = [&](char c) { return std::string(size, c); };
   for (const std::string& text :
-       {std::string(size, ' '), std::string(size, '\n'), "#" + std::string(size, 'x'),
-        "run: {dir: " + std::string(size, 'x') + "}", std::string(size, '['),
-        "run: {dir: \"" + std::string(size, 'x') + "\"}", "seed: 1\n" + std::string(size, '\0'),
-        std::string(size, '\xff')})
+       {many(' '), many('\n'), fmt::format("#{}", many('x')), fmt::format("run: {{dir: {}}}", many('x')),
+        many('['), fmt::format("run: {{dir: \"{}\"}}", many('x')),
+        fmt::format("seed: 1\n{}", many('\0')), many('\xff')})
     EXPECT_TRUE(errors_of(text, "large.yaml", {})
                     .starts_with("large.yaml:1:1: error: is larger than 1 MiB; a configuration"));
   EXPECT_EQ(errors_of(std::string(1u << 20, '\n'), "a.yaml", {}), "");

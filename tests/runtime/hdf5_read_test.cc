@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -96,7 +97,7 @@ TEST(Hdf5, AGroupWithinItselfIsRefused) {
 // Every pair of links leads to the same group: 2^depth ways through a file of a few KiB.
 TEST(Hdf5, WorkIsBoundedByTheFile) {
   std::vector<ArraySpec> arrays;
-  for (int i = 0; i < 60; ++i) arrays.push_back({"a" + std::to_string(i), "float32", {}});
+  for (int i = 0; i < 60; ++i) arrays.push_back({fmt::format("a{}", i), "float32", {}});
   auto image = written(arrays);
   const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
   const size_t tree = text.find("TREE");
