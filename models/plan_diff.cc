@@ -82,7 +82,8 @@ std::string diff_plans(const std::string& a, const std::string& name_a, const st
   std::string text;
   std::map<std::string, int64_t> keys = before.sizes;
   keys.insert(after.sizes.begin(), after.sizes.end());
-  for (const auto& [key, unused] : keys) {
+  for (const auto& entry : keys) {
+    const std::string& key = entry.first;
     const auto value = [&](const PlanFile& file) {
       const auto at = file.sizes.find(key);
       return at == file.sizes.end() ? 0 : at->second;
