@@ -202,12 +202,18 @@ void Floors::put_back(int block) {
 bool Floors::settle(int block, int64_t& offset) const {
   const Block& b = sections_.blocks[block];
   const int64_t highest = top_[b.hull.lower] - b.size;
+  return offset <= highest && (sections_.uniform || settle_around(block, offset, highest));
+}
+
+// The same where an offset is not as good as another.
+bool Floors::settle_around(int block, int64_t& offset, int64_t highest) const {
+  const Block& b = sections_.blocks[block];
   if (b.fixed >= 0) {
     const bool fits = offset <= b.fixed;
     offset = b.fixed;
     return fits && offset <= highest;
   }
-  for (bool moved = !sections_.uniform; moved && offset <= highest;) {
+  for (bool moved = true; moved && offset <= highest;) {
     moved = false;
     offset = (offset + b.alignment - 1) / b.alignment * b.alignment;
     for (int32_t other : fixed_[block]) {

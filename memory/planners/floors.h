@@ -90,6 +90,7 @@ class Floors {
   void put_back(int block);
   void set_floors(int block, int64_t height);  // of all of its sections
   bool settle(int block, int64_t& offset) const;
+  bool settle_around(int block, int64_t& offset, int64_t highest) const;
   bool raise(int block, int64_t offset);
   bool raise_above(Span span, int64_t height);
   int64_t lowest(int section);

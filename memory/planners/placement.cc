@@ -55,16 +55,16 @@ class Pile {
 
  private:
   using Chunk = std::vector<Placed>;
-  static constexpr size_t kPerChunk = 512;
+  static constexpr size_t kPerChunk = 128;
   std::vector<Chunk> chunks_;
 };
 
-// The buffers placed so far, by slices of time, by slices of twice that width, and so on up to all
-// of time: what lives within one slice meets nothing outside of it.
+// The buffers placed so far, by slices of time, by slices of four times that width, and so on up to
+// all of time: what lives within one slice meets nothing outside of it.
 class Shelf {
  public:
   explicit Shelf(const Ready& ready) : ready_(ready) {
-    for (size_t count = 1 + ready.items.size() / kPerSlice; count > 1; count = (count + 1) / 2) {
+    for (size_t count = 1 + ready.items.size() / kPerSlice; count > 1; count = (count + 3) / 4) {
       add_level(count);
     }
     add_level(1);

@@ -299,11 +299,15 @@ void Search::sort_choices(const Frame& frame, Span stretch) {
     return (hull.lower == stretch.lower ? 1 + 2 * (level == left) : 0) +
            (hull.upper == stretch.upper ? 1 + 2 * (level == right) : 0);
   };
-  std::sort(choices_.begin() + static_cast<std::ptrdiff_t>(frame.first), choices_.end(),
-            [&](int32_t a, int32_t b) {
-              const int edges_a = edges(a), edges_b = edges(b);
-              return edges_a != edges_b ? edges_a > edges_b : rank_[a] < rank_[b];
-            });
+  // One number for each, so that none is worked out anew at each comparison.
+  constexpr int kMostEdges = 6;
+  order_.clear();
+  for (size_t i = frame.first; i < choices_.size(); ++i) {
+    const int32_t b = choices_[i];
+    order_.push_back({static_cast<int64_t>(kMostEdges - edges(b)) << 32 | rank_[b], b});
+  }
+  std::sort(order_.begin(), order_.end());
+  for (size_t i = 0; i < order_.size(); ++i) choices_[frame.first + i] = order_[i].second;
 }
 
 // Tries the next choice of the last frame; false when there is none.
