@@ -3,11 +3,12 @@
 
 #include "tessera/memory/regions.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
 
-// As large as the largest program that shares it. Bytes are taken when the first program runs; a
-// program prepared after that which needs more makes it grow once more, and the others follow.
+// As large as the largest program that shares it. Bytes are taken when the first program runs; one
+// prepared after that which needs more makes it grow when it runs, and the others follow.
 // Not thread-safe.
 class Arena {
  public:
@@ -20,19 +21,29 @@ class Arena {
   }
   size_t bytes() const { return wanted_; }
 
-  // The bytes; throws OutOfMemory. `generation` changes whenever they have moved.
-  std::byte* data() {
-    if (region_.bytes() < wanted_) {
-      region_ = Region();  // first give back, then take: never both at once
-      region_ = brought_.data ? Region("arena", wanted_, brought_)
-                              : Region("arena", wanted_, memory_);
-      ++generation_;
+  // Takes the bytes, all that are wanted, unless there are the `needed` already. Where not all are to
+  // be had it takes those needed, so that after a step that is too large a smaller one still runs.
+  // Throws OutOfMemory; ConfigError when what was brought is too small. `generation` changes
+  // whenever the bytes have moved.
+  void require(size_t needed) {
+    if (region_.bytes() >= needed) return;
+    region_ = Region();  // first give back, then take: never both at once
+    ++generation_;
+    try {
+      region_ = take(wanted_);
+    } catch (const Error&) {
+      if (needed == wanted_) throw;
+      region_ = take(needed);
     }
-    return region_.data();
   }
+  std::byte* data() const { return region_.data(); }
   uint64_t generation() const { return generation_; }
 
  private:
+  Region take(size_t bytes) {
+    return brought_.data ? Region("arena", bytes, brought_) : Region("arena", bytes, memory_);
+  }
+
   RawMemory& memory_;
   ExternalMemory brought_;
   Region region_;

@@ -132,7 +132,7 @@ void* Program::address(ValueId id) {
 
 void Program::bind() {
   bind_slots();
-  arena_->data();
+  arena_->require(arena_bytes());
   if (generation_ == arena_->generation() && !bound_.empty() && generation_ != 0) return;
   generation_ = arena_->generation();
   for (size_t s = 0; s < bound_.size(); ++s) {

@@ -172,6 +172,26 @@ TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
             f.store.bytes() + program.slot_bytes() + program.arena_bytes());
 }
 
+TEST(Compile, AfterRunningOutOfMemoryEverythingGoesOn) {
+  const auto losses = [](bool disturbed) {
+    Fixture f;
+    LimitedMemory memory(cpu_memory(), 1 << 16);
+    CompileOptions options;
+    options.arena = std::make_shared<Arena>(memory);
+    auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
+    std::vector<float> seen;
+    for (uint64_t i = 0; i < 6; ++i) {
+      seen.push_back(step(batch(8, i)).item<float>());
+      if (!disturbed || i % 2 == 0) continue;
+      EXPECT_THROW(step(batch(512, i)), OutOfMemory);
+    }
+    for (float v : f.a.to_vector<float>()) seen.push_back(v);
+    EXPECT_LE(memory.statistics().live_bytes, size_t{1} << 16);
+    return seen;
+  };
+  EXPECT_EQ(losses(true), losses(false));
+}
+
 TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   const uint64_t before = cpu_memory().statistics().allocations;
   alignas(kMemoryAlignment) static std::byte persistent[1 << 12], slots[1 << 16], arena[1 << 18];
