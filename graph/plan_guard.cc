@@ -37,7 +37,7 @@ PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes,
 
 void PlanGuard::start(std::byte* arena, size_t bytes) {
   arena_ = arena;
-  std::memset(arena, static_cast<int>(kPoison), bytes);
+  if (bytes > 0) std::memset(arena, static_cast<int>(kPoison), bytes);
   live_.clear();
   if (!begin_.empty()) live_ = begin_[0];
 }

@@ -3,26 +3,12 @@
 #include "tessera/models/checkpoint.h"
 
 #include <cstdlib>
-#include <new>
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
 #include "tessera/runtime/sealed_file.h"
+#include "tessera/tests/counted_new.h"
 #include "tessera/tests/models/checkpoint_fixture.h"
-
-namespace {
-
-thread_local size_t g_asked = 0;  // bytes, by operator new
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t size) {
-  g_asked += size;
-  if (void* block = std::malloc(size == 0 ? 1 : size)) return block;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
-[[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
 
 namespace tessera {
 
@@ -190,7 +176,7 @@ TEST(Checkpoint, MutantsAreRefusedOrUnchangedAndNeverHarm) {
       make_seal(std::as_bytes(std::span(bytes.data(), end)), seal);
       bytes.replace(end, kSealBytes, seal, kSealBytes);
     }
-    const size_t before = g_asked;
+    const size_t before = counted_new_bytes;
     try {
       const CheckpointFile file(source(bytes), "x");
       file.load(into.persistent());
@@ -199,7 +185,7 @@ TEST(Checkpoint, MutantsAreRefusedOrUnchangedAndNeverHarm) {
         changed += into.bytes() != values || file.state() != state || file.config() != kConfig;
     } catch (const CheckpointError&) {
     }
-    most = std::max(most, g_asked - before);
+    most = std::max(most, counted_new_bytes - before);
   }
   EXPECT_EQ(changed, 0);
   EXPECT_LT(most, 20 * whole.size());

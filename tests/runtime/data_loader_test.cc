@@ -1,27 +1,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <new>
 #include <set>
 
 #include "data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/loader.h"
-
-namespace {
-std::atomic<int64_t> news = 0;
-}  // namespace
-
-// Counts what any thread of these tests asks of the heap. Never inlined: the compiler would see a
-// free() where it expects a delete.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++news;
-  if (void* block = std::malloc(size == 0 ? 1 : size)) return block;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
-[[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
+#include "tessera/tests/counted_new.h"
 
 namespace tessera {
 namespace {
@@ -239,11 +225,11 @@ TEST(LoaderTest, AllocatesNothingOnceMade) {
   for (int workers : {0, 2}) {
     Loader loader(std::make_shared<Hashed>(100), training(workers));
     loader.next();
-    int64_t before = news;
+    int64_t before = counted_news;
     for (int64_t i = 0; i < 5 * loader.batches(); ++i) loader.next();
     loader.start_epoch(2, 3);
     for (int64_t i = 0; i < 20; ++i) loader.next();
-    EXPECT_EQ(news - before, 0) << workers << " workers";
+    EXPECT_EQ(counted_news - before, 0) << workers << " workers";
   }
 }
 
