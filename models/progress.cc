@@ -36,10 +36,13 @@ std::string duration_text(double seconds) {
 }
 
 std::string progress_text(const ProgressState& s, double seconds_left, int columns) {
-  const double share = s.batches > 0 ? static_cast<double>(s.batch) / static_cast<double>(s.batches) : 0;
+  // After its last batch an epoch is still the one to show, whole.
+  const bool whole = s.batch == 0 && s.epoch >= 1;
+  const int64_t batch = whole ? s.batches : s.batch;
+  const double share = s.batches > 0 ? static_cast<double>(batch) / static_cast<double>(s.batches) : 0;
   const std::string parts[] = {
-      fmt::format("epoch {:.0f}/{:.4g} [{}] {}/{}", std::floor(s.epoch) + 1, s.epochs, bar(share, 16),
-                  s.batch, s.batches),
+      fmt::format("epoch {:.0f}/{:.4g} [{}] {}/{}", std::floor(s.epoch) + (whole ? 0 : 1), s.epochs,
+                  bar(share, 16), batch, s.batches),
       fmt::format("{:.0f} images/s", s.images_per_second),
       fmt::format("loss {:.4f}", s.loss),
       fmt::format("accuracy {:.2f} %", 100 * s.accuracy),

@@ -17,6 +17,15 @@ TEST(Progress, SaysEverythingWhereThereIsRoom) {
             "1:02:05 left  wait 1 %  85 MiB");
 }
 
+TEST(Progress, AnEpochThatEndsIsShownWhole) {
+  ProgressState s = state();
+  s.epoch = 15;
+  s.batch = 0;
+  EXPECT_TRUE(progress_text(s, 0, 200).starts_with("epoch 15/15 [================] 391/391  "));
+  s.epoch = 0;
+  EXPECT_TRUE(progress_text(s, 0, 200).starts_with("epoch 1/15 [>               ] 0/391  "));
+}
+
 TEST(Progress, LeavesOutWhatHasNoRoom) {
   for (int columns = 0; columns < 150; ++columns) {
     const std::string text = progress_text(state(), 60, columns);
