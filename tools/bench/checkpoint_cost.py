@@ -1,26 +1,31 @@
 #!/usr/bin/env python3
 """What checkpoints cost a training: the same training with one every 100 steps and with none,
-interleaved, and the medians of their times.
+interleaved, and the medians of their times: by the clock, which other work disturbs, and of the
+processors, which counts what is done beside the training as well.
 
     checkpoint_cost.py TRAINER CONFIG [--steps N] [--rounds N] [key=value...]
 """
 
 import argparse
 import re
+import resource
 import statistics
 import subprocess
 import tempfile
 
 
 def train(arguments, every):
-    """Seconds of training as the trainer reports them, without opening data."""
+    """Seconds of training by the clock, without opening data, and of the processors in all."""
     with tempfile.TemporaryDirectory() as folder:
         words = [arguments.trainer, "--config", arguments.config, "~train.epochs",
                  f"train.steps={arguments.steps}", "train.evaluate_every=0", "checkpoint.best=none",
                  f"checkpoint.every={every}", "checkpoint.keep=2", f"run.dir={folder}/run",
                  *arguments.overrides]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(words, capture_output=True, text=True, check=True)
-    return float(re.search(r"epochs, ([\d.]+) s\)", done.stdout).group(1))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (float(re.search(r"epochs, ([\d.]+) s\)", done.stdout).group(1)),
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def main():
@@ -30,15 +35,17 @@ def main():
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     without, with_them = [], []
     for round_ in range(arguments.rounds):
         for every, times in ((0, without), ("100st", with_them))[::1 if round_ % 2 else -1]:
             times.append(train(arguments, every))
-        print(f"{round_ + 1}: none {without[-1]:.2f} s, every 100 steps {with_them[-1]:.2f} s")
-    cost = statistics.median(with_them) / statistics.median(without) - 1
-    pairs = sorted(b / a - 1 for a, b in zip(without, with_them))
-    print(f"checkpoints cost {100 * cost:.2f} % (pairs {100 * pairs[0]:.2f} to {100 * pairs[-1]:.2f} %)")
+    for i, kind in enumerate(("by the clock", "of the processors")):
+        none, some = [t[i] for t in without], [t[i] for t in with_them]
+        pairs = sorted(b / a - 1 for a, b in zip(none, some))
+        cost = statistics.median(some) / statistics.median(none) - 1
+        print(f"{kind}: {statistics.median(none):.2f} s without, checkpoints cost {100 * cost:.2f} % "
+              f"(pairs {100 * pairs[0]:.2f} to {100 * pairs[-1]:.2f} %)")
 
 
 if __name__ == "__main__":
