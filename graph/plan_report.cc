@@ -1,10 +1,11 @@
 #include "tessera/graph/plan_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "tessera/graph/program.h"
+#include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
 
@@ -15,19 +16,15 @@ std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) result += fmt::format("\\u{:04x}", c);
-    else result += c;
+    if (static_cast<unsigned char>(c) < 0x20)
+      result += fmt::format("\\u{:04x}", c);
+    else
+      result += c;
   }
   return result + '"';
 }
 
-std::string human(int64_t bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
-}
+std::string human(int64_t bytes) { return byte_text(bytes, 1); }
 
 const char* class_of(const Graph& graph, const Block& block) {
   if (block.step >= 0) return "workspace";
@@ -141,7 +138,8 @@ PlanReport plan_report(const Program& program) {
 
 void PlanReport::json(const std::function<void(std::string_view)>& piece) const {
   std::string text = fmt::format(
-      "{{\"arena_bytes\": {}, \"lower_bound_bytes\": {}, \"ratio\": {:.6f}, \"unplanned_bytes\": {}, "
+      "{{\"arena_bytes\": {}, \"lower_bound_bytes\": {}, \"ratio\": {:.6f}, \"unplanned_bytes\": "
+      "{}, "
       "\"persistent_bytes\": {}, \"slot_bytes\": {}, \"total_bytes\": {}, \"tensors\": {}, "
       "\"steps\": {}, \"planner\": {}, \"classes\": {{",
       arena, lower_bound, ratio(), unplanned, persistent, slots, total(), tensors, steps,
@@ -189,8 +187,9 @@ std::string PlanReport::text() const {
     text += fmt::format("  {:<12} {:>12}\n", name, human(bytes));
   text += "\nlargest tensors\n";
   for (const PlannedTensor& t : largest(10))
-    text += fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
-                        t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.place);
+    text +=
+        fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
+                    t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.place);
   return text;
 }
 
@@ -200,16 +199,16 @@ std::string PlanReport::why(const std::string& word) const {
   for (const PlannedTensor& t : blocks) {
     const std::string whole = t.title() + " " + t.place;
     if (whole.find(word) == whole.npos) continue;
-    text += fmt::format("{} {}  {}\n  {} of {} at {}\n  made by    {}\n", t.title(), t.spec, t.place,
-                        t.group, human(t.bytes), t.offset, step(t.lower));
+    text += fmt::format("{} {}  {}\n  {} of {} at {}\n  made by    {}\n", t.title(), t.spec,
+                        t.place, t.group, human(t.bytes), t.offset, step(t.lower));
     if (!t.kept_by.empty()) {
       text += fmt::format("  kept until {}, {} steps in all\n", t.kept_by, t.upper - t.lower);
     }
   }
   if (!text.empty()) return text;
-  throw ConfigError(fmt::format(
-      "no tensor of the plan has '{}' in its name, op or place; the largest is '{}'", word,
-      blocks.empty() ? "" : largest(1)[0].title()));
+  throw ConfigError(
+      fmt::format("no tensor of the plan has '{}' in its name, op or place; the largest is '{}'",
+                  word, blocks.empty() ? "" : largest(1)[0].title()));
 }
 
 PlanPicture PlanReport::picture(const std::string& title) const {

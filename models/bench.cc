@@ -8,6 +8,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/graph/program.h"
+#include "tessera/models/config_data.h"
 #include "tessera/models/session.h"
 #include "tessera/models/step_probe.h"
 #include "tessera/models/trainer.h"

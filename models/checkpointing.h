@@ -11,6 +11,7 @@
 #include "tessera/models/checkpoint_folder.h"
 #include "tessera/models/config.h"
 #include "tessera/models/train_options.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 

@@ -18,12 +18,8 @@
 #include <vector>
 
 #include "tessera/models/layer_config.h"
-#include "tessera/runtime/data/augment.h"
-#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
-
-struct Mix;  // runtime/data/mix.h
 
 // A length of training: "1ep", "0.5ep" or "500st"; for a few keys also one of time: "10min", "2h".
 // Zero may be written without a unit.
@@ -180,15 +176,5 @@ Config parse_config(std::string_view text, const std::string& name,
 // YAML of every key; parse_config() of it gives an equal configuration. With origins, each line
 // ends in a comment that says where its value comes from.
 std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
-
-// What the configuration says, in the words of the data floor.
-DataSource data_source(const Config& config);
-Augment make_augment(const DataConfig& data);
-Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
-// The shape of an image before augmentation; only hdf5 is opened for it. Throws ConfigError for a
-// data set that is not known, DataError.
-ImageShape image_shape(const DataConfig& data);
-// Throws ConfigError when the data has more classes than the model.
-void check_classes(const Config& config, const Dataset& data);
 
 }  // namespace tessera

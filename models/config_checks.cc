@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/config_data.h"
 #include "tessera/models/layered.h"
 #include "tessera/models/zoo.h"
 #include "tessera/runtime/device.h"

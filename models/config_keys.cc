@@ -8,6 +8,7 @@
 #include "tessera/memory/plan.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/zoo.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 

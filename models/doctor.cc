@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "tessera/models/checkpointing.h"
+#include "tessera/models/config_data.h"
 #include "tessera/models/fit.h"
 #include "tessera/models/session.h"
+#include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
@@ -40,7 +42,7 @@ Finding memory_of(const Config& config) {
   if (free > 0 && needed > free) {
     const int64_t batch = largest_batch(config, free);
     throw OutOfMemory(fmt::format(
-        "{} are needed, but this machine has only {} free; {}", human(needed), human(free),
+        "{} are needed, but this machine has only {} free; {}", byte_text(needed), byte_text(free),
         batch > 0 ? fmt::format("data.batch={} would fit", batch)
                   : "not even a batch of one image would fit: take a smaller model or machine"));
   }
@@ -77,7 +79,7 @@ Finding run_folder_of(const Config& config) {
   needed *= config.checkpoint.keep + 3;
   const auto free = static_cast<int64_t>(std::filesystem::space(folder).available);
   const std::string text = fmt::format("{}: {} free, checkpoints take up to {}", config.run.dir,
-                                       human(free), human(needed));
+                                       byte_text(free), byte_text(needed));
   if (free < needed) throw CheckpointError(text + "; lower checkpoint.keep or free some");
   return {"run folder", text};
 }

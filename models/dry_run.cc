@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/config_data.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/trainer.h"
 

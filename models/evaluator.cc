@@ -29,16 +29,15 @@ void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape) {
   labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
 }
 
-int64_t last_batch(const Loader& loader) {
-  const int64_t full = loader.options().batch, rest = loader.samples() % full;
-  return rest == 0 ? full : rest;
+int64_t last_batch(int64_t images, int64_t batch) {
+  return images % batch == 0 ? batch : images % batch;
 }
 
 Evaluator::Evaluator(Session& session, std::shared_ptr<const Dataset> data,
                      const LoaderOptions& options, int64_t classes)
     : session_(session), loader_(std::move(data), options), classes_(classes) {
   session.evaluation_step(std::min(options.batch, loader_.samples()));
-  session.evaluation_step(last_batch(loader_));
+  session.evaluation_step(last_batch(loader_.samples(), options.batch));
 }
 
 std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
@@ -54,7 +53,8 @@ std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
     result.add(step, batch.count);
     result.correct5 += step.output(2).item<double>();
     const std::vector<int64_t> taken_for = step.output(3).to_vector<int64_t>();
-    for (size_t k = 0; k < taken_for.size(); ++k) result.confusion.add(batch.labels[k], taken_for[k]);
+    for (size_t k = 0; k < taken_for.size(); ++k)
+      result.confusion.add(batch.labels[k], taken_for[k]);
   }
   return result;
 }

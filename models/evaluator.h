@@ -38,7 +38,7 @@ struct Evaluation : Tally {
 // Images and labels of a batch into the arguments of a step.
 void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape);
 // How many images the last batch of an epoch has.
-int64_t last_batch(const Loader& loader);
+int64_t last_batch(int64_t images, int64_t batch);
 
 class Evaluator {
  public:

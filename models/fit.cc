@@ -7,7 +7,10 @@
 #include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/checkpoint.h"
+#include "tessera/models/config_data.h"
+#include "tessera/models/evaluator.h"
 #include "tessera/models/session.h"
+#include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -16,21 +19,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMostBatch = int64_t{1} << 20;
-
-LoaderOptions options_of(const Config& config, bool training) {
-  LoaderOptions options;
-  options.batch = config.data.batch;
-  options.workers = config.data.workers;
-  options.read_ahead = config.data.read_ahead;
-  options.shuffle = training;
-  if (training) {
-    options.augment = make_augment(config.data);
-    options.mix = make_mix(config.data);
-  }
-  return options;
-}
-
-int64_t last_batch(int64_t count, int64_t batch) { return count % batch == 0 ? batch : count % batch; }
 
 int64_t need_at(const Config& config, int64_t batch) {
   Config other = config;
@@ -41,10 +29,11 @@ int64_t need_at(const Config& config, int64_t batch) {
 std::string by_class(const MemoryNeed& need) {
   std::string text;
   for (const auto& [name, bytes] : need.report.classes)
-    text += fmt::format("  {:<34} {:>12}\n", name, human(bytes));
+    text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
   for (const HostBuffer& block : need.blocks) {
     if (block.name == "persistent" || block.name == "arena" || block.name == "slots") continue;
-    text += fmt::format("  {:<34} {:>12}\n", block.name, human(static_cast<int64_t>(block.bytes)));
+    text +=
+        fmt::format("  {:<34} {:>12}\n", block.name, byte_text(static_cast<int64_t>(block.bytes)));
   }
   return text;
 }
@@ -63,7 +52,7 @@ std::string at_the_peak(const PlanReport& report) {
   });
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(5, there.size()); ++i)
-    text += fmt::format("  {:>12}  {} {}  {}\n", human(there[i]->bytes), there[i]->title(),
+    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
                         there[i]->spec, there[i]->place);
   return text;
 }
@@ -73,7 +62,7 @@ std::string what_fits(const Config& config, int64_t limit) {
   std::string text;
   const auto offer = [&](const char* setting, Config other) {
     const int64_t bytes = memory_need(other).bytes();
-    if (bytes <= limit) text += fmt::format("  {:<34} {:>12}\n", setting, human(bytes));
+    if (bytes <= limit) text += fmt::format("  {:<34} {:>12}\n", setting, byte_text(bytes));
   };
   if (const int64_t batch = largest_batch(config, limit); batch > 0) {
     Config other = config;
@@ -96,14 +85,6 @@ int64_t most_images(const Config& config) {
 }
 
 }  // namespace
-
-std::string human(int64_t bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB"};
-  auto value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
-}
 
 int64_t MemoryNeed::bytes() const {
   int64_t sum = 0;
@@ -132,13 +113,13 @@ MemoryNeed memory_need(const Config& given) {
   const auto add = [&](const char* name, int64_t bytes) {
     if (bytes > 0) need.blocks.push_back({name, static_cast<size_t>(bytes)});
   };
-  add("loader of training", Loader::planned_bytes(read, train, options_of(config, true)));
-  add("loader of evaluation", Loader::planned_bytes(read, test, options_of(config, false)));
+  add("loader of training", Loader::planned_bytes(read, train, loader_options(config, true)));
+  add("loader of evaluation", Loader::planned_bytes(read, test, loader_options(config, false)));
   add("data set", data.bytes);
   if (config.checkpoint.keep > 0) {
     const PersistentTensors tensors{session.store().parameters(), session.store().states()};
-    add("checkpoint", static_cast<int64_t>(
-                          CheckpointImage::planned_bytes(tensors, print_config(config))));
+    add("checkpoint",
+        static_cast<int64_t>(CheckpointImage::planned_bytes(tensors, print_config(config))));
   }
   return need;
 }
@@ -184,8 +165,8 @@ void require_fit(const Config& config) {
       "by class, in the arena at its fullest time:\n{}"
       "the largest tensors of that time:\n{}"
       "what would fit:\n{}",
-      human(need.bytes()), need.bytes(), human(limit), human(need.bytes() - limit), by_class(need),
-      at_the_peak(need.report), what_fits(config, limit)));
+      byte_text(need.bytes()), need.bytes(), byte_text(limit), byte_text(need.bytes() - limit),
+      by_class(need), at_the_peak(need.report), what_fits(config, limit)));
 }
 
 std::string headroom_text(const Config& config, int64_t used) {
@@ -197,7 +178,8 @@ std::string headroom_text(const Config& config, int64_t used) {
   if (batch > half) {
     const int64_t at_batch = need_at(config, batch), at_half = need_at(config, half);
     const double each = static_cast<double>(at_batch - at_half) / static_cast<double>(batch - half);
-    const auto more = static_cast<int64_t>(static_cast<double>(there - at_batch) / std::max(each, 1.0));
+    const auto more =
+        static_cast<int64_t>(static_cast<double>(there - at_batch) / std::max(each, 1.0));
     const int64_t most = most_images(config);
     if (batch + more >= most && most > batch) {
       growth = fmt::format("; data.batch could grow to all {} images", most);
@@ -205,7 +187,7 @@ std::string headroom_text(const Config& config, int64_t used) {
       growth = fmt::format("; data.batch could grow to about {}", batch + more);
     }
   }
-  return fmt::format("{} of {} {}{}", human(used), human(there),
+  return fmt::format("{} of {} {}{}", byte_text(used), byte_text(there),
                      limited ? "of memory.limit" : "that this machine has free", growth);
 }
 

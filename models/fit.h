@@ -7,6 +7,7 @@
 
 #include "tessera/graph/plan_report.h"
 #include "tessera/models/config.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 
@@ -32,11 +33,8 @@ int64_t largest_batch(const Config& config, int64_t limit);
 // limit in eager mode, whose need nobody knows before it ran.
 void require_fit(const Config& config);
 
-// "85.12 MiB"
-std::string human(int64_t bytes);
-
-// "85.1 MiB of 23.5 GiB; data.batch could grow to about 16000": what is used of memory.limit or else of
-// what the machine has free.
+// "85.1 MiB of 23.5 GiB; data.batch could grow to about 16000": what is used of memory.limit or
+// else of what the machine has free.
 std::string headroom_text(const Config& config, int64_t used);
 
 }  // namespace tessera

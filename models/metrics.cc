@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tessera/models/config.h"
+#include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/file_system.h"
 #include "tessera/runtime/host_memory.h"

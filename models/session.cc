@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
@@ -16,6 +14,7 @@
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/sgd.h"
+#include "tessera/models/config_data.h"
 #include "tessera/models/layered.h"
 #include "tessera/models/weights_file.h"
 #include "tessera/models/zoo.h"

@@ -11,6 +11,7 @@
 #include "tessera/layers/module.h"
 #include "tessera/layers/optimizer.h"
 #include "tessera/models/config.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 

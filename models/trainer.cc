@@ -9,6 +9,7 @@
 
 #include "tessera/graph/program.h"
 #include "tessera/models/checkpointing.h"
+#include "tessera/models/config_data.h"
 #include "tessera/models/environment.h"
 #include "tessera/models/evaluator.h"
 #include "tessera/models/fit.h"
@@ -18,6 +19,7 @@
 #include "tessera/models/session.h"
 #include "tessera/models/step_probe.h"
 #include "tessera/models/summary.h"
+#include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/error.h"
@@ -42,23 +44,6 @@ Normalization normalization_of(const Config& config, const Dataset& data) {
   return normalization;
 }
 
-LoaderOptions evaluation_options(const Config& config) {
-  LoaderOptions options;
-  options.batch = config.data.batch;
-  options.workers = config.data.workers;
-  options.read_ahead = config.data.read_ahead;
-  return options;
-}
-
-LoaderOptions training_options(const Config& config) {
-  LoaderOptions options = evaluation_options(config);
-  options.shuffle = true;
-  options.seed = config.seed;
-  options.augment = make_augment(config.data);
-  options.mix = make_mix(config.data);
-  return options;
-}
-
 class Training {
  public:
   Training(const Config& config, const Print& print, const TrainOptions& options)
@@ -67,15 +52,15 @@ class Training {
         stop_(options.stop),
         checkpoints_(config, options, print),
         data_(open_data(data_source(config))),
-        loader_(data_.train, training_options(config)),
+        loader_(data_.train, loader_options(config, true)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
-        evaluator_(session_, data_.test, evaluation_options(config), config.model.classes),
+        evaluator_(session_, data_.test, loader_options(config, false), config.model.classes),
         total_steps_(config.train.total_steps(loader_.batches())),
         schedule_(config.schedule, config.optimizer.lr, loader_.batches(), total_steps_),
         folder_((checkpoints_.lock(), config), checkpoints_.metrics_kept()) {
     check_classes(config, *data_.train);
     session_.train_step(std::min(config.data.batch, loader_.samples()));
-    session_.train_step(last_batch(loader_));
+    session_.train_step(last_batch(loader_.samples(), config.data.batch));
     session_.bind();
     checkpoints_.prepare(persistent(), loader_.batches(), folder_.descriptors());
     describe(options.command);
@@ -124,14 +109,16 @@ class Training {
     folder_.put("env.json", environment_json());
     if (!command.empty()) folder_.put("command.txt", command + "\n");
     for (const HostBuffer& block : blocks()) held_bytes_ += block.bytes;
-    Program* program = session_.train_step(std::min(config_.data.batch, loader_.samples())).program();
+    Program* program =
+        session_.train_step(std::min(config_.data.batch, loader_.samples())).program();
     if (program == nullptr) return;  // eager
     const PlanReport report = plan_report(*program);
     const PlanPicture picture =
         report.picture(fmt::format("{}, batch {}", config_.model.name, config_.data.batch));
     folder_.put("plan.json", [&](const RunFolder::Piece& piece) { report.json(piece); });
-    folder_.put("plan.html",
-                [&](const RunFolder::Piece& piece) { draw_plan_html({&picture, 1}, piece); });
+    folder_.put("plan.html", [&](const RunFolder::Piece& piece) {
+      draw_plan_html({&picture, 1}, piece);
+    });
     const Tensors& parameters = session_.store().parameters();
     summary_ = model_summary(program->graph(), parameters) + "\n" + report.text();
     folder_.put("model.txt", summary_);
@@ -217,10 +204,10 @@ class Training {
         state_.step, epochs(state_.step), lr_, culprit.empty() ? "" : ": ", culprit);
     const bool go_on = config_.train.non_finite == "skip";
     if (!go_on || ++skipped_ == kMostSkipped)
-      throw DivergedError(fmt::format(
-          "training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
-          go_on ? fmt::format(" ({} batches in a row were skipped)", skipped_)
-                : ", or set train.non_finite to skip such batches"));
+      throw DivergedError(
+          fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
+                      go_on ? fmt::format(" ({} batches in a row were skipped)", skipped_)
+                            : ", or set train.non_finite to skip such batches"));
     log(LogLevel::warning, "training: " + text + "; the batch is skipped");
   }
 
@@ -302,9 +289,10 @@ class Training {
   // What was known before, and what the system says of it.
   void say_memory() const {
     const HostMemory now = host_memory();
-    print_(fmt::format("memory: {} as planned; the process has {} in use, the machine {} of {} free",
-                       human(static_cast<int64_t>(held_bytes_)), human(now.process), human(now.free),
-                       human(now.total)));
+    print_(
+        fmt::format("memory: {} as planned; the process has {} in use, the machine {} of {} free",
+                    byte_text(static_cast<int64_t>(held_bytes_)), byte_text(now.process),
+                    byte_text(now.free), byte_text(now.total)));
   }
 
   void write_report() {
@@ -387,7 +375,7 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
   DataSplit data = open_data(data_source(config));
   check_classes(config, *data.test);
   Session session(config, data.test->shape(), normalization_of(config, *data.test));
-  Evaluator evaluator(session, data.test, evaluation_options(config), config.model.classes);
+  Evaluator evaluator(session, data.test, loader_options(config, false), config.model.classes);
   session.bind();
   load_trained(session, run_dir, checkpoint);
   print(data.test->describe());

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config.h"
+#include "tessera/models/config_data.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"
@@ -31,14 +31,6 @@ struct DataArguments {
 void say(const std::string& line) {
   fmt::print("{}\n", line);
   std::fflush(stdout);
-}
-
-LoaderOptions reading(const Config& config) {
-  LoaderOptions options;
-  options.batch = config.data.batch;
-  options.workers = config.data.workers;
-  options.read_ahead = config.data.read_ahead;
-  return options;
 }
 
 // Mean and deviation of each channel, of pixels / 255.
@@ -89,7 +81,7 @@ void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& con
   }
   std::vector<int64_t> counts(static_cast<size_t>(data->classes()));
   Moments moments(data->channels());
-  Loader loader(data, reading(config));
+  Loader loader(data, loader_options(config, false));
   for (int64_t i = 0; i < loader.batches(); ++i) {
     const Batch& batch = loader.next();
     moments.add(batch.images, batch.count * data->shape().bytes());
@@ -132,11 +124,7 @@ int run_bench(const DataArguments& arguments) {
   int64_t before = host_memory().process;
   DataSplit data = open_data(data_source(config));
   data.test.reset();  // is not read here
-  LoaderOptions options = reading(config);
-  options.shuffle = true;
-  options.seed = config.seed;
-  options.augment = make_augment(config.data);
-  options.mix = make_mix(config.data);
+  const LoaderOptions options = loader_options(config, true);
   Loader loader(data.train, options);
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/models/config_data.h"
 #include "tessera/models/config_keys.h"
 #include "tessera/models/spelling.h"
 #include "tessera/runtime/error.h"

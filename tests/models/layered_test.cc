@@ -9,15 +9,10 @@
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/models/config.h"
 #include "tessera/models/session.h"
+#include "tessera/tests/models/element_count.h"
 
 namespace tessera {
 namespace {
-
-int64_t count(const Tensors& tensors) {
-  int64_t sum = 0;
-  for (const Tensor& tensor : tensors) sum += tensor.elements();
-  return sum;
-}
 
 constexpr char kLeNet[] = R"(
 model:
@@ -64,7 +59,7 @@ TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
   const Config config = parse_config(kLeNet, "a.yaml");
   Store store;
   make_layered(config.model.layers, {28, 28, 1}, 10, store);
-  EXPECT_EQ(count(store.parameters()), 61'706);  // LeNet-5
+  EXPECT_EQ(element_count(store.parameters()), 61'706);  // LeNet-5
   EXPECT_EQ(store.find("conv3.weight").shape(), Shape({16, 5, 5, 6}));
   EXPECT_EQ(store.find("linear7.weight").shape(), Shape({120, 400}));
 }

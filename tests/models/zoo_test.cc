@@ -9,15 +9,10 @@
 #include "tessera/engine/scope.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/models/element_count.h"
 
 namespace tessera {
 namespace {
-
-int64_t count(const Tensors& tensors) {
-  int64_t sum = 0;
-  for (const Tensor& tensor : tensors) sum += tensor.elements();
-  return sum;
-}
 
 struct Case {
   const char* name;
@@ -61,7 +56,7 @@ TEST(Zoo, NetworksHaveTheirPublishedNumberOfParameters) {
   for (const Case& c : kCases) {
     Store store;
     make_model(c.name, c.options, store);
-    EXPECT_EQ(count(store.parameters()), c.parameters) << c.name;
+    EXPECT_EQ(element_count(store.parameters()), c.parameters) << c.name;
     seen.push_back(c.name);
   }
   for (const std::string& name : model_names()) {
@@ -77,7 +72,7 @@ TEST(Zoo, OptionsChangeTheNumberOfParametersAsPublished) {
   for (const Case& c : cases) {
     Store store;
     make_model(c.name, c.options, store);
-    EXPECT_EQ(count(store.parameters()), c.parameters) << c.name;
+    EXPECT_EQ(element_count(store.parameters()), c.parameters) << c.name;
   }
 }
 
@@ -141,7 +136,7 @@ TEST(Zoo, NamesAreThoseOfTheLiterature) {
 TEST(Zoo, WidthsAreOptionsOfTheMlpAndTheCnn) {
   Store mlp;
   make_model("mlp", {.height = 2, .width = 2, .channels = 1, .classes = 3, .widths = {5}}, mlp);
-  EXPECT_EQ(count(mlp.parameters()), 4 * 5 + 5 + 5 * 3 + 3);
+  EXPECT_EQ(element_count(mlp.parameters()), 4 * 5 + 5 + 5 * 3 + 3);
   Store cnn;
   make_model("cnn_bn", {.height = 8, .width = 8, .channels = 1, .widths = {2, 3, 4}}, cnn);
   EXPECT_EQ(cnn.find("conv3.weight").shape(), Shape({4, 3, 3, 3}));

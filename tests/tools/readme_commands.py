@@ -9,7 +9,6 @@ of one from the network.
 
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -45,9 +44,8 @@ def commands():
 
 
 def prepare(folder):
-    """models/ as in the sources, C.yaml, and the archive that `data fetch` looks for."""
+    """models/ as in the sources, and the archive that `data fetch` looks for."""
     (folder / "models").symlink_to(SOURCE / "models")
-    shutil.copy(SOURCE / "models" / "configs" / "resnet.yaml", folder / "C.yaml")
     made, usb = folder / "made", folder / "usb"
     made.mkdir()
     usb.mkdir()
@@ -79,7 +77,7 @@ def main():
             if output:
                 (folder / output).write_text(done.stdout)
             run += 1
-        for made in ("plan.html", "pack.h5", "mine.yaml", "problem.csv", "runs/resnet/weights.h5"):
+        for made in ("plan.html", "pack.h5", "C.yaml", "problem.csv", "runs/resnet/weights.h5"):
             if not (folder / made).exists():
                 sys.exit(f"{made} was not made")
     if run < 20:
