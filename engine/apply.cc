@@ -6,6 +6,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/eager.h"
+#include "tessera/engine/memory_recording.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -48,6 +49,7 @@ void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) 
 
 Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, const Specs& specs,
                 Device device) {
+  const RecordedOp recorded(op.name());
   Tensors outputs;
   bool only_views = true;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -78,7 +80,7 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
   std::shared_ptr<Storage> scratch;
   Buffer scratch_buffer;
   if (choice.scratch_bytes > 0) {
-    scratch = allocate_storage(choice.scratch_bytes, device);
+    scratch = allocate_storage(choice.scratch_bytes, device, true);
     scratch_buffer = {scratch->pointer,
                       {DType::u8, {static_cast<int64_t>(choice.scratch_bytes)}, device}};
   }
@@ -122,12 +124,14 @@ Allocator& eager_allocator(Device device) {
   return *found;
 }
 
-std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device) {
+std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
   auto storage = std::make_shared<Storage>(bytes, device);
   if (bytes == 0) return storage;
   Allocator& allocator = eager_allocator(device);
   storage->pointer = allocator.allocate(bytes);
   storage->owner = &allocator;
+  if (auto* recording = MemoryRecording::current())
+    recording->allocated(storage->pointer, bytes, scratch);
   return storage;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/memory_recording.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/store.h"
 #include "tessera/memory/allocator.h"
@@ -15,7 +16,9 @@ thread_local Recorder* recorder = nullptr;
 }  // namespace
 
 Storage::~Storage() {
-  if (owner != nullptr && pointer != nullptr) owner->release(pointer);
+  if (owner == nullptr || pointer == nullptr) return;
+  if (auto* recording = MemoryRecording::current()) recording->released(pointer);
+  owner->release(pointer);
 }
 
 void* Storage::data() {

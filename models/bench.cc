@@ -1,11 +1,12 @@
-// Answers that need no data: the plan of a configuration, how fast its step runs, and whether its
-// kernels keep to the plan.
+// Answers that need no data: the plan of a configuration, what its step asks for without one, how
+// fast it runs, and whether its kernels keep to the plan.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/memory_recording.h"
 #include "tessera/engine/storage.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config_data.h"
@@ -86,6 +87,24 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
   PlanReport report = plan_report(*train.program());
   report.arena = static_cast<int64_t>(session.arena()->bytes());
   return report;
+}
+
+PlanPicture eager_picture(const Config& config, const std::string& title) {
+  Config eager = config;
+  eager.mode = "eager";
+  const ImageShape image = loaded_shape(eager);
+  Session session(eager, image, plain_normalization(image));
+  PreparedStep& step = session.train_step(eager.data.batch);
+  session.bind();
+  const GeneratedBatches batches(eager, image);
+  const auto run = [&](int64_t index) {
+    batches.fill(session, step, index, eager.data.batch);
+    step.run();
+  };
+  run(0);  // fills the allocator's cache, as every step but the first finds it
+  const MemoryRecording recording;
+  run(1);
+  return recording.picture(title);
 }
 
 BenchResult bench(const Config& config, int64_t steps) {

@@ -40,6 +40,10 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
 // ConfigError for an unknown pass.
 PlanReport plan(const Config& config, const PassSettings& passes = {});
 
+// What a training step asks for in eager mode, whatever config.mode says: nothing is known of it ahead,
+// so two steps run on generated batches, and the second is recorded (engine/memory_recording.h).
+PlanPicture eager_picture(const Config& config, const std::string& title);
+
 struct BenchResult {
   double images_per_second = 0;  // of the median step
   double step_ms_p50 = 0, step_ms_p95 = 0;

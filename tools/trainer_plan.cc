@@ -24,7 +24,7 @@ namespace {
 constexpr int kTooLarge = 4;
 
 struct Arguments {
-  std::string config, csv, html, why;
+  std::string config, csv, html, svg, why;
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1;
   bool json = false, draw = false, max_batch = false;
@@ -46,22 +46,36 @@ void write_file(const std::string& path, const std::string& text) {
   if (!out) throw ConfigError(fmt::format("{}: cannot be written", path));
 }
 
-std::string title_of(const Config& config) {
-  return fmt::format("{}, batch {}, planner {}", config.model.name, config.data.batch,
-                     config.memory.planner);
+// The plan, or what eager mode does without one.
+PlanPicture picture_of(const Config& config, const PassSettings& passes) {
+  const std::string title = fmt::format("{}, batch {}, ", config.model.name, config.data.batch);
+  if (config.mode == "eager") return eager_picture(config, title + "eager");
+  return plan(config, passes).picture(title + "planner " + config.memory.planner);
 }
 
-// The plan as asked for and, if wanted, beside the one that other settings give.
-void write_html(const Arguments& arguments, const Config& config, const PlanReport& report) {
-  std::vector<PlanPicture> pictures = {report.picture(title_of(config))};
+// The picture as asked for and, if wanted, beside the one that other settings give.
+void write_html(const Arguments& arguments, const Config& config) {
+  std::vector<PlanPicture> pictures = {picture_of(config, arguments.passes)};
   if (!arguments.beside.empty()) {
     std::vector<std::string> overrides = arguments.overrides;
     overrides.insert(overrides.end(), arguments.beside.begin(), arguments.beside.end());
-    const Config other = load_config(arguments.config, overrides);
-    pictures.push_back(plan(other, arguments.passes).picture(title_of(other)));
+    pictures.push_back(picture_of(load_config(arguments.config, overrides), arguments.passes));
   }
   write_file(arguments.html, draw_plan_html(pictures));
-  fmt::print("{}: {} tensors\n", arguments.html, report.blocks.size());
+  fmt::print("{}: {} tensors\n", arguments.html, pictures[0].labels.size());
+}
+
+// As SVG, or for the terminal.
+void draw(const Arguments& arguments, const Config& config) {
+  PlanPicture picture = picture_of(config, arguments.passes);
+  for (size_t i = 0; i < picture.labels.size(); ++i)
+    picture.problem.buffers[i].id = picture.labels[i].name;
+  if (arguments.svg.empty()) {
+    fmt::print("{}\n", draw_plan_text(picture.problem, picture.plan));
+  } else {
+    write_file(arguments.svg, draw_plan_svg(picture.problem, picture.plan));
+    fmt::print("{}: {} tensors\n", arguments.svg, picture.labels.size());
+  }
 }
 
 // "%12.conv2d.layer1.0.conv1", with a number behind it where that is not unique.
@@ -121,12 +135,15 @@ int run(const Arguments& arguments) {
     write_csv(arguments, config);
     return 0;
   }
+  const bool drawn = arguments.draw || !arguments.svg.empty();
+  const bool pictures = drawn || !arguments.html.empty();
+  if (!arguments.html.empty()) write_html(arguments, config);
+  if (drawn) draw(arguments, config);
+  if (pictures && arguments.max_bytes < 0) return 0;
   const PlanReport report = plan(config, arguments.passes);
   if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
-  if (!arguments.html.empty()) write_html(arguments, config, report);
-  else if (!arguments.why.empty()) fmt::print("{}", report.why(arguments.why));
-  else if (arguments.draw) fmt::print("{}\n", draw_plan_text(report.problem, report.plan));
-  else fmt::print("{}\n", arguments.json ? report.json() : report.text());
+  if (!arguments.why.empty()) fmt::print("{}", report.why(arguments.why));
+  else if (!pictures) fmt::print("{}\n", arguments.json ? report.json() : report.text());
   if (arguments.max_bytes < 0 || report.total() <= arguments.max_bytes) return 0;
   fmt::print(stderr, "trainer: the plan takes {} bytes, {} more than the {} of --max-bytes\n",
              report.total(), report.total() - arguments.max_bytes, arguments.max_bytes);
@@ -145,18 +162,18 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   plan->add_option("--csv", arguments->csv,
                    "write what there is to plan as CSV, for planner; - is the terminal");
   plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
+  plan->add_option("--svg", arguments->svg, "the same picture, without hover and search");
   plan->add_option("--beside", arguments->beside,
-                   "key=value of a second plan to stand beside it in --html; may be given again")
+                   "key=value of a second plan to stand beside it in --html; may be given again;\n"
+                   "mode=eager is run for two steps, and drawn as it was")
       ->allow_extra_args(false);
   plan->add_option("--why", arguments->why,
                    "where tensors of that name, op or place stand and who keeps them alive");
   plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
       ->expected(2);
-  plan->add_option("--max-bytes", arguments->max_bytes, "exit with 4 if the total is above (2GiB)")
-      ->transform(CLI::AsSizeValue(false));
+  add_bytes(*plan, "--max-bytes", arguments->max_bytes, "exit with 4 if the total is above (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
-  plan->add_option("--limit", arguments->limit, "bytes there are for --max-batch (8GiB)")
-      ->transform(CLI::AsSizeValue(false));
+  add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->passes.dump_after,
                    "print the graph after this pass, or after \"capture\"");
   plan->add_option("--off", arguments->passes.off, "leave out a pass; may be given again")

@@ -365,6 +365,15 @@ class Questions(Test):
         self.assertIn("planner best", page)
         self.assertIn("planner none", page)
         self.assertIn("conv2d conv1", page)
+        self.succeed("plan", "--config", QUICKSTART, "--svg", "p.svg")
+        self.assertIn("conv2d", (self.folder / "p.svg").read_text())
+
+    def test_a_step_without_a_plan_as_a_picture(self):
+        self.succeed("plan", "--config", QUICKSTART, "--html", "p.html", "--beside", "mode=eager",
+                     "data.batch=8")
+        page = (self.folder / "p.html").read_text()
+        self.assertIn("batch 8, eager", page)
+        self.assertIn("released after", page)
 
     def test_who_keeps_a_tensor_alive(self):
         text = self.succeed("plan", "--config", QUICKSTART, "--why", "conv2")

@@ -1,0 +1,95 @@
+#include "tessera/engine/memory_recording.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/runtime/raw_memory.h"
+
+namespace tessera {
+namespace {
+
+thread_local MemoryRecording* recording = nullptr;
+
+}  // namespace
+
+MemoryRecording::MemoryRecording() : outer_(recording) { recording = this; }
+MemoryRecording::~MemoryRecording() { recording = outer_; }
+MemoryRecording* MemoryRecording::current() { return recording; }
+
+void MemoryRecording::begin_op(std::string_view name) {
+  const std::string place = current_place();
+  steps_.push_back(place.empty() ? std::string(name) : fmt::format("{} {}", name, place));
+  in_op_ = true;
+  released_ = false;
+}
+
+void MemoryRecording::allocated(const void* address, size_t bytes, bool scratch) {
+  // A block may get the bytes of one that was released in this very step: it then begins another.
+  if (!in_op_) {
+    begin_op("empty");
+    end_op();
+  } else if (released_) {
+    steps_.push_back(steps_.back());
+    released_ = false;
+  }
+  const auto now = static_cast<int64_t>(steps_.size()) - 1;
+  if (const auto old = live_.find(address); old != live_.end())
+    blocks_[old->second].upper = std::max(now, blocks_[old->second].lower);
+  live_[address] = blocks_.size();
+  blocks_.push_back({reinterpret_cast<uintptr_t>(address),
+                     static_cast<int64_t>(round_to_alignment(bytes)), now, -1, scratch,
+                     in_backward()});
+}
+
+void MemoryRecording::released(const void* address) noexcept {
+  const auto found = live_.find(address);
+  if (found == live_.end()) return;
+  blocks_[found->second].upper = static_cast<int64_t>(steps_.size());
+  live_.erase(found);
+  released_ = true;
+}
+
+// Addresses in ascending order, moved down over what no block covers.
+std::vector<int64_t> MemoryRecording::offsets() const {
+  std::vector<size_t> order(blocks_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return blocks_[a].address < blocks_[b].address; });
+  std::vector<int64_t> offsets(blocks_.size());
+  uintptr_t left_out = 0, covered = 0;
+  for (size_t i : order) {
+    const Block& block = blocks_[i];
+    if (block.address > covered) left_out += block.address - covered;
+    offsets[i] = static_cast<int64_t>(block.address - left_out);
+    covered = std::max(covered, block.address + static_cast<uintptr_t>(block.bytes));
+  }
+  return offsets;
+}
+
+PlanPicture MemoryRecording::picture(const std::string& title) const {
+  PlanPicture picture{title, {}, {offsets(), 0}, {}, steps_};
+  const auto now = static_cast<int64_t>(steps_.size());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const std::string& step = steps_[static_cast<size_t>(block.lower)];
+    const int64_t upper = block.upper < 0 ? now : block.upper;
+    picture.problem.buffers.push_back({.lower = block.lower,
+                                       .upper = upper,
+                                       .size = block.bytes,
+                                       .id = fmt::format("{} {}", i, step)});
+    picture.plan.bytes = std::max(picture.plan.bytes, picture.plan.offsets[i] + block.bytes);
+    picture.labels.push_back(
+        {step,
+         block.scratch    ? "workspace"
+         : block.backward ? "gradients"
+                          : "activations",
+         block.upper < 0 ? "never released" : fmt::format("released after {}", steps_[upper - 1])});
+  }
+  return picture;
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// A step without a plan, as it was recorded, beside the plan of the same step.
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tessera/memory/plan_check.h"
+#include "tessera/models/trainer.h"
+
+namespace tessera {
+namespace {
+
+TEST(EagerPicture, IsOneStepWithAllItsClassesAndNeverBelowThePlan) {
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  config.data.batch = 16;
+  const PlanPicture eager = eager_picture(config, "eager");
+  const PlanReport planned = plan(config);
+
+  EXPECT_EQ(check(eager.problem, eager.plan), std::nullopt);
+  EXPECT_GE(lower_bound(eager.problem), planned.lower_bound);
+  EXPECT_GE(eager.plan.bytes, lower_bound(eager.problem));
+  std::set<std::string> groups, names;
+  for (const BufferLabel& label : eager.labels) {
+    groups.insert(label.group);
+    names.insert(label.name);
+  }
+  EXPECT_EQ(groups, (std::set<std::string>{"activations", "gradients", "workspace"}));
+  EXPECT_EQ(names.count("conv2d conv1"), 1u);
+  EXPECT_EQ(names.count("conv2d_weight_grad conv1"), 1u);
+}
+
+}  // namespace
+}  // namespace tessera
