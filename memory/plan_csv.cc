@@ -30,22 +30,37 @@ class Reader {
   }
 
   Problem read() {
-    if (!next_line())
+    if (!next_line()) {
+      line_number_ = 1;
       fail({"", 1}, "a header line is needed (id,lower,upper,size), the file is empty");
+    }
     read_header();
     Problem problem;
     while (next_line()) {
       problem.buffers.push_back(read_buffer());
+      lines_.push_back(line_number_);
       // What has no name is called by its number, as write_plan_csv() does.
       std::string& id = problem.buffers.back().id;
       if (id.empty()) id = std::to_string(problem.buffers.size() - 1);
     }
-    if (const auto fault = malformed(problem))
-      throw DataError(fmt::format("{}: {}", file_, *fault));
+    if (const auto fault = malformed(problem)) fail_at_last_of(problem, *fault);
     return problem;
   }
 
  private:
+  // Each line was right: what is wrong is their sum, from some line on.
+  [[noreturn]] void fail_at_last_of(const Problem& problem, const std::string& fault) {
+    size_t good = 0, bad = problem.buffers.size();
+    while (bad - good > 1) {
+      const size_t middle = good + (bad - good) / 2;
+      const auto first = problem.buffers.begin();
+      const Problem part{{first, first + static_cast<std::ptrdiff_t>(middle)}};
+      (malformed(part) ? bad : good) = middle;
+    }
+    line_number_ = lines_[bad - 1];
+    fail({"", 1}, fault);
+  }
+
   [[noreturn]] void fail(const Field& at, const std::string& what) const {
     throw DataError(fmt::format("{}:{}:{}: {}", file_, line_number_, at.column, what));
   }
@@ -199,6 +214,7 @@ class Reader {
   std::string_view rest_;
   std::string_view file_;
   size_t line_number_ = 0;
+  std::vector<size_t> lines_;  // of the buffers
   std::vector<Field> fields_;
   std::array<int, kColumns> where_{};
   size_t columns_ = 0;
@@ -231,8 +247,9 @@ Problem read_plan_csv(std::string_view text, std::string_view file) {
 Problem read_plan_csv_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || in.bad()) throw DataError(fmt::format("{}: cannot be read", path));
+  // Of a folder nothing can be read, though it opens; an empty file ends at once.
+  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  if (in.bad() || !(in || in.eof())) throw DataError(fmt::format("{}: cannot be read", path));
   return read_plan_csv(text.str(), path);
 }
 

@@ -22,12 +22,15 @@ int run(int argc, char** argv) {
   app.fallthrough();
   app.add_option("--planner-lib",
                  "a shared library with one more planner (memory/planner_library.h)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { tessera::load_planner(path); });
   tessera::Verb verb;
   tessera::add_solve_verbs(app, verb);
   tessera::add_bench_verbs(app, verb);
   tessera::add_look_verbs(app, verb);
   tessera::add_make_verbs(app, verb);
+  if (argc > 1 && argv[1][0] != '-') tessera::require_verb(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -64,8 +64,11 @@ int compare(const Arguments& arguments) {
     for (const Planner* planner : planners()) {
       Solution solution;
       const BenchCell cell = timed([&] { return solution = prove_checked(*planner, problem); });
-      fmt::print("  {:<20} {:>16} {:>8.4f} {:>10.2f}  {}\n", planner->name(), cell.bytes,
-                 ratio(cell.bytes, bound), cell.ms, proof_of(solution));
+      const bool any = placed(solution);
+      fmt::print("  {:<20} {:>16} {:>8} {:>10.2f}  {}\n", planner->name(),
+                 any ? std::to_string(cell.bytes) : "-",
+                 any ? fmt::format("{:.4f}", ratio(cell.bytes, bound)) : "-", cell.ms,
+                 proof_of(solution));
     }
   }
   return 0;
@@ -103,6 +106,8 @@ BenchResults bench_ablation(const std::vector<std::filesystem::path>& files, con
 }
 
 int bench(const Arguments& arguments) {
+  if (!arguments.plot.empty() && !arguments.plot.ends_with(".svg"))
+    throw ConfigError(fmt::format("bench: the plot must end in .svg, it is '{}'", arguments.plot));
   const std::vector<std::filesystem::path> files = files_of(arguments.files);
   const BenchResults results = arguments.ablation ? bench_ablation(files, arguments.limits)
                                                   : bench_planners(files, arguments.limits);

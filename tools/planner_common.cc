@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 
@@ -80,7 +81,7 @@ std::string proof_of(const Solution& solution) {
     case Verdict::kWithin:
       break;
   }
-  return fmt::format("within {:.2f} %", 100 * solution.gap());
+  return fmt::format("within {:.2f} %", std::ceil(10'000 * solution.gap()) / 100);
 }
 
 void write_output(const std::string& path, std::string_view text) {

@@ -23,6 +23,8 @@ struct Arguments {
 };
 
 int make_random(const Arguments& arguments) {
+  if (arguments.random.largest < 1 || arguments.random.largest > int64_t{1} << 36)
+    throw ConfigError("random: --max-size must be from 1 to 64GiB");
   const Problem problem = random_problem(arguments.random);
   if (const auto fault = malformed(problem)) throw ConfigError(*fault);
   write_output(arguments.output, write_plan_csv(problem));
@@ -47,7 +49,6 @@ int export_model(const Arguments& arguments) {
 }
 
 void add_random(CLI::App& command, RandomProblem& random) {
-  const CLI::AsSizeValue size(false);
   const auto number = [&](const char* name, auto& target, int64_t most, const char* help) {
     command.add_option(name, target, help)
         ->check(CLI::Range(int64_t{1}, most))
@@ -60,10 +61,7 @@ void add_random(CLI::App& command, RandomProblem& random) {
   command.add_option("--seed", random.seed, "the same seed gives the same problem")
       ->capture_default_str();
   number("--times", random.times, 1'000'000'000, "beginnings are below it");
-  command.add_option("--max-size", random.largest, "the largest size (64KiB)")
-      ->transform(size)
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 36))
-      ->capture_default_str();
+  add_bytes(command, "--max-size", random.largest, "the largest size, up to 64GiB (64KiB)");
   number("--max-alignment", random.largest_alignment, int64_t{1} << 30, "the largest power of 2");
   share("--long-lived", random.long_lived, "share of those that may live throughout");
   share("--aligned", random.aligned, "share of those with an alignment");

@@ -94,6 +94,7 @@ class Panel {
   void line(size_t row, const std::function<double(size_t)>& value) {
     std::string points, dots;
     for (size_t p = 0; p < results_.problems.size(); ++p) {
+      if (!results_.placed(row, p)) continue;
       const double x = kLeft + kStep * (static_cast<double>(p) + 0.5), y = y_of(value(p));
       points += fmt::format("{:.1f},{:.1f} ", x, y);
       dots += fmt::format(
@@ -130,6 +131,10 @@ class Panel {
 
 }  // namespace
 
+bool BenchResults::placed(size_t row, size_t problem) const {
+  return cells[row][problem].verdict != Verdict::kInfeasible;
+}
+
 double BenchResults::ratio(size_t row, size_t problem) const {
   const int64_t bound = problems[problem].bound;
   const int64_t bytes = cells[row][problem].bytes;
@@ -137,9 +142,11 @@ double BenchResults::ratio(size_t row, size_t problem) const {
 }
 
 double BenchResults::mean_ratio(size_t row) const {
-  double sum = 0;
-  for (size_t p = 0; p < problems.size(); ++p) sum += std::log(ratio(row, p));
-  return problems.empty() ? 1 : std::exp(sum / static_cast<double>(problems.size()));
+  double sum = 0, count = 0;
+  for (size_t p = 0; p < problems.size(); ++p) {
+    if (placed(row, p)) sum += std::log(ratio(row, p)), ++count;
+  }
+  return count == 0 ? 1 : std::exp(sum / count);
 }
 
 double BenchResults::total_ms(size_t row) const {
@@ -160,7 +167,9 @@ int BenchResults::proved(size_t row) const {
 
 std::string BenchResults::ratio_table(int columns) const {
   std::string text = list_of(problems) + columns_of(*this, columns, [this](size_t row, size_t p) {
-                       return fmt::format("{:.4f} {:>8.1f}", ratio(row, p), cells[row][p].ms);
+                       const double ms = cells[row][p].ms;
+                       return placed(row, p) ? fmt::format("{:.4f} {:>8.1f}", ratio(row, p), ms)
+                                             : fmt::format("no plan {:>8.1f}", ms);
                      });
   text +=
       fmt::format("\n{:<20}{:>18}{:>18}{:>18}\n", what, "mean ratio", "total ms", "proved lowest");

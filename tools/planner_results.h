@@ -27,8 +27,10 @@ struct BenchResults {
   std::vector<BenchProblem> problems;
   std::vector<std::vector<BenchCell>> cells;  // [row][problem]
 
+  // False where fixed buffers clash, so that there is no plan to speak of.
+  bool placed(size_t row, size_t problem) const;
   double ratio(size_t row, size_t problem) const;  // to the lower bound
-  double mean_ratio(size_t row) const;             // geometric
+  double mean_ratio(size_t row) const;             // geometric, of those that are placed
   double total_ms(size_t row) const;
   int64_t total_nodes(size_t row) const;
   int proved(size_t row) const;  // how many are proved lowest

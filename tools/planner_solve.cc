@@ -21,10 +21,10 @@ struct Arguments {
 };
 
 void print_summary(const Problem& problem, const Solution& solution, FILE* to) {
-  fmt::print(to, "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}{}\n",
+  fmt::print(to, "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}  ({})\n",
              solution.plan.bytes, solution.bound, ratio(solution.plan.bytes, solution.bound),
              unplanned_bytes(problem), problem.buffers.size(),
-             solution.verdict == Verdict::kOptimal ? "  (proved lowest)" : "");
+             solution.verdict == Verdict::kOptimal ? "proved lowest" : proof_of(solution));
 }
 
 // The limit is one on the whole: what reading took is gone, and checking and writing take it again.
@@ -52,15 +52,15 @@ int solve(const Arguments& arguments) {
                planner.name(), problem.capacity, solution.plan.bytes);
     return kNotFound;
   }
-  if (!arguments.output.empty()) {
-    write_output(arguments.output, write_plan_csv(problem, &solution.plan));
-  }
-  print_summary(problem, solution, arguments.output == "-" ? stderr : stdout);
   if (arguments.max_bytes >= 0 && solution.plan.bytes > arguments.max_bytes) {
     fmt::print(stderr, "planner: the plan takes {} bytes, --max-bytes allows {}\n",
                solution.plan.bytes, arguments.max_bytes);
     return kInfeasible;
   }
+  if (!arguments.output.empty()) {
+    write_output(arguments.output, write_plan_csv(problem, &solution.plan));
+  }
+  print_summary(problem, solution, arguments.output == "-" ? stderr : stdout);
   return 0;
 }
 
@@ -89,7 +89,6 @@ int check_file(const Arguments& arguments) {
 
 void add_solve_verbs(CLI::App& app, Verb& verb) {
   auto arguments = std::make_shared<Arguments>();
-  const CLI::AsSizeValue size(false);
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* command = app.add_subcommand(name, help);
     command->add_option("file,--input", arguments->file, "the problem")->required();
@@ -101,15 +100,14 @@ void add_solve_verbs(CLI::App& app, Verb& verb) {
   solving->add_option("--planner", arguments->planner, "one of " + planner_names())
       ->capture_default_str();
   solving->add_option("-o,--output", arguments->output, "write the plan as CSV; - is the terminal");
-  solving->add_option("--capacity", arguments->capacity, "bytes there are (8GiB)")->transform(size);
-  solving->add_option("--timeout", arguments->limits.seconds, "seconds after which it gives up")
-      ->check(CLI::NonNegativeNumber);
+  add_bytes(*solving, "--capacity", arguments->capacity, "bytes there are (8GiB)");
+  add_seconds(*solving, "--timeout", arguments->limits.seconds, "seconds after which it gives up");
   solving->add_option("--nodes", arguments->limits.nodes, "decisions after which a search gives up")
       ->check(CLI::NonNegativeNumber);
-  solving->add_option("--max-bytes", arguments->max_bytes, "fail with 4 above it")->transform(size);
+  add_bytes(*solving, "--max-bytes", arguments->max_bytes, "fail with 4 above it");
   add("bound", "the bytes below which no plan can be", bound);
   CLI::App* checking = add("check", "prove that a plan (a file with offsets) is right", check_file);
-  checking->add_option("--capacity", arguments->capacity, "bytes there are")->transform(size);
+  add_bytes(*checking, "--capacity", arguments->capacity, "bytes there are");
 }
 
 }  // namespace tessera

@@ -1,15 +1,11 @@
 // Families of planner's verbs, each in a file of its own, planner_<family>.cc, and what they share.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
 #include "tessera/memory/plan.h"
-
-namespace CLI {
-class App;
-}
+#include "tessera/tools/command_line.h"
 
 namespace tessera {
 
@@ -17,9 +13,6 @@ namespace tessera {
 constexpr int kUsage = 2;       // or bad input
 constexpr int kInfeasible = 4;  // no plan fits, or a limit of the user is passed
 constexpr int kNotFound = 7;    // none was found that fits the capacity, none is proved impossible
-
-// What to do once the command line is read; returns the exit code, or throws Error.
-using Verb = std::function<int()>;
 
 void add_solve_verbs(CLI::App& app, Verb& verb);  // solve, bound, check
 void add_look_verbs(CLI::App& app, Verb& verb);   // draw, why
@@ -43,7 +36,7 @@ void print_conflict(const Problem& problem, const Solution& solution);
 
 // bytes / bound, 1 where both are 0.
 double ratio(int64_t bytes, int64_t bound);
-// "lowest", "infeasible", "not found" or "within 1.50 %".
+// "lowest", "infeasible", "not found" or "within 1.50 %", rounded up.
 std::string proof_of(const Solution& solution);
 
 // Writes the file; "-" or no path is the terminal. Throws DataError.

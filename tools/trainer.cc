@@ -137,15 +137,6 @@ CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   return app;
 }
 
-void require_verb(const CLI::App& app, const std::string& word) {
-  std::string known;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (verb->check_name(word)) return;
-    known += " " + verb->get_name();
-  }
-  throw ConfigError(fmt::format("there is no verb '{}'; known are{}", word, known));
-}
-
 int dispatch(int argc, char** argv) {
   CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
                "trainer"};
@@ -160,6 +151,8 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.add_option("--planner-lib", "a shared library with a planner, to be named in memory.planner")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { load_planner(path); });
   CLI::App* train =
       with_config(add("train", "train a model (the default verb)", run_train), arguments);

@@ -1,18 +1,12 @@
 // Families of trainer's verbs that have files of their own: trainer_<family>.cc.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "tessera/tools/command_line.h"
 
 namespace tessera {
-
-// What to do once the command line is read; returns the exit code, or throws Error.
-using Verb = std::function<int()>;
 
 void add_plan_verb(CLI::App& app, Verb& verb);
 void add_data_verbs(CLI::App& app, Verb& verb);

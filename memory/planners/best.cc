@@ -27,7 +27,7 @@ constexpr Effort kEffort = 6'000'000;
 // Decisions for the exact search: the more buffers, the longer one takes; about a second in all
 // where it does not end before, but enough for a way through all buffers.
 int64_t nodes_for(int64_t buffers) {
-  constexpr int64_t kWork = 50'000'000, kPerBuffer = 1000;
+  constexpr int64_t kWork = 50'000'000, kPerBuffer = 20'000;
   const int64_t count = std::max<int64_t>(buffers, 1);
   return std::max(2 * count, std::min(kWork / count, kPerBuffer * count));
 }

@@ -125,6 +125,32 @@ TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
   }
 }
 
+// What any planner calls infeasible has no plan, and what it calls lowest is.
+TEST(Verdicts, AreThoseOfBruteForce) {
+  int infeasible = 0, lowest_of_all = 0;
+  for (uint32_t seed = 0; seed < count_of(100); ++seed) {
+    Problem problem = small_problem(seed);
+    const std::optional<int64_t> lowest = lowest_by_brute_force(problem);
+    for (int64_t capacity : {int64_t{-1}, lowest.value_or(1), lowest.value_or(1) - 1}) {
+      problem.capacity = std::max<int64_t>(capacity, -1);
+      const bool possible = lowest && (problem.capacity < 0 || *lowest <= problem.capacity);
+      for (const Planner* planner : planners()) {
+        const Solution solution = planner->prove(problem);
+        if (solution.verdict == Verdict::kInfeasible) {
+          EXPECT_FALSE(possible) << planner->name() << ", seed " << seed;
+          ++infeasible;
+        } else if (solution.verdict == Verdict::kOptimal) {
+          EXPECT_EQ(solution.plan.bytes, lowest) << planner->name() << ", seed " << seed;
+          ++lowest_of_all;
+        }
+        EXPECT_TRUE(!lowest || solution.bound <= *lowest || !possible) << planner->name();
+      }
+    }
+  }
+  EXPECT_GT(infeasible, 100);
+  EXPECT_GT(lowest_of_all, 100);
+}
+
 // So many meetings with fixed buffers that to list them alone would take long.
 TEST(Optimal, DoesNotAskAtAllWhereThatTakesLong) {
   Problem problem;

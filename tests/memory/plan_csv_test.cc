@@ -56,7 +56,7 @@ TEST(PlanCsv, TakesOtherNamesOrdersAndLineEnds) {
 TEST(PlanCsv, SaysWhereItIsWrong) {
   const std::string header = "id,lower,upper,size\n";
   EXPECT_EQ(error_of(""),
-            "f.csv:0:1: a header line is needed (id,lower,upper,size), the file is empty");
+            "f.csv:1:1: a header line is needed (id,lower,upper,size), the file is empty");
   EXPECT_EQ(error_of("id,lower,upper\n"), "f.csv:1:1: the column 'size' is missing");
   EXPECT_EQ(error_of("id,lower,upper,size,colour\n").substr(0, 37),
             "f.csv:1:21: unknown column 'colour'; ");
@@ -103,9 +103,10 @@ TEST(PlanCsv, TakesTheLargestNumbers) {
   const Problem problem = read_plan_csv("id,lower,upper,size\na,-" + large + "," + large + ",9\n");
   EXPECT_EQ(problem.buffers[0].upper, (int64_t{1} << 62) - 2);
   EXPECT_EQ(lower_bound(problem), 9);
-  EXPECT_NE(error_of("id,lower,upper,size\na,0,1," + large + "\nb,0,1," + large + "\n")
-                .find("62 bits together"),
-            std::string::npos);
+  const std::string error =
+      error_of("id,lower,upper,size\na,0,1,5\n\nb,0,1," + large + "\nc,0,1,2\n");
+  EXPECT_TRUE(error.starts_with("f.csv:4:1: buffer 1 (b)")) << error;
+  EXPECT_NE(error.find("62 bits together"), std::string::npos) << error;
 }
 
 TEST(PlanCsv, NumbersWhatHasNoName) {

@@ -65,6 +65,15 @@ class Usage(Test):
 
     def test_mistakes(self):
         self.fail_with(USAGE, ["subcommand is required"])
+        self.fail_with(USAGE, ["no verb 'slove'", "known are solve bound"], "slove", "tiny.csv")
+        for bytes in ("-5", "9223372036854775808", "18446744073709551616", "1.3", "8QiB", "x"):
+            self.fail_with(USAGE, ["is no number of bytes", bytes], "solve", "tiny.csv",
+                           "--capacity", bytes)
+        for seconds in ("nan", "-1", "1e400", "60m"):
+            self.fail_with(USAGE, ["is no number of seconds", seconds], "solve", "tiny.csv",
+                           "--timeout", seconds)
+        self.fail_with(USAGE, ["from 1 to 64GiB"], "random", "--max-size", "0")
+        self.fail_with(USAGE, ["must end in .svg"], "bench", "tiny.csv", "-o", "plot.png")
         self.fail_with(USAGE, ["--input is required"], "solve")
         self.fail_with(USAGE, ["unknown planner 'bets'", "first_fit_area", "tflite"],
                        "solve", "tiny.csv", "--planner", "bets")
@@ -114,9 +123,18 @@ class Solve(Test):
                          ["clash.csv", "holes.csv", "tiny.csv"])
 
     def test_the_limit_of_a_user(self):
-        done = self.planner("solve", "tiny.csv", "--max-bytes", 12)
+        done = self.planner("solve", "tiny.csv", "--max-bytes", 12, "-o", "plan.csv")
         self.assertEqual(done.returncode, INFEASIBLE)
         self.assertIn("--max-bytes allows 12", done.stderr)
+        self.assertFalse((self.folder / "plan.csv").exists())
+
+    def test_units(self):
+        for capacity in ("13", "13B", "0.5KiB", "1k", "2 GiB"):
+            self.succeed("solve", "tiny.csv", "--capacity", capacity, "--timeout", "60s")
+
+    def test_what_is_not_proved_says_how_far_it_may_be(self):
+        said = self.succeed("solve", "tiny.csv", "--planner", "none")
+        self.assertIn("(within 61.54 %)", said)  # 21 of 13 bytes
 
 
 class Look(Test):
