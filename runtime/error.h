@@ -41,8 +41,18 @@ class DeviceError : public Error {
   int exit_code() const override { return 4; }
 };
 
+// A driver or a library of another version than the one that this was built with.
+class VersionMismatch : public DeviceError {
+  using DeviceError::DeviceError;
+};
+
 class OutOfMemory : public DeviceError {
   using DeviceError::DeviceError;
+};
+
+// What is planned cannot fit the limit; nothing has been asked of the machine yet.
+class PlanInfeasible : public OutOfMemory {
+  using OutOfMemory::OutOfMemory;
 };
 
 // A checkpoint or weight file that is missing, damaged or made for another model.

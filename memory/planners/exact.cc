@@ -26,6 +26,21 @@ std::vector<int> all_of(const Ready& ready) {
   return all;
 }
 
+// Cut where no buffer is live on both sides: these have nothing to do with one another.
+std::vector<std::vector<int>> apart_in_time(const Problem& problem, std::vector<int> buffers) {
+  std::sort(buffers.begin(), buffers.end(), [&](int a, int b) {
+    return std::pair(problem.buffers[a].lower, a) < std::pair(problem.buffers[b].lower, b);
+  });
+  std::vector<std::vector<int>> parts;
+  int64_t end = INT64_MIN;
+  for (int i : buffers) {
+    if (problem.buffers[i].lower >= end) parts.emplace_back();
+    parts.back().push_back(i);
+    end = std::max(end, problem.buffers[i].upper);
+  }
+  return parts;
+}
+
 // The question whether there is a plan within a capacity, which may be taken up again.
 class Question {
  public:
@@ -38,37 +53,80 @@ class Question {
         peeled_(inferences.peeling ? peel(ready, all_of(ready), step, capacity_)
                                    : Peeled{all_of(ready), {}}) {
     const Stopwatch watch;
-    sections_.emplace(problem, peeled_.core, deadline);
+    add_parts();
     // The search is built in about twice the time.
-    if (sections_->complete && deadline.leaves(3 * watch.seconds())) {
-      search_.emplace(*sections_, capacity_, inferences, deadline);
+    if (!deadline.leaves(3 * watch.seconds())) return;
+    for (const auto& part : parts_) {
+      if (!part->sections.complete) return;
     }
+    for (const auto& part : parts_) {
+      part->search.emplace(part->sections, capacity_, inferences, deadline);
+    }
+    hopeless_ = false;
   }
 
   Outcome ask(int64_t nodes) {
-    if (!search_) return Outcome::kSpent;
-    Outcome outcome = search_->run(nodes);
-    if (outcome == Outcome::kFound) {
-      plan_ = full_plan();
-      if (plan_.bytes > capacity_) outcome = Outcome::kSpent;  // late
+    if (hopeless_) return Outcome::kSpent;
+    const int64_t most = nodes_ + nodes;
+    bool all = true;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      Part& part = *parts_[i];
+      if (part.found) continue;
+      const int64_t before = part.search->nodes();
+      const int64_t share = (most - nodes_) / static_cast<int64_t>(parts_.size() - i);
+      const Outcome outcome = part.search->run(std::max<int64_t>(share, 1));
+      nodes_ += part.search->nodes() - before;
+      if (outcome == Outcome::kNone) return outcome;
+      part.found = outcome == Outcome::kFound;
+      all = all && part.found;
     }
-    return outcome;
+    if (!all) return Outcome::kSpent;
+    plan_ = full_plan();
+    return plan_.bytes <= capacity_ ? Outcome::kFound : Outcome::kSpent;  // late
   }
 
   Plan& plan() { return plan_; }  // after kFound
-  int64_t nodes() const { return search_ ? search_->nodes() : 0; }
-  int64_t blocks() const { return std::ssize(sections_->blocks); }
-  bool hopeless() const { return !search_; }                     // too large to be asked at all
+  int64_t nodes() const { return nodes_; }
+  int64_t blocks() const {
+    return std::accumulate(
+        parts_.begin(), parts_.end(), int64_t{0},
+        [](int64_t sum, const auto& p) { return sum + std::ssize(p->sections.blocks); });
+  }
+  bool hopeless() const { return hopeless_; }                    // too large to be asked at all
   const std::vector<int>& core() const { return peeled_.core; }  // says no as well
 
  private:
+  struct Part {
+    Part(const Problem& problem, std::span<const int> chosen, const Deadline& deadline)
+        : sections(problem, chosen, deadline) {}
+    Sections sections;
+    std::optional<Search> search;
+    bool found = false;
+  };
+
+  // The search itself parts what is apart; here only what is too large for it as a whole.
+  void add_parts() {
+    const auto add = [&](std::span<const int> buffers) {
+      parts_.push_back(std::make_unique<Part>(problem_, buffers, deadline_));
+    };
+    add(peeled_.core);
+    if (parts_[0]->sections.complete) return;
+    const std::vector<std::vector<int>> apart = apart_in_time(problem_, peeled_.core);
+    if (apart.size() < 2) return;
+    parts_.clear();
+    for (const std::vector<int>& part : apart) add(part);
+  }
+
   Plan full_plan() const {
     Plan plan;
     for (const Interval& b : problem_.buffers) {
       plan.offsets.push_back(std::max<int64_t>(b.offset, 0));
     }
-    for (size_t i = 0; i < sections_->blocks.size(); ++i) {
-      plan.offsets[sections_->blocks[i].buffer] = search_->offsets()[i];
+    for (const auto& part : parts_) {
+      const std::vector<Block>& blocks = part->sections.blocks;
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        plan.offsets[blocks[i].buffer] = part->search->offsets()[i];
+      }
     }
     return place_around(ready_, peeled_.core, std::move(plan), peeled_.rest, deadline_);
   }
@@ -78,8 +136,9 @@ class Question {
   const Deadline& deadline_;
   const int64_t capacity_;
   const Peeled peeled_;
-  std::optional<Sections> sections_;
-  std::optional<Search> search_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  bool hopeless_ = true;
+  int64_t nodes_ = 0;  // decisions in all parts
   Plan plan_;
 };
 

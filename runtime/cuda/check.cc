@@ -10,6 +10,9 @@ namespace {
 std::string_view remedy(cudaError_t code) {
   switch (code) {
     case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorUnsupportedPtxVersion:
       return "install a newer NVIDIA driver, or build with an older CUDA toolkit";
     case cudaErrorNoDevice:
       return "no GPU is visible: look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
@@ -27,13 +30,20 @@ std::string_view remedy(cudaError_t code) {
   }
 }
 
+bool about_versions(cudaError_t code) {
+  return code == cudaErrorInsufficientDriver || code == cudaErrorSystemDriverMismatch ||
+         code == cudaErrorCompatNotSupportedOnDevice || code == cudaErrorUnsupportedPtxVersion;
+}
+
 }  // namespace
 
 void cuda_check(cudaError_t code, std::string_view call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();  // a code that was reported must not be reported again by the next check
-  throw DeviceError(fmt::format("{}: {} ({}); {}", call, cudaGetErrorString(code),
-                                cudaGetErrorName(code), remedy(code)));
+  const std::string text = fmt::format("{}: {} ({}); {}", call, cudaGetErrorString(code),
+                                       cudaGetErrorName(code), remedy(code));
+  if (about_versions(code)) throw VersionMismatch(text);
+  throw DeviceError(text);
 }
 
 void cuda_check(cublasStatus_t code, std::string_view call) {

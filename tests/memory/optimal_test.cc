@@ -165,6 +165,23 @@ TEST(Optimal, DoesNotAskAtAllWhereThatTakesLong) {
   EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kOptimal);
 }
 
+// The same, but for times at which nothing is live: what lies between them is asked for itself.
+TEST(Optimal, AsksPartByPartWhereTheWholeIsTooLarge) {
+  constexpr int64_t kParts = 7, kFixed = 2500;
+  Problem problem;
+  for (int64_t part = 0; part < kParts; ++part) {
+    for (int64_t i = 0; i < kFixed; ++i) {
+      problem.buffers.push_back({.lower = part, .upper = part + 1, .size = 2, .offset = 3 * i});
+    }
+  }
+  // Between the others there is room for one byte only.
+  problem.buffers.push_back({.lower = kParts - 1, .upper = kParts, .size = 2});
+  const Solution solution = optimal().prove(problem);
+  EXPECT_EQ(solution.verdict, Verdict::kOptimal);
+  EXPECT_EQ(solution.plan.bytes, 3 * kFixed + 1);
+  EXPECT_EQ(lower_bound(problem), 3 * kFixed - 1);
+}
+
 // However many there are that live together.
 TEST(Optimal, FindsTwoFixedBuffersThatClash) {
   Problem problem;
