@@ -159,6 +159,14 @@ int64_t BenchResults::total_nodes(size_t row) const {
                          [](int64_t sum, const BenchCell& cell) { return sum + cell.nodes; });
 }
 
+int64_t BenchResults::total_bytes(size_t row) const {
+  int64_t sum = 0;
+  for (size_t p = 0; p < problems.size(); ++p) {
+    if (placed(row, p)) sum += cells[row][p].bytes;
+  }
+  return sum;
+}
+
 int BenchResults::proved(size_t row) const {
   return static_cast<int>(
       std::count_if(cells[row].begin(), cells[row].end(),
@@ -188,11 +196,11 @@ std::string BenchResults::node_table(int columns) const {
                        const bool proved = cell.verdict == Verdict::kOptimal;
                        return fmt::format("{}{} {:>8.1f}", cell.nodes, proved ? "" : "?", cell.ms);
                      });
-  text += fmt::format("\n{:<20}{:>18}{:>18}{:>18}{:>18}\n", what, "decisions", "total ms",
-                      "mean ratio", "proved lowest");
+  text += fmt::format("\n{:<12}{:>16}{:>14}{:>18}{:>14}{:>16}\n", what, "decisions", "total ms",
+                      "bytes", "mean ratio", "proved lowest");
   for (size_t row = 0; row < rows.size(); ++row) {
-    text += fmt::format("{:<20}{:>18}{:>18.1f}{:>18.4f}{:>18}\n", rows[row], total_nodes(row),
-                        total_ms(row), mean_ratio(row),
+    text += fmt::format("{:<12}{:>16}{:>14.1f}{:>18}{:>14.4f}{:>16}\n", rows[row],
+                        total_nodes(row), total_ms(row), total_bytes(row), mean_ratio(row),
                         fmt::format("{} of {}", proved(row), problems.size()));
   }
   return text +

@@ -33,6 +33,7 @@ struct BenchResults {
   double mean_ratio(size_t row) const;             // geometric, of those that are placed
   double total_ms(size_t row) const;
   int64_t total_nodes(size_t row) const;
+  int64_t total_bytes(size_t row) const;  // of those that are placed
   int proved(size_t row) const;  // how many are proved lowest
 
   // As wide as asked: the columns go on below where they do not fit. Ratios and milliseconds, or

@@ -208,7 +208,7 @@ class Compare(Test):
     def test_ablation(self):
         self.succeed("random", "--buffers", 40, "--times", 30, "--max-size", 100, "-o", "r.csv")
         said = self.succeed("bench", "--ablation", "r.csv", "tiny.csv", "--nodes", 20000)
-        rows = re.findall(r"(?m)^(\S+) +\d+ +[0-9.]+ +[0-9.]+ +\d of 2$", said)
+        rows = re.findall(r"(?m)^(\S+) +\d+ +[0-9.]+ +\d+ +[0-9.]+ +\d of 2$", said)
         self.assertEqual(rows[0], "(nothing)")
         self.assertGreaterEqual(len(rows), 5)
         self.assertEqual(len(set(rows)), len(rows))
