@@ -252,6 +252,17 @@ class Training(Test):
         self.assertRegex(done.stderr, r"the loss is \S+ at step \d+ .*: .*%\d+:\S+ float32.* "
                                       r"before the first op; lower optimizer.lr")
 
+    def test_what_was_not_finite_first_is_the_same_in_eager_mode_and_with_mixed_images(self):
+        said = {}
+        for mix in ("[]", "[{mixup: {}}]"):
+            for mode in ("graph", "eager"):
+                done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"mode={mode}",
+                               f"data.augment={mix}", f"run.dir={self.folder / (mode + mix[:5])}")
+                self.assertEqual(done.returncode, DIVERGED, done.stderr)
+                self.assertRegex(done.stderr, "made|before the first op")
+                said[mix, mode] = re.sub(r"%\d+", "", done.stderr)
+            self.assertEqual(said[mix, "eager"], said[mix, "graph"])
+
     def test_a_batch_that_is_not_finite_can_be_skipped(self):
         run = self.folder / "run"
         done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
