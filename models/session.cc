@@ -98,6 +98,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   compile.arena = arena_;
   compile.off = passes.off;
   compile.verify_plan = passes.verify_plan;
+  compile.replay_plan = passes.replay_plan;
   CompileOptions dumped = compile;
   dumped.dump_after = passes.dump_after;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);
@@ -211,6 +212,7 @@ double Session::compile_milliseconds() const {
 
 std::vector<HostBuffer> Session::regions() const {
   std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
+  if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (int i = 0; i < compiled->trace_count(); ++i)
       if (Program* program = compiled->step(i).program())
