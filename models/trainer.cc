@@ -140,7 +140,8 @@ class Training {
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
                     static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
                     config_.mode));
-    print_("memory: " + headroom_text(config_, data_need(data_), static_cast<int64_t>(held_bytes_)));
+    print_("memory: " +
+           headroom_text(config_, data_need(data_), static_cast<int64_t>(held_bytes_)));
   }
 
   // Puts everything where the checkpoint says, if there is one.

@@ -149,6 +149,13 @@ class Limit(unittest.TestCase):
                 self.assertIn(f"({held} bytes), the limit is", err)
                 self.assertIn("over by 1 B", err)
                 self.assertIn("what would fit", err)
+                # In another folder, without checkpoints, whose name is as long.
+                whole = self.words("lenet5", 16, *words, f"run.dir={self.folder / 'nur'}", f"memory.limit={held}B")
+                said = json.loads(trainer("plan", "--json", *whole)[1])
+                self.assertEqual(said["need_is_complete"], "data.name=image_folder" not in words)
+                (self.assertEqual if said["need_is_complete"] else self.assertLess)(said["need_bytes"], held)
+                self.assertEqual(trainer("doctor", *whole)[0], 0)
+                self.assertEqual(trainer("doctor", *whole, f"memory.limit={held - 1}B")[0], NO_MEMORY)
 
     def test_a_refusal_says_all_there_is_to_know(self):
         code, out, err, _ = self.run_training("lenet5", 64, "memory.limit=5MiB")
