@@ -76,6 +76,7 @@ PreparedStep& Compiled::prepare(const Specs& arguments) {
     ProgramSettings settings;
     settings.planner = options_.planner;
     settings.verify_plan = options_.verify_plan;
+    settings.replay_plan = options_.replay_plan;
     settings.lower = {options_.off, options_.dump_after,
                       [](const std::string& text) { fmt::print("{}", text); }};
     auto start = std::chrono::steady_clock::now();

@@ -30,6 +30,7 @@ struct CompileOptions {
   std::vector<std::string> off = {};  // passes not to run (lower.h names them)
   std::string dump_after = {};        // print the graph to stdout after this pass
   bool verify_plan = false;           // watch the plan while it runs (program.h)
+  bool replay_plan = false;           // the ownership replay (program.h)
   std::shared_ptr<Arena> arena = {};  // shared with other compiled functions; nullptr: its own
 };
 

@@ -48,11 +48,16 @@ int64_t fullest_time(const std::vector<Block>& blocks, size_t steps) {
   return at;
 }
 
+// Optimizers name what they keep after their parameters (layers/optimizer.h).
+const char* class_of(const Value& value) {
+  if (value.kind == Kind::parameter) return "parameters";
+  return value.name.starts_with("optimizer.") ? "optimizer" : "statistics";
+}
+
 void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block>& blocks) {
   for (const Value& value : graph.values) {
     if (!value.persistent() || value.previous >= 0) continue;
-    report.classes[value.kind == Kind::parameter ? "parameters" : "state"] +=
-        static_cast<int64_t>(round_to_alignment(value.spec.bytes()));
+    report.classes[class_of(value)] += static_cast<int64_t>(round_to_alignment(value.spec.bytes()));
   }
   for (const auto& [name, bytes] : report.classes) report.persistent += bytes;
   report.classes["slots"] = report.slots;
@@ -114,6 +119,21 @@ std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
   return top;
 }
 
+void PlanReport::add_part(const std::string& name, int64_t bytes) {
+  for (auto& [known, sum] : parts) {
+    if (known != name) continue;
+    sum += bytes;
+    return;
+  }
+  parts.emplace_back(name, bytes);
+}
+
+int64_t PlanReport::need() const {
+  int64_t sum = 0;
+  for (const auto& part : parts) sum += part.second;
+  return parts.empty() ? total() : sum;
+}
+
 double PlanReport::ratio() const {
   return lower_bound == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(lower_bound);
 }
@@ -141,14 +161,20 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
       "{{\"arena_bytes\": {}, \"lower_bound_bytes\": {}, \"ratio\": {:.6f}, \"unplanned_bytes\": "
       "{}, "
       "\"persistent_bytes\": {}, \"slot_bytes\": {}, \"total_bytes\": {}, \"tensors\": {}, "
-      "\"steps\": {}, \"planner\": {}, \"classes\": {{",
+      "\"steps\": {}, \"planner\": {}, \"need_bytes\": {}, \"need_is_complete\": {}, \"parts\": {{",
       arena, lower_bound, ratio(), unplanned, persistent, slots, total(), tensors, steps,
-      quoted(planner));
+      quoted(planner), need(), parts_complete);
   const char* comma = "";
-  for (const auto& [name, bytes] : classes) {
-    text += fmt::format("{}{}: {}", comma, quoted(name), bytes);
-    comma = ", ";
-  }
+  const auto sizes = [&](const auto& named) {
+    comma = "";
+    for (const auto& [name, bytes] : named) {
+      text += fmt::format("{}{}: {}", comma, quoted(name), bytes);
+      comma = ", ";
+    }
+  };
+  sizes(parts);
+  text += "}, \"classes\": {";
+  sizes(classes);
   const auto list = [&](const auto& tensors) {
     comma = "";
     for (const PlannedTensor& t : tensors) {
@@ -180,9 +206,17 @@ std::string PlanReport::text() const {
       "unplanned    {:>12}  {} tensors, if none shared memory\n"
       "persistent   {:>12}\n"
       "slots        {:>12}\n"
-      "steps        {:>12}\n\nat the fullest time\n",
+      "steps        {:>12}\n",
       human(total()), human(arena), planner, ratio(), human(lower_bound), human(unplanned), tensors,
       human(persistent), human(slots), steps);
+  if (!parts.empty())
+    text += fmt::format("\n{:<26} {:>12}  with loaders, data and checkpoints{}\n",
+                        "the whole training", human(need()),
+                        parts_complete ? "" : "; what decoders of pictures take comes on top");
+  for (const auto& [name, bytes] : parts)
+    text += fmt::format("  {:<24} {:>12}\n", name == "slots" ? "slots of all steps" : name,
+                        human(bytes));
+  text += "\nat the fullest time\n";
   for (const auto& [name, bytes] : classes)
     text += fmt::format("  {:<12} {:>12}\n", name, human(bytes));
   text += "\nlargest tensors\n";

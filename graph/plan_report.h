@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/memory/plan_html.h"
@@ -36,8 +37,8 @@ struct PlanReport {
   int64_t unplanned = 0;    // the sum of all blocks: without sharing
   int64_t persistent = 0;   // parameters, optimizer state, statistics
   int64_t slots = 0;        // arguments and results
-  // parameters, state, slots, and what is live in the arena at its fullest time: activations,
-  // gradients, workspace.
+  // parameters, optimizer, statistics, slots, and what is live in the arena at its fullest time:
+  // activations, gradients, workspace.
   std::map<std::string, int64_t> classes;
   int tensors = 0, steps = 0;
   std::string planner;
@@ -47,8 +48,15 @@ struct PlanReport {
   std::vector<std::string> step_names;  // "conv2d layer1.0.conv1"
   Problem problem;                      // what was planned, for drawing and for files
   Plan plan;
+  // Everything that the program around the step asks for, by name: the regions with the slots of
+  // all steps, and loaders, data and checkpoints. Empty where nobody said.
+  std::vector<std::pair<std::string, int64_t>> parts;
+  bool parts_complete = true;  // false: opening the data may tell of more
+  // To the part of that name, if there is one.
+  void add_part(const std::string& name, int64_t bytes);
 
   int64_t total() const { return arena + persistent + slots; }
+  int64_t need() const;  // all parts; total() where there are none
   double ratio() const;  // arena / lower bound
   std::vector<PlannedTensor> largest(size_t count) const;
   std::string json() const;  // with all blocks: the plan as a file

@@ -71,11 +71,11 @@ void Program::make_plan(const ProgramSettings& settings) {
   // Every plan is checked: a planner may be the user's own.
   if (auto fault = check(problem_, plan_))
     throw Error(fmt::format("planner {}: {}", planner_, fault->text));
-  if (settings.verify_plan) {
+  if (settings.verify_plan || settings.replay_plan) {
     std::string fault = replay(graph_, lifetimes_, offsets_);
     if (!fault.empty()) throw InternalError(fault);
-    guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_);
   }
+  if (settings.verify_plan) guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_);
 }
 
 void Program::place_slots() {

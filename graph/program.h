@@ -33,6 +33,8 @@ struct ProgramSettings {
   // The ownership replay at once, red zones in the plan, and a PlanGuard around every step. Throws
   // InternalError. Costs bytes and time.
   bool verify_plan = false;
+  // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
+  bool replay_plan = false;
 };
 
 class Program {

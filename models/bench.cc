@@ -10,9 +10,12 @@
 #include "tessera/engine/storage.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config_data.h"
+#include "tessera/models/fit.h"
+#include "tessera/models/memory_need.h"
 #include "tessera/models/session.h"
 #include "tessera/models/step_probe.h"
 #include "tessera/models/trainer.h"
+#include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
 
@@ -41,18 +44,22 @@ class GeneratedBatches {
       : batch_(static_cast<size_t>(config.data.batch)),
         image_bytes_(static_cast<size_t>(image.bytes())),
         lr_(config.optimizer.lr / 10),
-        images_(kBatches * batch_ * image_bytes_),
-        labels_(kBatches * batch_) {
+        images_(kGeneratedBatches * batch_ * image_bytes_),
+        labels_(kGeneratedBatches * batch_) {
     RandomSequence random(config.seed, 0);
     for (uint8_t& pixel : images_) pixel = static_cast<uint8_t>(random.bits());
     for (int32_t& label : labels_)
       label = static_cast<int32_t>(random.below(static_cast<uint64_t>(config.model.classes)));
   }
 
+  static int64_t bytes(int64_t batch, const ImageShape& image) {
+    return kGeneratedBatches * batch * (image.bytes() + static_cast<int64_t>(sizeof(int32_t)));
+  }
+
   // The arguments of training step `index` for `count` images, at most a batch. Allocates nothing.
   void fill(Session& session, PreparedStep& step, int64_t index, int64_t count) const {
     fill_evaluation(step, index, count);
-    const size_t first = static_cast<size_t>(index) % kBatches * batch_;
+    const size_t first = static_cast<size_t>(index) % kGeneratedBatches * batch_;
     session.set_targets(step, std::span(labels_.data() + first, static_cast<size_t>(count)),
                         nullptr, nullptr);
     Tensor(step.input(2)).assign_scalar(lr_);
@@ -60,7 +67,7 @@ class GeneratedBatches {
     Tensor(step.input(3)).assign(std::span<const int64_t>(position));
   }
   void fill_evaluation(PreparedStep& step, int64_t index, int64_t count) const {
-    const size_t first = static_cast<size_t>(index) % kBatches * batch_;
+    const size_t first = static_cast<size_t>(index) % kGeneratedBatches * batch_;
     const auto images = static_cast<size_t>(count);
     Tensor(step.input(0))
         .assign(std::span(images_.data() + first * image_bytes_, images * image_bytes_));
@@ -68,7 +75,6 @@ class GeneratedBatches {
   }
 
  private:
-  static constexpr size_t kBatches = 4;
   size_t batch_, image_bytes_;
   double lr_;
   std::vector<uint8_t> images_;
@@ -86,6 +92,10 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
   session.evaluation_step(graph.data.batch);
   PlanReport report = plan_report(*train.program());
   report.arena = static_cast<int64_t>(session.arena()->bytes());
+  const MemoryNeed need = memory_need(graph, known_data(graph), Purpose::training, passes.off);
+  for (const HostBuffer& block : need.blocks)
+    report.add_part(block.name, static_cast<int64_t>(block.bytes));
+  report.parts_complete = need.complete;
   return report;
 }
 
@@ -108,6 +118,7 @@ PlanPicture eager_picture(const Config& config, const std::string& title) {
 }
 
 BenchResult bench(const Config& config, int64_t steps) {
+  require_fit(config, Purpose::timing);
   ImageShape image = loaded_shape(config);
   int64_t batch = config.data.batch;
   Session session(config, image, plain_normalization(image));
@@ -153,46 +164,106 @@ struct Trace {
   }
 };
 
-Trace run_traced(const Config& config, int64_t steps, const PassSettings& passes) {
-  ImageShape image = loaded_shape(config);
-  Session session(config, image, plain_normalization(image), passes);
-  GeneratedBatches batches(config, image);
-  Trace trace;
-  for (int64_t i = 0; i < steps; ++i) {
-    const bool small = i % 3 == 2;
-    const int64_t count = small ? (config.data.batch + 1) / 2 : config.data.batch;
-    PreparedStep& step = session.train_step(count);
-    batches.fill(session, step, i, count);
-    step.run();
-    trace.add(fmt::format("the loss of step {}", i), step.output(0));
-    if (!small) continue;
-    PreparedStep& evaluation = session.evaluation_step(count);
-    batches.fill_evaluation(evaluation, i, count);
-    evaluation.run();
-    trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
+// A session for verify_plan() with all its steps; takes no memory until it runs.
+class TracedRun {
+ public:
+  TracedRun(const Config& config, const PassSettings& passes)
+      : config_(config),
+        image_(loaded_shape(config)),
+        session_(config, image_, plain_normalization(image_), passes) {
+    for (const int64_t count : {config_.data.batch, small()}) session_.train_step(count);
+    session_.evaluation_step(small());
   }
-  for (const Tensors* list : {&session.store().parameters(), &session.store().states()})
-    for (const Tensor& tensor : *list) trace.add(tensor.impl()->storage->name, tensor);
-  trace.arena_bytes = session.arena()->bytes();
-  return trace;
+
+  // Its session, its batches, and its values and those that they are compared with.
+  int64_t bytes() const {
+    int64_t sum = GeneratedBatches::bytes(config_.data.batch, image_);
+    for (const HostBuffer& region : session_.regions())
+      sum += static_cast<int64_t>(region.name == "persistent" ? 3 * region.bytes : region.bytes);
+    return sum;
+  }
+
+  Trace run(int64_t steps) {
+    session_.bind();
+    const GeneratedBatches batches(config_, image_);
+    Trace trace;
+    for (int64_t i = 0; i < steps; ++i) {
+      const bool evaluated = i % 3 == 2;
+      const int64_t count = evaluated ? small() : config_.data.batch;
+      PreparedStep& step = session_.train_step(count);
+      batches.fill(session_, step, i, count);
+      step.run();
+      trace.add(fmt::format("the loss of step {}", i), step.output(0));
+      if (!evaluated) continue;
+      PreparedStep& evaluation = session_.evaluation_step(count);
+      batches.fill_evaluation(evaluation, i, count);
+      evaluation.run();
+      trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
+    }
+    for (const Tensors* list : {&session_.store().parameters(), &session_.store().states()})
+      for (const Tensor& tensor : *list) trace.add(tensor.impl()->storage->name, tensor);
+    trace.arena_bytes = session_.arena()->bytes();
+    return trace;
+  }
+
+ private:
+  int64_t small() const { return (config_.data.batch + 1) / 2; }
+
+  const Config config_;
+  const ImageShape image_;
+  Session session_;
+};
+
+// A way to run the same steps.
+struct Way {
+  const char* name;
+  Config config;
+  PassSettings passes;
+};
+
+void require_way_fits(const Way& way) {
+  if (!way.config.memory.limit) return;
+  const int64_t limit = way.config.memory.limit->bytes,
+                bytes = TracedRun(way.config, way.passes).bytes();
+  if (bytes <= limit) return;
+  throw OutOfMemory(
+      fmt::format("memory.limit: --verify-plan also runs the steps {}, which needs {} ({} bytes), "
+                  "the limit is {}, over by {}; the training itself fits. Leave out --verify-plan, "
+                  "or verify with a smaller data.batch or without memory.limit",
+                  way.name, byte_text(bytes), bytes, byte_text(limit), byte_text(bytes - limit)));
+}
+
+void require_same(const Trace& a, const Trace& b, const Way& way) {
+  for (size_t i = 0; i < a.values.size(); ++i)
+    if (std::memcmp(a.values[i].data(), b.values[i].data(), a.values[i].size() * sizeof(float)))
+      throw InternalError(
+          fmt::format("verify-plan: {} is not the same {} (planner {}) and without a plan",
+                      a.names[i], way.name, way.config.memory.planner));
 }
 
 }  // namespace
 
 VerifyResult verify_plan(const Config& config, int64_t steps) {
+  require_fit(config);
   Config planned = config, unplanned = config;
   planned.mode = unplanned.mode = "graph";
   unplanned.memory.planner = "none";
-  PassSettings watched;
+  PassSettings replayed, watched;
+  replayed.replay_plan = true;
   watched.verify_plan = true;
-  const Trace a = run_traced(planned, steps, watched), b = run_traced(unplanned, steps, {});
-  for (size_t i = 0; i < a.values.size(); ++i)
-    if (std::memcmp(a.values[i].data(), b.values[i].data(), a.values[i].size() * sizeof(float)))
-      throw InternalError(
-          fmt::format("verify-plan: {} is not the same with planner {} and without "
-                      "a plan",
-                      a.names[i], planned.memory.planner));
-  return {steps, a.arena_bytes, b.arena_bytes};
+  const Way without{"without a plan", unplanned, {}};
+  const Way real{"with the plan as it is", planned, replayed};
+  const Way guarded{"with red zones in the plan", planned, watched};
+  for (const Way* way : {&without, &real, &guarded}) require_way_fits(*way);
+  const Trace expected = TracedRun(without.config, without.passes).run(steps);
+  VerifyResult result{steps, 0, 0, expected.arena_bytes};
+  for (const auto& [way, bytes] :
+       {std::pair(&real, &result.plan_bytes), {&guarded, &result.arena_bytes}}) {
+    const Trace trace = TracedRun(way->config, way->passes).run(steps);
+    require_same(trace, expected, *way);
+    *bytes = trace.arena_bytes;
+  }
+  return result;
 }
 
 std::string BenchResult::json() const {

@@ -37,20 +37,22 @@ Finding device_of(const Config& config) {
 }
 
 Finding memory_of(const Config& config) {
-  require_fit(config);
-  const int64_t needed = memory_need(config).bytes(), free = host_memory().free;
+  const DataNeed data = known_data(config);
+  require_fit(config, data, Purpose::training);
+  const int64_t needed = memory_need(config, data).bytes(), free = host_memory().free;
   if (free > 0 && needed > free) {
-    const int64_t batch = largest_batch(config, free);
+    const int64_t batch = BatchSearch(config, data, Purpose::training).largest(config, free).batch;
     throw OutOfMemory(fmt::format(
         "{} are needed, but this machine has only {} free; {}", byte_text(needed), byte_text(free),
         batch > 0 ? fmt::format("data.batch={} would fit", batch)
                   : "not even a batch of one image would fit: take a smaller model or machine"));
   }
-  return {"memory", headroom_text(config, needed)};
+  return {"memory", headroom_text(config, data, needed) +
+                        (data.complete ? "" : "; what decoders of pictures take comes on top")};
 }
 
 Finding data_of(const Config& config) {
-  const DataSplit data = open_data(data_source(config));
+  const DataSplit data = open_fitting(config);
   check_classes(config, *data.train);
   return {"data", fmt::format("{}; {}", data.train->describe(), data.test->describe())};
 }

@@ -6,13 +6,15 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config_data.h"
+#include "tessera/models/fit.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/trainer.h"
 
 namespace tessera {
 
 void dry_run(const Config& config, const Print& print) {
-  const DataSplit data = open_data(data_source(config));
+  require_fit(config);
+  const DataSplit data = open_fitting(config);
   check_classes(config, *data.train);
   print(data.train->describe());
   print(data.test->describe());

@@ -1,40 +1,27 @@
-// Whether a training fits a limit in bytes, which batch would, and why not.
+// memory.limit: what does not fit is refused, with the reason and with what would fit.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "tessera/graph/plan_report.h"
-#include "tessera/models/config.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/memory_need.h"
 
 namespace tessera {
 
-// Everything of some size that a training will ask of the machine: persistent values, slots, the
-// arena, the loaders' batches, the data set and the checkpoint.
-struct MemoryNeed {
-  std::vector<HostBuffer> blocks;
-  PlanReport report;  // of the training step
-  int64_t bytes() const;
-};
-
-// Known from the configuration alone: opens no data, takes no memory for tensors. Data sets whose
-// size only their files tell (folders, HDF5) count as what their loaders take. Throws what
-// compiling the step throws.
-MemoryNeed memory_need(const Config& config);
-
-// The largest data.batch whose training needs at most `limit` bytes; 0 when not even one image
-// fits. No more than the data set has images.
-int64_t largest_batch(const Config& config, int64_t limit);
-
 // Throws OutOfMemory when the configuration has a memory.limit that is exceeded: needed, available,
 // over by, by class, the tensors that set the minimum, and what would fit. Throws ConfigError for a
-// limit in eager mode, whose need nobody knows before it ran.
-void require_fit(const Config& config);
+// limit in eager mode, whose need nobody knows before it ran. Without `data`: as far as is known
+// without opening them.
+void require_fit(const Config& config, Purpose purpose = Purpose::training);
+void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
 
-// "85.1 MiB of 23.5 GiB; data.batch could grow to about 16000": what is used of memory.limit or
-// else of what the machine has free.
-std::string headroom_text(const Config& config, int64_t used);
+// Opens the data of a configuration that passed require_fit(), and asks once more where opening
+// them told of more. Throws what open_data() and require_fit() throw.
+DataSplit open_fitting(const Config& config, Purpose purpose = Purpose::training);
+
+// "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of
+// memory.limit or else of what the machine has free, and the largest batch that would fit; "at
+// least": the search for it was ended.
+std::string headroom_text(const Config& config, const DataNeed& data, int64_t used);
 
 }  // namespace tessera

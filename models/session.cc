@@ -98,6 +98,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   compile.arena = arena_;
   compile.off = passes.off;
   compile.verify_plan = passes.verify_plan;
+  compile.replay_plan = passes.replay_plan;
   CompileOptions dumped = compile;
   dumped.dump_after = passes.dump_after;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);
@@ -183,10 +184,11 @@ std::string Session::find_non_finite(int64_t batch) {
     found = step.program()->find_non_finite();
   } else {  // eager: a program that computes the same bits
     Compiled compiled([this](const Tensors& x) { return train(x); }, {});
+    const size_t inputs = mixes_ ? 5 : 4;
     Specs specs;
-    for (size_t i = 0; i < 4; ++i) specs.push_back(step.input(i).spec());
+    for (size_t i = 0; i < inputs; ++i) specs.push_back(step.input(i).spec());
     Program& program = *compiled.prepare(specs).program();
-    for (size_t i = 0; i < 4; ++i)
+    for (size_t i = 0; i < inputs; ++i)
       std::memcpy(program.input(i).impl()->data(), step.input(i).impl()->data(), specs[i].bytes());
     found = program.find_non_finite();
   }
@@ -210,6 +212,7 @@ double Session::compile_milliseconds() const {
 
 std::vector<HostBuffer> Session::regions() const {
   std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
+  if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (int i = 0; i < compiled->trace_count(); ++i)
       if (Program* program = compiled->step(i).program())

@@ -20,6 +20,7 @@ struct PassSettings {
   std::vector<std::string> off = {};  // passes not to run (graph/lower.h names them)
   std::string dump_after = {};        // print the training step's graph to stdout after this pass
   bool verify_plan = false;           // watch the plan while steps run (graph/program.h)
+  bool replay_plan = false;           // replay who owns which byte of it, once (graph/program.h)
 };
 
 class Session {

@@ -51,7 +51,7 @@ class Training {
         print_(print),
         stop_(options.stop),
         checkpoints_(config, options, print),
-        data_(open_data(data_source(config))),
+        data_(open_fitting(config)),
         loader_(data_.train, loader_options(config, true)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
         evaluator_(session_, data_.test, loader_options(config, false), config.model.classes),
@@ -112,7 +112,9 @@ class Training {
     Program* program =
         session_.train_step(std::min(config_.data.batch, loader_.samples())).program();
     if (program == nullptr) return;  // eager
-    const PlanReport report = plan_report(*program);
+    PlanReport report = plan_report(*program);
+    for (const HostBuffer& block : blocks())
+      report.add_part(block.name, static_cast<int64_t>(block.bytes));
     const PlanPicture picture =
         report.picture(fmt::format("{}, batch {}", config_.model.name, config_.data.batch));
     folder_.put("plan.json", [&](const RunFolder::Piece& piece) { report.json(piece); });
@@ -138,7 +140,8 @@ class Training {
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
                     static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
                     config_.mode));
-    print_("memory: " + headroom_text(config_, static_cast<int64_t>(held_bytes_)));
+    print_("memory: " +
+           headroom_text(config_, data_need(data_), static_cast<int64_t>(held_bytes_)));
   }
 
   // Puts everything where the checkpoint says, if there is one.
@@ -372,7 +375,8 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
     throw ConfigError(fmt::format("run folder: there is no '{}'; give the folder of a training",
                                   resolved_config_path(run_dir)));
   Config config = load_config(resolved_config_path(run_dir), overrides);
-  DataSplit data = open_data(data_source(config));
+  require_fit(config, Purpose::evaluation);
+  DataSplit data = open_fitting(config, Purpose::evaluation);
   check_classes(config, *data.test);
   Session session(config, data.test->shape(), normalization_of(config, *data.test));
   Evaluator evaluator(session, data.test, loader_options(config, false), config.model.classes);

@@ -36,8 +36,9 @@ TrainResult train(const Config& config, const Print& print, const TrainOptions& 
 TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoint,
                          const std::vector<std::string>& overrides, const Print& print);
 
-// What a training step (and the evaluation that shares its arena) needs. Opens no data. Throws
-// ConfigError for an unknown pass.
+// What a training step (and the evaluation that shares its arena) needs and, in its parts, what the
+// whole training does, as far as is known without opening the data. Throws ConfigError for an
+// unknown pass.
 PlanReport plan(const Config& config, const PassSettings& passes = {});
 
 // What a training step asks for in eager mode, whatever config.mode says: nothing is known of it ahead,
@@ -54,19 +55,23 @@ struct BenchResult {
   std::string json() const;
 };
 
-// Times `steps` training steps on generated batches of the configuration's shape.
+// Times `steps` training steps on generated batches of the configuration's shape. Throws
+// OutOfMemory as require_fit() does for a timing (fit.h).
 BenchResult bench(const Config& config, int64_t steps);
 
 struct VerifyResult {
   int64_t steps = 0;
+  size_t plan_bytes = 0;       // of the plan as it will train
   size_t arena_bytes = 0;      // with red zones
   size_t unplanned_bytes = 0;  // of the run that shares nothing
 };
 
 // Runs `steps` steps of training on generated batches, every third one smaller and followed by an
-// evaluation, with the plan watched: dead bytes poisoned, red zones between blocks, ownership
-// replayed. Then once more with planner `none`. Throws InternalError where a kernel does not keep
-// to its bytes, and where a loss or any persistent value differs in a bit.
+// evaluation, in three ways: with planner `none`; with the plan as it will train, its ownership
+// replayed; and with the plan watched: dead bytes poisoned, red zones between blocks, ownership
+// replayed. Throws InternalError where a kernel does not keep to its bytes, and where a loss or any
+// persistent value differs in a bit; OutOfMemory before anything runs when the training or one of
+// these ways needs more than memory.limit.
 VerifyResult verify_plan(const Config& config, int64_t steps = 9);
 
 }  // namespace tessera

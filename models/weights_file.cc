@@ -1,5 +1,6 @@
 #include "tessera/models/weights_file.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -57,13 +58,28 @@ ArrayFile open(const std::string& path) {
 }  // namespace
 
 void write_weights(const std::string& path, std::span<const ConstArray> arrays) {
+  // In parts, from where the values lie: a copy of them all would be memory that nobody planned.
+  constexpr std::byte kZeros[64] = {};
   const Hdf5Layout layout = layout_of(path, arrays);
-  std::vector<std::byte> image(layout.bytes());
-  layout.write(image);
-  for (size_t i = 0; i < arrays.size(); ++i)
-    if (layout.array_bytes(i) > 0)
-      std::memcpy(image.data() + layout.offset(i), arrays[i].data, layout.array_bytes(i));
-  if (const FileFault fault = write_sealed(file_system(), path.c_str(), image))
+  std::vector<std::byte> front(layout.front_bytes());
+  layout.write(front);
+  std::vector<std::span<const std::byte>> parts = {front};
+  size_t at = front.size();
+  const auto zeros_until = [&](size_t place) {
+    for (size_t count; at < place; at += count) {
+      count = std::min(sizeof kZeros, place - at);
+      parts.emplace_back(kZeros, count);
+    }
+  };
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (layout.array_bytes(i) == 0) continue;
+    zeros_until(layout.offset(i));
+    parts.emplace_back(static_cast<const std::byte*>(arrays[i].data), layout.array_bytes(i));
+    at += layout.array_bytes(i);
+  }
+  zeros_until(layout.bytes());
+  parts.emplace_back();
+  if (const FileFault fault = write_sealed(file_system(), path.c_str(), std::span(parts)))
     fail(path,
          fmt::format("cannot be written (to {} it: {})", fault.doing, std::strerror(fault.error)));
 }

@@ -35,9 +35,18 @@ void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> sea
 
 FileFault write_sealed(FileSystem& files, const char* path,
                        std::span<const std::byte> image) noexcept {
+  std::span<const std::byte> parts[] = {image, {}};
+  return write_sealed(files, path, parts);
+}
+
+FileFault write_sealed(FileSystem& files, const char* path,
+                       std::span<std::span<const std::byte>> parts) noexcept {
+  uint32_t crc = 0;
+  for (const std::span<const std::byte>& part : parts)
+    if (!part.empty()) crc = crc_of(part.data(), part.size(), crc);
   char seal[kSealBytes];
-  make_seal(image, seal);
-  const std::span<const std::byte> parts[] = {image, std::as_bytes(std::span(seal))};
+  write_seal(crc, seal);
+  parts.back() = std::as_bytes(std::span(seal));
   return write_durably(files, path, parts);
 }
 

@@ -19,6 +19,9 @@ void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> sea
 // write_durably() of the image and its seal.
 FileFault write_sealed(FileSystem& files, const char* path,
                        std::span<const std::byte> image) noexcept;
+// The same of an image in parts; the last of them, which must be empty, becomes the seal.
+FileFault write_sealed(FileSystem& files, const char* path,
+                       std::span<std::span<const std::byte>> parts) noexcept;
 
 // Whether the last bytes are the right seal of all before; `sealed` tells whether they look like
 // a seal at all. In pieces: takes a few KiB. Throws what read() throws.

@@ -65,9 +65,10 @@ int run_train(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.verify_plan) {
     const VerifyResult verified = verify_plan(config);
-    say(fmt::format("plan verified: {} steps in {:.1f} MiB with red zones give the bits of {:.1f} MiB "
-                    "without a plan",
-                    verified.steps, static_cast<double>(verified.arena_bytes) / (1 << 20),
+    say(fmt::format("plan verified: {} steps in the {:.1f} MiB of the plan, and in {:.1f} MiB with red "
+                    "zones, give the bits of {:.1f} MiB without a plan",
+                    verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
+                    static_cast<double>(verified.arena_bytes) / (1 << 20),
                     static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
   catch_signals();

@@ -144,9 +144,9 @@ int run(const Arguments& arguments) {
   if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
   if (!arguments.why.empty()) fmt::print("{}", report.why(arguments.why));
   else if (!pictures) fmt::print("{}\n", arguments.json ? report.json() : report.text());
-  if (arguments.max_bytes < 0 || report.total() <= arguments.max_bytes) return 0;
-  fmt::print(stderr, "trainer: the plan takes {} bytes, {} more than the {} of --max-bytes\n",
-             report.total(), report.total() - arguments.max_bytes, arguments.max_bytes);
+  if (arguments.max_bytes < 0 || report.need() <= arguments.max_bytes) return 0;
+  fmt::print(stderr, "trainer: the training takes {} bytes, {} more than the {} of --max-bytes\n",
+             report.need(), report.need() - arguments.max_bytes, arguments.max_bytes);
   return kTooLarge;
 }
 
@@ -171,7 +171,7 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
                    "where tensors of that name, op or place stand and who keeps them alive");
   plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
       ->expected(2);
-  add_bytes(*plan, "--max-bytes", arguments->max_bytes, "exit with 4 if the total is above (2GiB)");
+  add_bytes(*plan, "--max-bytes", arguments->max_bytes, "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->passes.dump_after,

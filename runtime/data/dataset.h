@@ -145,11 +145,19 @@ const std::vector<std::string>& data_names();
 // remedy) and for damaged ones (names file and byte offset).
 DataSplit open_data(const DataSource& source);
 
-// What open_data() will hold, as far as the name tells without looking at any file.
+// What open data hold.
 struct DataNeed {
-  int64_t train_count = 0, test_count = 0;  // 0: only the files tell
+  ImageShape shape;                         // of an image; zeros where data_need() does not tell
+  int64_t train_count = 0, test_count = 0;  // 0: only opening tells
   int64_t bytes = 0;                        // in memory
+  bool complete = true;                     // false: opening may tell of more
+  bool operator==(const DataNeed&) const = default;
 };
+DataNeed data_need(const DataSplit& data);
+// As far as it is cheap to know before: published data sets are taken to be whole, of a packed file
+// the header and labels are read, of an image folder the files counted but none is opened (what
+// their decoders take is then missing, and the files too where some may be skipped as damaged).
+// Throws as open_data() does for a packed file.
 DataNeed data_need(const DataSource& source);
 
 }  // namespace tessera

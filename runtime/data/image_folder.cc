@@ -334,16 +334,13 @@ std::shared_ptr<const Dataset> open_split(const std::string& root, const std::st
                                        needs, options, std::move(notes));
 }
 
-}  // namespace
+// A folder that is there, and what its parts are called.
+struct Located {
+  std::string root, test;
+  std::vector<std::string> classes;
+};
 
-DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options) {
-  auto within = [](const char* what, int value, int most) {
-    if (value < 1 || value > most)
-      throw ConfigError(
-          fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
-  };
-  within("data.image_size", options.size, kMostSize);
-  within("readers", options.readers, kMostReaders);
+Located locate(const std::string& root) {
   std::error_code error;
   fs::path real = fs::canonical(root.empty() ? "." : root, error);
   if (error)
@@ -358,17 +355,45 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
           fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
                       "belong into train/<class>/ and test/<class>/ or val/<class>/",
                       printable(real.string()), split == "val" ? "test" : split));
+  return {real.string(), test, image_classes(real.string(), "train")};
+}
+
+}  // namespace
+
+ImageFolderList list_image_folder(const std::string& root) {
+  const Located at = locate(root);
+  ImageFolderList list;
+  const auto add = [&](const std::string& split, int64_t& count) {
+    for (const ImageFile& file : find_images(at.root, split, at.classes).pictures) {
+      list.bytes += static_cast<int64_t>(file.path.size() + 1 + sizeof(Entry));
+      ++count;
+    }
+  };
+  add("train", list.train_count);
+  add(at.test, list.test_count);
+  return list;
+}
+
+DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options) {
+  auto within = [](const char* what, int value, int most) {
+    if (value < 1 || value > most)
+      throw ConfigError(
+          fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
+  };
+  within("data.image_size", options.size, kMostSize);
+  within("readers", options.readers, kMostReaders);
+  const Located at = locate(root);
   // Mean and deviation of natural pictures, as measured on ImageNet and used everywhere.
   DatasetInfo info{.name = "image_folder train",
                    .shape = {options.size, options.size, 3},
                    .count = 0,
                    .classes = 0,
-                   .class_names = image_classes(real.string(), "train"),
+                   .class_names = at.classes,
                    .normalization = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}}};
   info.classes = static_cast<int>(info.class_names.size());
-  auto train = open_split(real.string(), "train", info, options);
+  auto train = open_split(at.root, "train", info, options);
   info.name = "image_folder test";
-  return {train, open_split(real.string(), test, info, options)};
+  return {train, open_split(at.root, at.test, info, options)};
 }
 
 }  // namespace tessera

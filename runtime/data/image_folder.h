@@ -26,4 +26,11 @@ struct ImageFolderOptions {
 // that cannot be meant, DataError that names folder, file and reason.
 DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options);
 
+// How many pictures there are and what an open folder's lists of them take; opens no picture.
+// Throws DataError as open_image_folder() does.
+struct ImageFolderList {
+  int64_t train_count = 0, test_count = 0, bytes = 0;
+};
+ImageFolderList list_image_folder(const std::string& root);
+
 }  // namespace tessera

@@ -69,6 +69,17 @@ BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderO
   return plan;
 }
 
+// What the augmentation keeps in each thread.
+size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
+  const auto threads = static_cast<size_t>(std::max(1, options.workers));
+  size_t kept = 0;
+  for (const AugmentStepPtr& step : options.augment) {
+    kept += threads * step->thread_bytes(shape);
+    shape = step->output(shape);
+  }
+  return kept;
+}
+
 void check(const Dataset& dataset, const LoaderOptions& options) {
   auto need = [](bool holds, const std::string& text) {
     if (!holds) throw ConfigError("loader: " + text);
@@ -388,7 +399,8 @@ int64_t Loader::planned_bytes(const ImageShape& image, int64_t count,
                               const LoaderOptions& options) {
   const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
   const size_t order = options.shuffle ? static_cast<size_t>(count) * sizeof(int64_t) : 0;
-  return static_cast<int64_t>(block_plan(image, shares.largest(), options).bytes() + order);
+  return static_cast<int64_t>(block_plan(image, shares.largest(), options).bytes() + order +
+                              kept_bytes(image, options));
 }
 
 std::vector<HostBuffer> Loader::host_buffers() const {
@@ -396,12 +408,7 @@ std::vector<HostBuffer> Loader::host_buffers() const {
   std::vector<HostBuffer> buffers = {{name + ": batches", impl_->block_bytes_}};
   size_t order = impl_->order_.capacity() * sizeof(int64_t);
   if (order > 0) buffers.push_back({name + ": order", order});
-  size_t threads = static_cast<size_t>(std::max(1, impl_->options_.workers)), kept = 0;
-  ImageShape shape = impl_->read_shape_;
-  for (const AugmentStepPtr& step : impl_->options_.augment) {
-    kept += threads * step->thread_bytes(shape);
-    shape = step->output(shape);
-  }
+  const size_t kept = kept_bytes(impl_->read_shape_, impl_->options_);
   if (kept > 0) buffers.push_back({name + ": augmentation", kept});
   return buffers;
 }

@@ -257,12 +257,44 @@ DataSplit open_data(const DataSource& source) {
                                 fmt::join(data_names(), ", ")));
 }
 
+DataNeed data_need(const DataSplit& data) {
+  DataNeed need{data.train->shape(), data.train->count(), data.test->count(), 0};
+  for (const Dataset* split : {data.train.get(), data.test.get()})
+    for (const HostBuffer& buffer : split->host_buffers())
+      need.bytes += static_cast<int64_t>(buffer.bytes);
+  return need;
+}
+
+namespace {
+
+// Where the folder is not there a plan can be made all the same.
+DataNeed folder_need(const DataSource& source) {
+  DataNeed need;
+  need.complete = false;
+  if (source.damaged == Damaged::kSkip) return need;
+  try {
+    const ImageFolderList list = list_image_folder(source.root);
+    const auto counted = [](int64_t all, int64_t wanted) {
+      return wanted == 0 ? all : std::min(all, wanted);
+    };
+    need.train_count = counted(list.train_count, source.train_count);
+    need.test_count = counted(list.test_count, source.test_count);
+    need.bytes = list.bytes;
+  } catch (const DataError&) {
+  }
+  return need;
+}
+
+}  // namespace
+
 DataNeed data_need(const DataSource& source) {
   constexpr int64_t kLabel = sizeof(int32_t);
+  if (source.name == "hdf5") return data_need(open_data(source));
+  if (source.name == "image_folder") return folder_need(source);
   if (source.name == "synthetic") {
     const auto [train, test] = synthetic_counts(source);
     const int64_t image = int64_t{3} * synthetic_size(source) * synthetic_size(source);
-    DataNeed need{train, test, 0};
+    DataNeed need{{}, train, test, 0};
     for (int64_t count : {train, test})
       if (count * image <= kMostKept) need.bytes += count * (image + kLabel);
     return need;
@@ -271,7 +303,8 @@ DataNeed data_need(const DataSource& source) {
   if (!mnist && source.name != "cifar10" && source.name != "cifar100") return {};
   const int64_t train = mnist ? 60000 : 50000, test = 10000;
   const int64_t image = mnist ? 28 * 28 : 32 * 32 * 3;
-  return {source.train_count == 0 ? train : std::min(train, source.train_count),
+  return {{},
+          source.train_count == 0 ? train : std::min(train, source.train_count),
           source.test_count == 0 ? test : std::min(test, source.test_count),
           (train + test) * (image + kLabel)};
 }

@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models" / "configs" / "resnet.yaml"
 LARGE = 64 * 1024
 TRAINER, LIBRARY = (str(Path(word).resolve()) for word in sys.argv[1:3])
-TRAILER = len("tessera crc32 12345678\n")  # of a weights file, after the HDF5 data
 
 
 class Counted:
@@ -98,9 +97,9 @@ class Allocations(unittest.TestCase):
                           ("slots", "slot_bytes")):
             self.assertEqual(listed[name], plan[key], name)
 
-    def test_when_training_is_over_only_the_weights_file_is_made(self):
-        image = (self.folder / "graph" / "weights.h5").stat().st_size - TRAILER
-        self.assertEqual(self.graph.afterwards(), [image])
+    def test_when_training_is_over_the_weights_file_is_written_from_where_they_are(self):
+        self.assertEqual(self.graph.afterwards(), [])
+        self.assertGreater((self.folder / "graph" / "weights.h5").stat().st_size, LARGE)
 
     def test_eager_steps_are_caught(self):
         run = self.train("eager")

@@ -252,6 +252,17 @@ class Training(Test):
         self.assertRegex(done.stderr, r"the loss is \S+ at step \d+ .*: .*%\d+:\S+ float32.* "
                                       r"before the first op; lower optimizer.lr")
 
+    def test_what_was_not_finite_first_is_the_same_in_eager_mode_and_with_mixed_images(self):
+        said = {}
+        for mix in ("[]", "[{mixup: {}}]"):
+            for mode in ("graph", "eager"):
+                done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"mode={mode}",
+                               f"data.augment={mix}", f"run.dir={self.folder / (mode + mix[:5])}")
+                self.assertEqual(done.returncode, DIVERGED, done.stderr)
+                self.assertRegex(done.stderr, "made|before the first op")
+                said[mix, mode] = re.sub(r"%\d+", "", done.stderr)
+            self.assertEqual(said[mix, "eager"], said[mix, "graph"])
+
     def test_a_batch_that_is_not_finite_can_be_skipped(self):
         run = self.folder / "run"
         done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
@@ -382,11 +393,37 @@ class Questions(Test):
                        "--why", "conv99")
 
     def test_a_plan_above_what_is_allowed(self):
-        total = json.loads(self.succeed("plan", "--config", QUICKSTART, "--json"))["total_bytes"]
-        self.succeed("plan", "--config", QUICKSTART, "--max-bytes", total)
-        done = trainer("plan", "--config", QUICKSTART, "--max-bytes", total - 1)
+        # A checkpoint holds the configuration: a limit of as many digits takes as many bytes.
+        plan = json.loads(self.succeed("plan", "--config", QUICKSTART, *TINY, "--json", "memory.limit=9999999B",
+                                       "run.dir=run"))
+        need = plan["need_bytes"]
+        words = ("plan", "--config", QUICKSTART, *TINY, f"memory.limit={need}B", "run.dir=run", "--max-bytes")
+        self.succeed(*words, need)
+        done = trainer(*words, need - 1)
         self.assertEqual(done.returncode, NO_DEVICE)
-        self.assertIn(f"takes {total} bytes, 1 more than", done.stderr)
+        self.assertIn(f"takes {need} bytes, 1 more than", done.stderr)
+
+        # It is what the training takes, and what memory.limit goes by.
+        self.assertGreater(need, plan["total_bytes"])
+        self.assertEqual(need, sum(plan["parts"].values()))
+        self.succeed("--config", QUICKSTART, *TINY, "run.dir=run", f"memory.limit={need}B")
+        with open(self.folder / "run" / "memory.csv", newline="", encoding="utf-8") as file:
+            self.assertEqual(need, sum(int(row["bytes"]) for row in csv.DictReader(file)))
+        self.assertEqual(json.loads((self.folder / "run" / "plan.json").read_text())["need_bytes"], need)
+        text = self.succeed("plan", "--config", QUICKSTART, *TINY)
+        self.assertRegex(text, r"the whole training +[\d.]+ \w+  with loaders, data and checkpoints")
+        for part in ("loader of training", "loader of evaluation", "data set", "checkpoint"):
+            self.assertRegex(text, f"\n  {part} +[0-9.]+ \\w+\n")
+
+    def test_the_classes_of_a_plan(self):
+        def classes(*words):
+            return json.loads(self.succeed("plan", "--config", QUICKSTART, *TINY, "--json", *words))["classes"]
+        momentum, adamw = classes(), classes("optimizer.name=adamw")
+        for name in ("parameters", "gradients", "optimizer", "statistics", "activations", "slots"):
+            self.assertGreater(momentum[name], 0, name)
+        self.assertEqual(momentum["statistics"], adamw["statistics"])
+        self.assertEqual(momentum["optimizer"], momentum["parameters"])
+        self.assertGreaterEqual(adamw["optimizer"], 2 * momentum["optimizer"])
 
     def test_the_graph_between_passes(self):
         def steps(name, *words):
@@ -407,7 +444,11 @@ class Questions(Test):
         words = ("train", "--verify-plan", "--config", QUICKSTART, "data.batch=8", "train.steps=2",
                  "run.dir=run", "model.widths=[8, 8, 8, 8]")
         line = self.succeed(*words).splitlines()[0]
-        self.assertRegex(line, r"^plan verified: 9 steps in [0-9.]+ MiB with red zones")
+        said = re.match(r"plan verified: 9 steps in the ([\d.]+) MiB of the plan, and in ([\d.]+) MiB with red "
+                        r"zones, give the bits of ([\d.]+) MiB", line)
+        planned, watched, unplanned = map(float, said.groups())
+        self.assertLess(planned, unplanned)
+        self.assertLessEqual(planned, watched)
 
     def findings(self, code, *words):
         done = trainer("doctor", "--config", QUICKSTART, *TINY, *words, folder=self.folder)
