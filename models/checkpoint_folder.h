@@ -71,6 +71,7 @@ struct CheckpointReport {
   int64_t step = 0;
   bool saved = false;  // the checkpoint is on the disk, whatever went wrong later
   FileFault fault;
+  FileFault metrics_fault;  // of synchronising the files before it, which is written all the same
   double seconds = 0;  // in the background
 };
 

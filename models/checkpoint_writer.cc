@@ -79,7 +79,9 @@ void CheckpointWriter::work() {
     const CheckpointReport report = persist(state_);
     lock.lock();
     // A failure that nobody has asked about yet is not hidden by a success.
+    const FileFault metrics_before = report_ ? report_->metrics_fault : FileFault();
     if (!report_ || !report_->fault || report.fault) report_ = report;
+    if (metrics_before) report_->metrics_fault = metrics_before;
     busy_ = false;
     changed_.notify_all();
   }
@@ -90,9 +92,9 @@ CheckpointReport CheckpointWriter::persist(const TrainingState& state) {
   CheckpointReport report;
   report.step = state.step;
   for (int file : synchronise_first_)
-    if (folder_.files().fsync(file) < 0 && errno != EINTR && errno != EINVAL && !report.fault)
-      report.fault = {"synchronise the metrics before", errno};
-  if (!report.fault) report.fault = folder_.write(state.step, image_.bytes());
+    if (folder_.files().fsync(file) < 0 && errno != EINTR && errno != EINVAL)
+      report.metrics_fault = {"synchronise", errno};
+  report.fault = folder_.write(state.step, image_.bytes());
   report.saved = !report.fault;
   if (report.saved || report.fault.in_place) {
     const auto at = std::lower_bound(steps_.begin(), steps_.end(), state.step);

@@ -227,7 +227,19 @@ void Checkpointing::after_step(const TrainingState& state) {
   last_ = Clock::now();
 }
 
+std::string Checkpointing::way_back() const {
+  const std::vector<int64_t> steps = folder_.candidates();
+  if (steps.empty()) return "there is no checkpoint to go on from";
+  return fmt::format("the last checkpoint is '{}': remedy that and go on from it with --resume",
+                     path(steps.front()));
+}
+
 void Checkpointing::tell(const CheckpointReport& report) const {
+  if (report.metrics_fault)
+    log(LogLevel::warning,
+        fmt::format("checkpoint after step {}: the metrics before it may not be on the disk yet "
+                    "({}); training goes on",
+                    report.step, fault_text(report.metrics_fault)));
   if (!report.fault) {
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
@@ -255,10 +267,10 @@ void Checkpointing::save_now(const TrainingState& state) {
   new_best_ = false;
   const auto report = writer_->wait();
   if (!report->fault) return tell(*report);
-  throw CheckpointError(fmt::format("checkpoint '{}': {} ({})", path(state.step),
-                                    report->saved ? "is written, but not made the latest"
-                                                  : "could not be written; the one before is kept",
-                                    fault_text(report->fault)));
+  throw CheckpointError(
+      fmt::format("checkpoint '{}': {} ({}); {}", path(state.step),
+                  report->saved ? "is written, but not made the latest" : "could not be written",
+                  fault_text(report->fault), way_back()));
 }
 
 std::vector<HostBuffer> Checkpointing::host_buffers() const {

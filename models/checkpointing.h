@@ -48,6 +48,8 @@ class Checkpointing {
   std::vector<HostBuffer> host_buffers() const;
   const CheckpointWriter* writer() const { return writer_.get(); }
   std::string path(int64_t step) const { return folder_.path(step); }
+  // For a person whose training cannot end as it should: "the last checkpoint is '...': ...".
+  std::string way_back() const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -191,7 +191,8 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"train.non_finite", &c.train.non_finite, one_of({"stop", "skip"}),
      "what to do with a batch whose loss or gradients are not finite"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
-    {"train.log_every", &c.train.log_every, at_least(0), "0: only at the end of an epoch"},
+    {"train.log_every", &c.train.log_every, at_least(0),
+     "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
 
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for"},

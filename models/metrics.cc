@@ -14,6 +14,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/file_system.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 
@@ -70,74 +71,73 @@ std::string resolved_config_path(const std::string& run_dir) {
 
 std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.h5"; }
 
-RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done)
-    : dir_(config.run.dir) {
+RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files)
+    : files_(files), dir_(config.run.dir) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) fail(dir_, "make", error.value());
   put("config.resolved.yaml", print_config(config));
   events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()),
-                                          steps_done ? *steps_done + 1 : 0);
-  if (steps_done) {
-    csv_ = go_on("metrics.csv", kCsvNames, *steps_done);
-    jsonl_ = go_on("metrics.jsonl", "", *steps_done);
-    return;
-  }
-  csv_ = start("metrics.csv");
-  append(csv_.get(), "metrics.csv", kCsvNames);
-  jsonl_ = start("metrics.jsonl");
+                                          steps_done ? *steps_done + 1 : 0, files_);
+  csv_.emplace(files_, dir_ + "/metrics.csv", std::string(kCsvNames),
+               bytes_up_to("metrics.csv", kCsvNames, steps_done));
+  jsonl_.emplace(files_, dir_ + "/metrics.jsonl", "", bytes_up_to("metrics.jsonl", "", steps_done));
 }
 
 std::vector<int> RunFolder::descriptors() const {
-  return {fileno(csv_.get()), fileno(jsonl_.get())};
+  return {csv_->descriptor(), jsonl_->descriptor()};
 }
 
-RunFolder::File RunFolder::start(const char* name) const {
-  std::string path = dir_ + "/" + name;
-  File file(std::fopen(path.c_str(), "wb"));
-  if (!file) fail(path, "write", errno);
-  return file;
+std::vector<std::string> RunFolder::incomplete() const {
+  std::vector<std::string> all;
+  for (const std::string& complaint :
+       {csv_->complaint("lines"), jsonl_->complaint("lines"), events_->complaint()})
+    if (!complaint.empty()) all.push_back(complaint);
+  all.insert(all.end(), not_written_.begin(), not_written_.end());
+  return all;
 }
 
-// Cuts the file where the first line begins that is not whole or is of a later step.
-RunFolder::File RunFolder::go_on(const char* name, std::string_view first_line,
-                                 int64_t steps_done) const {
+// To where the first line begins that is not whole or is of a later step.
+int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
+                               std::optional<int64_t> steps_done) const {
+  if (!steps_done) return 0;
   const std::string path = dir_ + "/" + name;
-  File file(std::fopen(path.c_str(), "a+b"));
-  if (!file) fail(path, "write", errno);
-  std::rewind(file.get());
+  const File file(std::fopen(path.c_str(), "rb"));
+  if (!file && errno == ENOENT) return 0;
+  if (!file) fail(path, "read", errno);
   char line[sizeof(Line) + 1];
-  long end = 0;
+  int64_t end = 0;
   while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
     const std::string_view text = line;
     const bool whole = text.ends_with('\n');
-    if (!whole || !(text == first_line || step_of(text).value_or(INT64_MAX) <= steps_done)) break;
-    end += static_cast<long>(text.size());
+    if (!whole || !(text == first_line || step_of(text).value_or(INT64_MAX) <= *steps_done)) break;
+    end += static_cast<int64_t>(text.size());
   }
-  if (ftruncate(fileno(file.get()), end) != 0) fail(path, "cut", errno);
-  std::fseek(file.get(), 0, SEEK_END);
-  if (end == 0) append(file.get(), name, first_line);
-  return file;
-}
-
-void RunFolder::append(std::FILE* file, const char* name, std::string_view line) const {
-  if (std::fwrite(line.data(), 1, line.size(), file) != line.size() || std::fflush(file) != 0) {
-    fail(dir_ + "/" + name, "write", errno);
-  }
+  return end;
 }
 
 void RunFolder::put(const char* name, const std::string& text) const {
   const std::string path = dir_ + "/" + name;
   const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
-  if (const FileFault fault = write_durably(file_system(), path.c_str(), parts))
+  if (const FileFault fault = write_durably(files_, path.c_str(), parts))
     fail(path, fault.doing, fault.error);
 }
 
+void RunFolder::put_if_possible(const char* name, const std::string& text) {
+  try {
+    put(name, text);
+  } catch (const Error& error) {
+    not_written_.emplace_back(error.what());
+    log(LogLevel::warning, not_written_.back());
+  }
+}
+
 void RunFolder::put(const char* name, const std::function<void(const Piece&)>& write) const {
-  const File file = start(name);
+  const std::string path = dir_ + "/" + name;
+  const File file(std::fopen(path.c_str(), "wb"));
+  if (!file) fail(path, "write", errno);
   write([&](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), file.get()); });
-  append(file.get(), name, "");
-  if (std::ferror(file.get())) fail(dir_ + "/" + name, "write", errno);
+  if (std::fflush(file.get()) != 0 || std::ferror(file.get())) fail(path, "write", errno);
 }
 
 void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {
@@ -168,8 +168,8 @@ void RunFolder::write(const Metrics& metrics) {
   }
   csv.add("\n");
   json.add("}}\n");
-  append(csv_.get(), "metrics.csv", csv.text());
-  append(jsonl_.get(), "metrics.jsonl", json.text());
+  csv_->append(csv.text());
+  jsonl_->append(json.text());
   for (const auto& [name, value] : values) {
     char tag[64];
     const auto end = fmt::format_to_n(tag, sizeof tag, "{}/{}", metrics.phase, name).out;

@@ -1,7 +1,7 @@
 // The line that a person watches while a training runs: redrawn in place on a terminal, not there
 // at all elsewhere.
 //
-//   epoch 3/15 [=======>        ] 132/391  2810 images/s  loss 0.5213  accuracy 81.20 %  wait 1 %
+//   epoch 3/15 [=>  ] 132/391  2810 img/s  loss 0.5213  acc 81.2 %  eta 1:02  wait 1 %  85 MiB
 #pragma once
 
 #include <chrono>
@@ -21,23 +21,26 @@ struct ProgressState {
   size_t memory_bytes = 0;                   // held by the training
 };
 
-// The line without control characters, at most `columns` wide.
+// The line without control characters, at most `columns` wide. Speed, loss, accuracy, time left,
+// waiting and memory have room in 79 columns; the bar, the batches and the epoch are there where
+// room is left. In less, memory goes first, then waiting, speed, time left, accuracy.
 std::string progress_text(const ProgressState& state, double seconds_left, int columns);
 
-// "4:05", "2:04:05", "3 d 2 h"
+// "4:05", "2:04:05", "3 d 2 h", "120 d"
 std::string duration_text(double seconds);
 
 // Not thread-safe.
 class Progress {
  public:
-  // Draws only where `out` is a terminal, unless `always`.
+  // Draws only where `out` is a terminal, unless `always`. As the status line
+  // (runtime/status_line.h), so lines that are logged stand above it.
   explicit Progress(std::FILE* out = stderr, bool always = false);
   ~Progress() { clear(); }
 
   bool active() const { return active_; }
   // Draws at most ten times a second; most calls only look at the clock.
   void update(const ProgressState& state);
-  // Takes the line away, so that something else can be printed.
+  // Takes the line away.
   void clear();
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -189,7 +190,9 @@ std::string report_html(const RunReport& report) {
 
 std::vector<Metrics> read_metrics(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw DataError(fmt::format("{}: cannot be read", path));
+  std::error_code error;  // a device would never end
+  if (!in || !std::filesystem::is_regular_file(path, error))
+    throw DataError(fmt::format("{}: cannot be read", path));
   std::vector<Metrics> metrics;
   std::string line;
   std::getline(in, line);  // the names

@@ -34,7 +34,7 @@ struct RunReport {
 std::string report_html(const RunReport& report);
 
 // metrics.csv of a run folder. Lines that are not whole are passed over. Throws DataError when the
-// file cannot be read.
+// file cannot be read or is no ordinary one.
 std::vector<Metrics> read_metrics(const std::string& path);
 
 }  // namespace tessera

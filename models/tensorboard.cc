@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -45,6 +44,7 @@ uint32_t masked_crc(std::string_view bytes) {
 // A protobuf message in the making; of a size that the stack holds.
 class Message {
  public:
+  static constexpr size_t kMost = 512;
   void varint(int field, uint64_t value) { put(static_cast<uint64_t>(field) << 3 | kVarint), put(value); }
   void number(int field, double value) { fixed(field, kFixed64, value); }
   void number(int field, float value) { fixed(field, kFixed32, value); }
@@ -71,12 +71,48 @@ class Message {
     std::memcpy(data_ + size_, from, count);
     size_ += count;
   }
-  char data_[512];
+  char data_[kMost];
   size_t size_ = 0;
 };
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// A message as it stands in the file.
+class Record {
+ public:
+  explicit Record(const Message& message) {
+    const std::string_view event = message.text();
+    const uint64_t length = event.size();
+    add(length);
+    add(masked_crc({bytes_, sizeof length}));
+    std::memcpy(bytes_ + size_, event.data(), event.size());
+    size_ += event.size();
+    add(masked_crc(event));
+  }
+  std::string_view text() const { return {bytes_, size_}; }
+
+ private:
+  template <class T>
+  void add(T value) {
+    std::memcpy(bytes_ + size_, &value, sizeof value);
+    size_ += sizeof value;
+  }
+  char bytes_[Message::kMost + 16];
+  size_t size_ = 0;
+};
+
+// The version, and from which step on what came before counts no more.
+std::string head(int64_t first_step) {
+  Message version, log, start;
+  version.number(kWallTime, now());
+  version.bytes(kFileVersion, "brain.Event:2");
+  log.varint(kStatus, kStart);
+  start.number(kWallTime, now());
+  start.varint(kStep, static_cast<uint64_t>(first_step));
+  start.bytes(kSessionLog, log.text());
+  return std::string(Record(version).text()) + std::string(Record(start).text());
 }
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
@@ -176,20 +212,10 @@ uint32_t crc32c(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-EventWriter::EventWriter(const std::string& folder, const std::string& name, int64_t first_step)
-    : path_(fmt::format("{}/{}{:010}.{}", folder, kPrefix, next_second(folder), name)),
-      file_(std::fopen(path_.c_str(), "wb")) {
-  if (!file_) throw Error(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
-  Message version, log, start;
-  version.number(kWallTime, now());
-  version.bytes(kFileVersion, "brain.Event:2");
-  record(version.text());
-  log.varint(kStatus, kStart);
-  start.number(kWallTime, now());
-  start.varint(kStep, static_cast<uint64_t>(first_step));
-  start.bytes(kSessionLog, log.text());
-  record(start.text());
-}
+EventWriter::EventWriter(const std::string& folder, const std::string& name, int64_t first_step,
+                         FileSystem& files)
+    : file_(files, fmt::format("{}/{}{:010}.{}", folder, kPrefix, next_second(folder), name),
+            head(first_step)) {}
 
 void EventWriter::scalar(std::string_view tag, int64_t step, float value) {
   Message point, summary, event;
@@ -199,19 +225,7 @@ void EventWriter::scalar(std::string_view tag, int64_t step, float value) {
   event.number(kWallTime, now());
   event.varint(kStep, static_cast<uint64_t>(step));
   event.bytes(kSummary, summary.text());
-  record(event.text());
-}
-
-void EventWriter::record(std::string_view event) {
-  const uint64_t length = event.size();
-  const uint32_t length_crc = masked_crc({reinterpret_cast<const char*>(&length), sizeof length});
-  const uint32_t event_crc = masked_crc(event);
-  bool done = std::fwrite(&length, sizeof length, 1, file_.get()) == 1;
-  done = done && std::fwrite(&length_crc, sizeof length_crc, 1, file_.get()) == 1;
-  done = done && std::fwrite(event.data(), 1, event.size(), file_.get()) == event.size();
-  done = done && std::fwrite(&event_crc, sizeof event_crc, 1, file_.get()) == 1;
-  if (!done || std::fflush(file_.get()) != 0)
-    throw Error(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+  file_.append(Record(event).text());
 }
 
 std::vector<EventScalar> read_events(const std::string& path) {

@@ -6,12 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tessera/models/record_file.h"
 
 namespace tessera {
 
@@ -24,22 +24,19 @@ class EventWriter {
   // Makes events.out.tfevents.<seconds>.<name> in the folder, to be read after all that are there.
   // What those hold from `first_step` on counts no more: TensorBoard drops it. Throws Error naming
   // the file.
-  EventWriter(const std::string& folder, const std::string& name, int64_t first_step = 0);
+  EventWriter(const std::string& folder, const std::string& name, int64_t first_step = 0,
+              FileSystem& files = file_system());
 
-  // Appends a point of the curve `tag`; on its way to the disk when it returns. Allocates nothing
-  // for tags of up to 64 characters. Throws Error when the disk refuses.
+  // Appends a point of the curve `tag`; on its way to the disk when it returns, or missing where
+  // the disk refuses (models/record_file.h). Allocates nothing for tags of up to 64 characters.
   void scalar(std::string_view tag, int64_t step, float value);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
+  // Of the points that are missing; empty when none are.
+  std::string complaint() const { return file_.complaint("points"); }
 
  private:
-  void record(std::string_view event);
-
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  RecordFile file_;
 };
 
 struct EventScalar {

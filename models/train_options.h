@@ -20,7 +20,7 @@ struct TrainOptions {
   // and training returns. Looked at between steps and between batches of an evaluation.
   const std::atomic<int>* stop = nullptr;
   std::string command = {};  // for command.txt of the run folder; "": none
-  FileSystem* files = nullptr;  // for checkpoints; nullptr: the machine's
+  FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: the machine's
 };
 
 }  // namespace tessera

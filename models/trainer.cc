@@ -25,6 +25,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/status_line.h"
 
 namespace tessera {
 namespace {
@@ -48,16 +49,20 @@ class Training {
  public:
   Training(const Config& config, const Print& print, const TrainOptions& options)
       : config_(config),
-        print_(print),
+        print_([&print](const std::string& line) {
+          const WithoutStatus above;
+          print(line);
+        }),
         stop_(options.stop),
-        checkpoints_(config, options, print),
-        data_(open_fitting(config)),
+         checkpoints_(config, options, print_),
+         data_(open_fitting(config)),
         loader_(data_.train, loader_options(config, true)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
         evaluator_(session_, data_.test, loader_options(config, false), config.model.classes),
         total_steps_(config.train.total_steps(loader_.batches())),
         schedule_(config.schedule, config.optimizer.lr, loader_.batches(), total_steps_),
-        folder_((checkpoints_.lock(), config), checkpoints_.metrics_kept()) {
+        folder_((checkpoints_.lock(), config), checkpoints_.metrics_kept(),
+                options.files != nullptr ? *options.files : file_system()) {
     check_classes(config, *data_.train);
     session_.train_step(std::min(config.data.batch, loader_.samples()));
     session_.train_step(last_batch(loader_.samples(), config.data.batch));
@@ -233,13 +238,15 @@ class Training {
     const int64_t log_every = config_.train.log_every.steps(loader_.batches());
     const int64_t evaluate_every = config_.train.evaluate_every.steps(loader_.batches());
     const bool end = state_.step == total_steps_;
+    const bool evaluates = end || (evaluate_every > 0 && state_.step % evaluate_every == 0);
     if (end || last_of_epoch || (log_every > 0 && state_.step % log_every == 0)) {
       report("train", since_log_);
       state_.train_loss = since_log_.mean_loss();
       state_.train_accuracy = since_log_.accuracy();
       since_log_ = Tally();
+      if (!evaluates) say_steps();
     }
-    if (end || (evaluate_every > 0 && state_.step % evaluate_every == 0)) {
+    if (evaluates) {
       state_.evaluation_due = 1;
       evaluate();
     }
@@ -251,7 +258,6 @@ class Training {
     tested_ = evaluator_.run(stop_);
     if (!tested_) return false;
     state_.evaluation_due = 0;
-    progress_.clear();
     report("test", *tested_);
     say_epoch();
     checkpoints_.evaluated(state_, tested_->mean_loss(), tested_->accuracy());
@@ -263,9 +269,7 @@ class Training {
     const bool complete = state_.step == total_steps_ && !state_.evaluation_due;
     if (complete && !tested_) tested_ = evaluator_.run(stop_);  // resumed at the end
     progress_.clear();
-    if (complete && tested_) session_.save_weights(folder_.weights_path());
-    if (tested_) write_report();
-    checkpoints_.save_now(position());
+    keep_result(complete && tested_);
     say_memory();
     TrainResult result;
     if (tested_) {
@@ -289,6 +293,27 @@ class Training {
     return result;
   }
 
+  // The weights first: nothing else that cannot be written costs them. Nor do they, where they
+  // cannot be written, cost the checkpoint from which they can be made again.
+  void keep_result(bool complete) {
+    std::string lost;
+    try {
+      if (complete) session_.save_weights(folder_.weights_path());
+    } catch (const CheckpointError& error) {
+      lost = error.what();
+    }
+    if (tested_) write_report();
+    for (const std::string& file : folder_.incomplete())
+      log(LogLevel::warning, "the run folder is not complete: " + file);
+    try {
+      checkpoints_.save_now(position());
+    } catch (const CheckpointError& error) {
+      if (lost.empty()) throw;
+      throw CheckpointError(lost + "\n" + error.what());
+    }
+    if (!lost.empty()) throw CheckpointError(lost + "; " + checkpoints_.way_back());
+  }
+
   // What was known before, and what the system says of it.
   void say_memory() const {
     const HostMemory now = host_memory();
@@ -302,17 +327,36 @@ class Training {
     RunReport report;
     report.title = fmt::format("{} on {}", config_.model.name, config_.data.name);
     report.summary = summary_;
-    report.metrics = read_metrics(folder_.dir() + "/metrics.csv");
+    try {
+      report.metrics = read_metrics(folder_.dir() + "/metrics.csv");
+    } catch (const DataError& error) {
+      log(LogLevel::warning, fmt::format("report.html has no curves: {}", error.what()));
+    }
     report.confusion = tested_->confusion;
     report.classes = data_.test->class_names();
     report.top1 = tested_->accuracy();
     if (config_.model.classes > 5) report.top5 = tested_->top5();
-    folder_.put("report.html", report_html(report));
+    folder_.put_if_possible("report.html", report_html(report));
   }
 
   void report(const char* phase, const Tally& tally) {
     folder_.write({epochs(state_.step), state_.step, phase, tally.mean_loss(), tally.accuracy(),
                    lr_, tally.rate()});
+  }
+
+  // Where no bar shows how training goes. The first lines come as often as they are logged; a long
+  // training does not fill a file with them.
+  void say_steps() {
+    constexpr int kAtOnce = 50;
+    constexpr double kSecondsBetween = 10;
+    if (progress_.active()) return;
+    if (lines_said_ >= kAtOnce && seconds_since(last_line_) < kSecondsBetween) return;
+    ++lines_said_;
+    last_line_ = Clock::now();
+    print_(fmt::format(
+        "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+        epochs(state_.step), epochs(total_steps_), state_.step, state_.train_loss,
+        100 * state_.train_accuracy, lr_, seconds_since(start_)));
   }
 
   void say_epoch() {
@@ -325,7 +369,7 @@ class Training {
   }
 
   Config config_;
-  const Print& print_;
+  const Print print_;  // above the progress bar
   const std::atomic<int>* stop_;
   Checkpointing checkpoints_;
   DataSplit data_;
@@ -344,7 +388,8 @@ class Training {
   size_t held_bytes_ = 0;
   int skipped_ = 0;  // batches in a row whose loss or gradients were not finite
   double lr_ = 0;
-  Clock::time_point start_;
+  Clock::time_point start_, last_line_;
+  int lines_said_ = 0;
 };
 
 void load_trained(Session& session, const std::string& run_dir, const std::string& checkpoint) {

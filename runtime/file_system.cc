@@ -17,6 +17,7 @@ ssize_t FileSystem::write(int file, const void* bytes, size_t count) {
 ssize_t FileSystem::pread(int file, void* bytes, size_t count, int64_t offset) {
   return ::pread(file, bytes, count, offset);
 }
+int FileSystem::ftruncate(int file, int64_t size) { return ::ftruncate(file, size); }
 int FileSystem::fsync(int file) { return ::fsync(file); }
 int FileSystem::close(int file) { return ::close(file); }
 int FileSystem::rename(const char* from, const char* to) { return std::rename(from, to); }

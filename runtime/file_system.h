@@ -18,6 +18,7 @@ class FileSystem {
   virtual int open(const char* path, int flags, int mode);
   virtual ssize_t write(int file, const void* bytes, size_t count);
   virtual ssize_t pread(int file, void* bytes, size_t count, int64_t offset);
+  virtual int ftruncate(int file, int64_t size);
   virtual int fsync(int file);
   virtual int close(int file);
   virtual int rename(const char* from, const char* to);

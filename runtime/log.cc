@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/status_line.h"
 
 namespace tessera {
 namespace {
@@ -55,6 +56,7 @@ bool log_enabled(LogLevel level) { return level != LogLevel::off && level >= log
 
 void log(LogLevel level, std::string_view text) {
   if (!log_enabled(level)) return;
+  const WithoutStatus above;
   std::lock_guard lock(sink_mutex());
   if (sink_now()) {
     sink_now()(level, text);

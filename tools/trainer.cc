@@ -94,7 +94,11 @@ int run_train(const Arguments& arguments) {
 
 int run_eval(const Arguments& arguments) {
   TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides, say);
-  say(fmt::format("test accuracy {:.2f} % (loss {:.4f})", 100 * result.test_accuracy,
+  const std::string top5 =
+      result.confusion.classes > 5
+          ? fmt::format(", {:.2f} % among the first five", 100 * result.test_top5)
+          : "";
+  say(fmt::format("test accuracy {:.2f} %{} (loss {:.4f})", 100 * result.test_accuracy, top5,
                   result.test_loss));
   return 0;
 }
@@ -136,6 +140,18 @@ CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   app->add_option("--config", arguments.config, "YAML file")->required();
   app->add_option("overrides", arguments.overrides, "key=value, dotted: train.steps=50");
   return app;
+}
+
+// train is what is meant where an option of it is the first word, or the first behind a planner.
+bool train_is_meant(const CLI::App& app, const CLI::App& train,
+                    const std::vector<std::string>& words) {
+  size_t first = 0;
+  while (first < words.size() && words[first].starts_with("--planner-lib"))
+    first += words[first] == "--planner-lib" ? 2 : 1;
+  if (first >= words.size()) return false;
+  const std::string name = words[first].substr(0, words[first].find('='));
+  return name.starts_with("--") && app.get_option_no_throw(name) == nullptr &&
+         train.get_option_no_throw(name) != nullptr;
 }
 
 int dispatch(int argc, char** argv) {
@@ -181,11 +197,8 @@ int dispatch(int argc, char** argv) {
   with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
   add("devices", "list the devices", run_devices);
 
-  // train is what is meant where the first word is an option.
   std::vector<std::string> words(argv + 1, argv + argc);
-  for (const char* option :
-       {"--config", "--resume", "--overwrite", "--print-config", "--dry-run"})
-    if (!words.empty() && words[0].starts_with(option)) words.insert(words.begin(), "train");
+  if (train_is_meant(app, *train, words)) words.insert(words.begin(), "train");
   if (!words.empty() && !words[0].starts_with('-')) require_verb(app, words[0]);
   std::reverse(words.begin(), words.end());
   try {

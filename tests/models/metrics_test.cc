@@ -1,8 +1,10 @@
 #include "tessera/models/metrics.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <regex>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -10,9 +12,14 @@
 
 #include "tessera/models/config.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+#include "tessera/tests/models/faulty_files.h"
 
 namespace tessera {
 namespace {
+
+using testing_checkpoint::FullDisk;
+using Steps = std::vector<int64_t>;
 
 std::string read(const std::string& path) {
   std::ifstream file(path);
@@ -27,11 +34,33 @@ class RunFolderTest : public testing::Test {
       : root_(std::filesystem::path(testing::TempDir()) /
               ("run_folder_" + std::to_string(getpid()))) {
     config_.run.dir = (root_ / "deep/er").string();
+    set_log_sink(
+        [this](LogLevel, std::string_view text) { warnings_ += std::string(text) + "\n"; });
   }
-  ~RunFolderTest() override { std::filesystem::remove_all(root_); }
+  ~RunFolderTest() override {
+    set_log_sink({});
+    std::filesystem::remove_all(root_);
+  }
+
+  static Metrics line(int64_t step) { return {.step = step}; }
+  // Of the lines of a metrics file; -1 where one is not whole.
+  std::vector<int64_t> steps_in(const std::string& name) const {
+    std::istringstream lines(read(config_.run.dir + "/" + name));
+    std::vector<int64_t> steps;
+    for (std::string text; std::getline(lines, text);) {
+      if (text.starts_with("epoch,")) continue;
+      std::smatch found;
+      const std::regex csv("0,(\\d+),train,0,0,0,0"),
+          json("\\{\"epoch\": 0, \"step\": (\\d+), .*\\}");
+      const bool whole = std::regex_match(text, found, csv) || std::regex_match(text, found, json);
+      steps.push_back(whole ? std::stoll(found[1]) : -1);
+    }
+    return steps;
+  }
 
   std::filesystem::path root_;
   Config config_;
+  std::string warnings_;
 };
 
 TEST_F(RunFolderTest, WritesEachLineAtOnce) {
@@ -62,6 +91,80 @@ TEST_F(RunFolderTest, KeepsTheResolvedConfigurationAndStartsMetricsAnew) {
   EXPECT_EQ(print_config(load_config(resolved_config_path(config_.run.dir))),
             print_config(config_));
   EXPECT_EQ(folder.weights_path(), weights_path(config_.run.dir));
+}
+
+// A disk that fills up in the middle of the third line, and has room again for the fifth.
+TEST_F(RunFolderTest, AFullDiskCostsLinesButNoFileAndNoTraining) {
+  for (const char* name : {"metrics.csv", "metrics.jsonl"}) {
+    const std::string path = config_.run.dir + "/" + name;
+    FullDisk disk(name, 1 << 20);
+    RunFolder folder(config_, {}, disk);
+    warnings_.clear();
+    folder.write(line(1));
+    folder.write(line(2));
+    const std::string good = read(path);
+    disk.make_room(10);
+    folder.write(line(3));
+    EXPECT_EQ(read(path), good) << "the half line is taken back";
+    folder.write(line(4));
+    EXPECT_TRUE(warnings_.starts_with("'" + path + "' cannot be written: No space left"))
+        << warnings_;
+    EXPECT_EQ(std::count(warnings_.begin(), warnings_.end(), '\n'), 1) << warnings_;
+    disk.make_room(1 << 20);
+    folder.write(line(5));
+    EXPECT_EQ(steps_in(name), (Steps{1, 2, 5}));
+    const std::string other = path.ends_with("csv") ? "metrics.jsonl" : "metrics.csv";
+    EXPECT_EQ(steps_in(other), (Steps{1, 2, 3, 4, 5}));
+    EXPECT_EQ(
+        folder.incomplete(),
+        std::vector<std::string>{"'" + path + "' lacks 2 of 5 lines (No space left on device)"});
+    // What resumes after four steps keeps the two of them that are there, and goes on behind.
+    RunFolder resumed(config_, 4);
+    EXPECT_EQ(read(path), good);
+    EXPECT_EQ(steps_in(other), (Steps{1, 2, 3, 4}));
+    resumed.write(line(5));
+    EXPECT_EQ(steps_in(name), (Steps{1, 2, 5}));
+    EXPECT_TRUE(resumed.incomplete().empty());
+  }
+}
+
+TEST_F(RunFolderTest, NothingIsWrittenBehindAHalfLineThatCannotBeTakenBack) {
+  FullDisk disk("metrics.csv", 1 << 20);
+  RunFolder folder(config_, {}, disk);
+  folder.write(line(1));
+  const std::string good = read(config_.run.dir + "/metrics.csv");
+  disk.make_room(3);
+  disk.refuse_to_cut(true);
+  folder.write(line(2));
+  disk.make_room(1 << 20);
+  folder.write(line(3));
+  EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), good + "0,2");
+  { const RunFolder resumed(config_, 9); }  // drops it
+  EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), good);
+  disk.refuse_to_cut(false);
+  folder.write(line(4));
+  EXPECT_EQ(steps_in("metrics.csv"), (Steps{1, 4}));
+}
+
+TEST_F(RunFolderTest, ADiskThatIsFullFromTheStart) {
+  FullDisk disk("metrics.csv", 10);
+  RunFolder folder(config_, {}, disk);
+  folder.write(line(1));
+  EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), "");
+  disk.make_room(1 << 20);
+  folder.write(line(2));
+  EXPECT_EQ(read(config_.run.dir + "/metrics.csv").find("epoch,step,phase,"), 0u);
+  EXPECT_EQ(steps_in("metrics.csv"), Steps{2});
+}
+
+TEST_F(RunFolderTest, WhatATrainingCanDoWithoutIsAWarning) {
+  RunFolder folder(config_);
+  std::filesystem::create_directories(config_.run.dir + "/report.html/in_the_way");
+  EXPECT_THROW(folder.put("report.html", "text"), Error);
+  EXPECT_EQ(warnings_, "");
+  folder.put_if_possible("report.html", "text");
+  EXPECT_NE(warnings_.find("/report.html'"), std::string::npos) << warnings_;
+  EXPECT_EQ(folder.incomplete().size(), 1u);
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsAnError) {

@@ -1,5 +1,7 @@
 #include "tessera/models/progress.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace tessera {
@@ -13,8 +15,8 @@ ProgressState state() {
 
 TEST(Progress, SaysEverythingWhereThereIsRoom) {
   EXPECT_EQ(progress_text(state(), 3725, 200),
-            "epoch 3/15 [=====>          ] 132/391  2810 images/s  loss 0.5213  accuracy 81.20 %  "
-            "1:02:05 left  wait 1 %  85 MiB");
+            "epoch 3/15 [=====>          ] 132/391  2810 img/s  loss 0.5213  acc 81.2 %  "
+            "eta 1:02:05  wait 1 %  85 MiB");
 }
 
 TEST(Progress, AnEpochThatEndsIsShownWhole) {
@@ -26,7 +28,45 @@ TEST(Progress, AnEpochThatEndsIsShownWhole) {
   EXPECT_TRUE(progress_text(s, 0, 200).starts_with("epoch 1/15 [>               ] 0/391  "));
 }
 
-TEST(Progress, LeavesOutWhatHasNoRoom) {
+TEST(Progress, TheBarGivesWayBeforeWhatItStandsBeside) {
+  const std::string rest = "  2810 img/s  loss 0.5213  acc 81.2 %  eta 1:02  wait 1 %  85 MiB";
+  EXPECT_EQ(progress_text(state(), 62, 93), "epoch 3/15 [==>    ] 132/391" + rest);
+  EXPECT_EQ(progress_text(state(), 62, 90), "epoch 3/15 [=>  ] 132/391" + rest);
+  EXPECT_EQ(progress_text(state(), 62, 89), "epoch 3/15 132/391" + rest);
+  EXPECT_EQ(progress_text(state(), 62, 79), "epoch 3/15" + rest);
+}
+
+// A terminal of 80 columns has room for 79: in the last one the cursor stands.
+TEST(Progress, EightyColumnsHaveRoomForAllThatIsAskedFor) {
+  int shown = 0;
+  for (double rate : {0.0, 0.31, 9.96, 2810.0, 9999.7, 99'949.0, 999'499.0, 123e6})
+    for (double loss : {0.0, 0.5213, 9.9999, 999.99, 1.23e30, -1.23e-30, double(NAN)})
+      for (double accuracy : {0.0, 0.812, 1.0})
+        for (double left : {0.0, 3725.0, 86400 * 99.9, 1e12, double(NAN)})
+          for (double wait : {0.0, 0.034, 1.0})
+            for (size_t memory : {size_t{1} << 10, size_t{1023} << 20, size_t{900} << 30}) {
+              ProgressState s = state();
+              s.images_per_second = rate;
+              s.loss = loss;
+              s.accuracy = accuracy;
+              s.wait_share = wait;
+              s.memory_bytes = memory;
+              const std::string text = progress_text(s, left, 79);
+              EXPECT_LE(text.size(), 79u) << text;
+              for (const char* part : {" img/s", "loss ", "acc ", "eta ", "wait ", "iB"})
+                EXPECT_NE(text.find(part), text.npos) << part << " in " << text;
+              ++shown;
+            }
+  EXPECT_EQ(shown, 8 * 7 * 3 * 5 * 3 * 3);
+}
+
+TEST(Progress, BelowThatTheLeastImportantGoesFirst) {
+  EXPECT_EQ(progress_text(state(), 62, 59),
+            "2810 img/s  loss 0.5213  acc 81.2 %  eta 1:02  wait 1 %");
+  EXPECT_EQ(progress_text(state(), 62, 50), "2810 img/s  loss 0.5213  acc 81.2 %  eta 1:02");
+  EXPECT_EQ(progress_text(state(), 62, 40), "loss 0.5213  acc 81.2 %  eta 1:02");
+  EXPECT_EQ(progress_text(state(), 62, 30), "loss 0.5213  acc 81.2 %");
+  EXPECT_EQ(progress_text(state(), 62, 20), "loss 0.5213");
   for (int columns = 0; columns < 150; ++columns) {
     const std::string text = progress_text(state(), 60, columns);
     EXPECT_LE(text.size(), static_cast<size_t>(columns));
@@ -39,6 +79,7 @@ TEST(Progress, Durations) {
   EXPECT_EQ(duration_text(245.9), "4:05");
   EXPECT_EQ(duration_text(2 * 3600 + 4 * 60 + 5), "2:04:05");
   EXPECT_EQ(duration_text(3 * 86400 + 7200), "3 d 2 h");
+  EXPECT_EQ(duration_text(120 * 86400 + 7200), "120 d");
   EXPECT_EQ(duration_text(0.0 / 0.0), "?");
 }
 

@@ -2,6 +2,7 @@
 // weights, metrics, the last checkpoint. TESSERA_LONG_TESTS=1: every step, 0 to 4 loader workers
 // and 1 to 4 threads.
 #include <cstdlib>
+#include <regex>
 
 #include "tessera/models/checkpointing.h"
 #include "tessera/models/trainer.h"
@@ -268,14 +269,102 @@ TEST_F(Resume, AnOlderCheckpointOrOneOfAnotherRunCanBeNamed) {
 TEST_F(Resume, AFullDiskCostsACheckpointButNotTheTraining) {
   run("whole");
   FaultyFiles files;
-  files.set({"write", 1, ENOSPC, false});  // the first checkpoint's
+  files.set({"write", 1, ENOSPC, false, "/checkpoints/"});  // the first checkpoint's
   run("full", {.files = &files});
   EXPECT_NE(warnings_.find("could not be written"), std::string::npos) << warnings_;
   EXPECT_NE(warnings_.find("No space left"), std::string::npos) << warnings_;
   expect_same("full", "whole");
-  files.set({"write", 1, ENOSPC, true});
+  files.set({"write", 1, ENOSPC, true, "/checkpoints/"});
   EXPECT_THROW(run("always", {.files = &files}), CheckpointError);
   EXPECT_EQ(file("always", "weights.h5"), file("whole", "weights.h5"));
+}
+
+TEST_F(Resume, AFullDiskCostsMetricsButNotTheTraining) {
+  run("whole");
+  for (const char* name : {"metrics.csv", "metrics.jsonl", "tfevents"}) {
+    FullDisk disk(name, 300);
+    const TrainResult result = run("full", {.overwrite = true, .files = &disk});
+    EXPECT_EQ(result.steps, *config_.train.steps);
+    EXPECT_EQ(file("full", "weights.h5"), file("whole", "weights.h5"));
+    EXPECT_EQ(last_values("full"), last_values("whole"));
+    EXPECT_NE(warnings_.find("cannot be written: No space left"), std::string::npos) << warnings_;
+    EXPECT_NE(warnings_.find("the run folder is not complete: "), std::string::npos) << warnings_;
+    EXPECT_NE(warnings_.find(std::string(name) == "tfevents" ? " points (" : " lines ("),
+              std::string::npos)
+        << warnings_;
+    warnings_.clear();
+  }
+}
+
+TEST_F(Resume, AfterAFullDiskMetricsGoOnWhereTheyStand) {
+  run("whole");
+  FullDisk disk("metrics.", 300);
+  run("run", {.files = &disk}, 9);
+  const std::string kept = without_speed(file("run", "metrics.csv"));
+  EXPECT_TRUE(without_speed(file("whole", "metrics.csv")).starts_with(kept));
+  run("run", {.resume = "auto"});
+  const std::string all = without_speed(file("run", "metrics.csv"));
+  EXPECT_TRUE(all.starts_with(kept)) << all;
+  const std::string whole = without_speed(file("whole", "metrics.csv"));
+  const std::string later = whole.substr(whole.find("\n1.66666667,10,") + 1);
+  EXPECT_TRUE(all.ends_with(later)) << all;
+  EXPECT_EQ(file("run", "weights.h5"), file("whole", "weights.h5"));
+}
+
+TEST_F(Resume, MetricsThatCannotBeSynchronisedCostNoCheckpoint) {
+  FaultyFiles files;
+  files.set({"fsync", 1, EIO, true, "metrics."});
+  EXPECT_EQ(run("run", {.files = &files}).steps, *config_.train.steps);
+  EXPECT_NE(warnings_.find("may not be on the disk"), std::string::npos) << warnings_;
+  run("whole");
+  expect_same("run", "whole");
+}
+
+TEST_F(Resume, WeightsThatCannotBeWrittenCostNoCheckpoint) {
+  run("whole");
+  const std::string in_the_way = temporary_.path("run") + "/weights.h5/in/the/way";
+  std::filesystem::create_directories(in_the_way);
+  try {
+    run("run");
+    FAIL();
+  } catch (const CheckpointError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("weights.h5': cannot be written"), text.npos) << text;
+    EXPECT_NE(text.find("step-000000016.h5': remedy that and go on from it with --resume"),
+              text.npos)
+        << text;
+  }
+  EXPECT_NE(file("run", "report.html"), "");
+  std::filesystem::remove_all(temporary_.path("run") + "/weights.h5");
+  run("run", {.resume = "auto"});
+  expect_same("run", "whole");
+}
+
+TEST_F(Resume, AReportThatCannotBeWrittenCostsNothingElse) {
+  std::filesystem::create_directories(temporary_.path("run") + "/report.html/in_the_way");
+  run("run");
+  EXPECT_NE(warnings_.find("not complete: run folder: cannot rename"), std::string::npos)
+      << warnings_;
+  run("whole");
+  expect_same("run", "whole");
+}
+
+TEST_F(Resume, WithoutABarTheLogIsPrintedToo) {
+  config_.train.steps = 6;
+  config_.train.log_every = {2, Duration::Unit::kSteps};
+  config_.train.evaluate_every = {0, Duration::Unit::kSteps};
+  run("run");
+  const std::regex line(
+      "epoch [\\d.]+/1  step (\\d+)  train loss [\\d.]+ accuracy [\\d.]+ %  "
+      "(test loss [\\d.]+ accuracy [\\d.]+ %  )?lr [\\d.e-]+  \\d+ s");
+  std::string steps;
+  std::istringstream lines(said_);
+  for (std::string text; std::getline(lines, text);) {
+    std::smatch found;
+    if (std::regex_match(text, found, line))
+      steps += found[1].str() + (found[2].matched ? "t " : " ");
+  }
+  EXPECT_EQ(steps, "2 4 6t ") << said_;
 }
 
 TEST_F(Resume, MetricsAreCutWhereALineWasBeingWritten) {

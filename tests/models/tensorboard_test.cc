@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+#include "tessera/tests/models/faulty_files.h"
 
 namespace tessera {
 namespace {
@@ -72,6 +74,34 @@ TEST_F(Events, EveryDamagedByteIsNoticed) {
     if (between_records) EXPECT_NO_THROW(read_events(path)) << "byte " << i;
     else EXPECT_THROW(read_events(path), DataError) << "byte " << i;
   }
+}
+
+// The disk has room for `room` bytes, and for all again after three points.
+TEST_F(Events, AFullDiskCostsPointsButLeavesAFileThatIsWhole) {
+  set_log_sink([](LogLevel, std::string_view) {});
+  for (int64_t room = 0; room < 300; ++room) {
+    testing_checkpoint::FullDisk disk("tfevents", room);
+    EventWriter writer(folder_, "test", 0, disk);
+    for (int64_t step : {1, 2, 3}) {
+      writer.scalar("train/loss", step, 2.5f);
+      EXPECT_NO_THROW(read_events(writer.path())) << room;
+    }
+    disk.make_room(1 << 20);
+    writer.scalar("train/loss", 4, 2.5f);
+    const auto points = read_events(writer.path());
+    ASSERT_FALSE(points.empty());
+    EXPECT_EQ(points.back().step, 4);
+    const std::string missing = std::to_string(4 - points.size());
+    EXPECT_EQ(writer.complaint(), missing == "0" ? ""
+                                                 : "'" + writer.path() + "' lacks " + missing +
+                                                       " of 4 points (No space left on device)");
+    // As a reader needs it at the beginning: the version.
+    std::ostringstream bytes;
+    bytes << std::ifstream(writer.path(), std::ios::binary).rdbuf();
+    EXPECT_NE(bytes.str().substr(0, 40).find("brain.Event:2"), std::string::npos) << room;
+    std::filesystem::remove(writer.path());
+  }
+  set_log_sink({});
 }
 
 TEST_F(Events, AFolderThatIsNotThere) {

@@ -24,6 +24,8 @@ expect("lottery: [0-9]+ bytes" ${WORK}/build/own_planner)
 expect("lottery +12 +1.0000" ${bin}/planner compare --planner-lib ${library} ${WORK}/tiny.csv)
 expect("planner lottery" ${bin}/trainer plan --planner-lib ${library} --config ${WORK}/tiny.yaml
   memory.planner=lottery)
+expect("planner: lottery" ${bin}/trainer --planner-lib ${library} --print-config
+  --config ${WORK}/tiny.yaml memory.planner=lottery)
 expect("'lottery' is not known" ${bin}/trainer plan --config ${WORK}/tiny.yaml
   memory.planner=lottery)
 expect("cannot be loaded" ${bin}/planner compare --planner-lib ${WORK}/none.so ${WORK}/tiny.csv)

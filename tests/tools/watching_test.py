@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""What a person sees while a training runs, on a terminal and without; what a full disk costs it.
+
+    watching_test.py TRAINER
+"""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+import unittest
+
+from cli_test import BAD_WEIGHTS, QUICKSTART, TINY, TRAINER, Test, metrics, trainer
+
+
+def read_terminal(terminal):
+    """What is there next; nothing when the program has ended."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
+
+
+class Watching(Test):
+    def train(self, name, *more):
+        run = self.folder / name
+        return run, self.succeed("--config", QUICKSTART, *TINY, *more, f"run.dir={run}")
+
+    def on_a_terminal(self, columns, *more):
+        """What stands on the screen, line by line, and what each progress bar was."""
+        words = ["--config", QUICKSTART, *TINY, "data.train_count=320", "train.epochs=3", *more,
+                 f"run.dir={self.folder / 'run'}"]
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execv(TRAINER, [TRAINER, *map(str, words)])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        said = b""
+        while piece := read_terminal(terminal):
+            said += piece
+        self.assertEqual(os.waitpid(child, 0)[1], 0, said)
+        os.close(terminal)
+        drawn = [line.split("\r\x1b[K") for line in said.decode().split("\r\n")]
+        bars = [text for line in drawn for text in line if " img/s" in text]
+        self.assertTrue(bars)
+        return [line[-1] for line in drawn], bars
+
+    def test_a_terminal_shows_progress(self):
+        asked = r"[\d.]+k? img/s  loss [\d.]+  acc [\d.]+ %  eta [\d:?]+  wait \d+ %  \d+ MiB$"
+        lines, bars = self.on_a_terminal(110)
+        for bar in bars:
+            self.assertLess(len(bar), 110)
+            self.assertRegex(bar, r"^epoch [123]/3 \[=*>? *\] \d+/20  " + asked)
+        self.assertRegex(lines[-2], "^final test accuracy")
+        self.assertNotIn("img/s", "".join(lines))
+        self.assertFalse([line for line in lines if re.search(r"step \d+  train loss \S+ accuracy \S+ %  lr", line)])
+        _, bars = self.on_a_terminal(80, "--overwrite")
+        for bar in bars:
+            self.assertLess(len(bar), 80)
+            self.assertRegex(bar, r"^epoch [123]/3( \S+)?  " + asked)
+
+    def test_lines_stand_above_the_progress_bar(self):
+        lines, bars = self.on_a_terminal(80, "optimizer.lr=1e30", "train.non_finite=skip")
+        skipped = [line for line in lines if "the batch is skipped" in line]
+        self.assertGreater(len(skipped), 20)
+        for line in skipped:
+            self.assertRegex(line, "^tessera warning: training: ")
+        self.assertGreater(len(bars), len(skipped) // 2)  # drawn again behind them
+
+    def test_without_a_terminal_lines_tell_how_it_goes(self):
+        _, said = self.train("run", "train.log_every=2st", "train.evaluate_every=0")
+        self.assertEqual(re.findall(r"^epoch [\d.]+/2  step (\d+)  train loss [\d.]+ accuracy "
+                                    r"[\d.]+ %  lr [\d.]+  \d+ s$", said, re.M),
+                         ["2", "4", "6", "8", "10"])
+        self.assertRegex(said, r"\nepoch 2/2  step 12  train loss .*  test loss ")
+
+    def test_a_run_of_many_lines_is_thinned(self):
+        _, said = self.train("run", "train.log_every=1st", "train.evaluate_every=0",
+                             "train.epochs=20")
+        lines = re.findall(r"^epoch \S+  step \d+  train loss", said, re.M)
+        self.assertGreater(len(lines), 50)   # the last is that of the evaluation
+        self.assertLess(len(lines), 120)
+        self.assertEqual(len([line for line in metrics(self.folder / "run")
+                              if line["phase"] == "train"]), 120)
+
+    def test_a_full_disk_costs_metrics_but_not_the_training(self):
+        run = self.folder / "run"
+        run.mkdir()
+        (run / "metrics.jsonl").symlink_to("/dev/full")
+        done = trainer("--config", QUICKSTART, *TINY, f"run.dir={run}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, last = done.stderr.splitlines()
+        self.assertIn("metrics.jsonl' cannot be written: No space left on device", first)
+        self.assertIn("metrics.jsonl' lacks 8 of 8 lines", last)
+        self.assertTrue((run / "weights.h5").exists())
+        self.assertIn("</html>", (run / "report.html").read_text())
+        self.assertEqual(len((run / "metrics.csv").read_text().splitlines()), 9)
+
+    def test_weights_that_cannot_be_written(self):
+        run = self.folder / "run"
+        (run / "weights.h5" / "in_the_way").mkdir(parents=True)
+        done = trainer("--config", QUICKSTART, *TINY, f"run.dir={run}")
+        self.assertEqual(done.returncode, BAD_WEIGHTS, done.stderr)
+        self.assertRegex(done.stderr, r"weights.h5': cannot be written .*; the last checkpoint is "
+                                      r"'.*/step-000000012.h5': remedy that and go on .* --resume")
+        (run / "weights.h5" / "in_the_way").rmdir()
+        (run / "weights.h5").rmdir()
+        self.succeed("--config", QUICKSTART, *TINY, f"run.dir={run}", "--resume")
+        self.assertTrue((run / "weights.h5").is_file())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
