@@ -54,8 +54,8 @@ class Training {
           print(line);
         }),
         stop_(options.stop),
-         checkpoints_(config, options, print_),
-         data_(open_fitting(config)),
+        checkpoints_(config, options, print_),
+        data_(open_fitting(config)),
         loader_(data_.train, loader_options(config, true)),
         session_(config, loader_.shape(), normalization_of(config, *data_.train)),
         evaluator_(session_, data_.test, loader_options(config, false), config.model.classes),
