@@ -148,6 +148,7 @@ DataSplit open_data(const DataSource& source);
 // What open_data() will hold, as far as the name tells without looking at any file.
 struct DataNeed {
   int64_t train_count = 0, test_count = 0;  // 0: only the files tell
+  int classes = 0;                          // 0: only the files tell
   int64_t bytes = 0;                        // in memory
 };
 DataNeed data_need(const DataSource& source);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMostSize = 4096, kMostReaders = 256;
+constexpr int kMostReaders = 256;
 
 // What a picture needs of whoever decodes it, at most.
 struct Needs {
@@ -342,7 +342,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
       throw ConfigError(
           fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
   };
-  within("data.image_size", options.size, kMostSize);
+  within("data.image_size", options.size, kLargestFolderImage);
   within("readers", options.readers, kMostReaders);
   std::error_code error;
   fs::path real = fs::canonical(root.empty() ? "." : root, error);

@@ -154,12 +154,14 @@ std::vector<std::string> read_class_names(const fs::path& path, int classes) {
   return names;
 }
 
+int cifar100_classes(const DataSource& source) { return source.coarse ? 20 : 100; }
+
 DataSplit open_cifar100(const DataSource& source) {
   Folder folder(source, {"cifar-100-binary"});
   DatasetInfo info{.name = "cifar100 train",
                    .shape = {},
                    .count = 0,
-                   .classes = source.coarse ? 20 : 100,
+                   .classes = cifar100_classes(source),
                    .class_names = {},
                    .normalization = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
   std::string train_file = folder.find("train.bin"), test_file = folder.find("test.bin");
@@ -262,7 +264,7 @@ DataNeed data_need(const DataSource& source) {
   if (source.name == "synthetic") {
     const auto [train, test] = synthetic_counts(source);
     const int64_t image = int64_t{3} * synthetic_size(source) * synthetic_size(source);
-    DataNeed need{train, test, 0};
+    DataNeed need{train, test, kSyntheticClasses, 0};
     for (int64_t count : {train, test})
       if (count * image <= kMostKept) need.bytes += count * (image + kLabel);
     return need;
@@ -273,6 +275,7 @@ DataNeed data_need(const DataSource& source) {
   const int64_t image = mnist ? 28 * 28 : 32 * 32 * 3;
   return {source.train_count == 0 ? train : std::min(train, source.train_count),
           source.test_count == 0 ? test : std::min(test, source.test_count),
+          source.name == "cifar100" ? cifar100_classes(source) : 10,
           (train + test) * (image + kLabel)};
 }
 
