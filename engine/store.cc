@@ -78,7 +78,7 @@ Tensor Store::declare(const std::string& name, const Shape& shape, Initializer i
     throw Error(fmt::format("store: '{}' comes too late, the tensors already have their bytes; "
                             "declare everything before the first step",
                             name));
-  if (find(name).defined())
+  if (by_name_.count(name) != 0)
     throw Error(fmt::format("store: there is a tensor '{}' already; names must differ", name));
   TensorSpec spec{dtype, shape, current_device()};
   if (!entries_.empty() && entries_.front().tensor.device() != spec.device)
@@ -86,13 +86,18 @@ Tensor Store::declare(const std::string& name, const Shape& shape, Initializer i
                                   "one device",
                                   name, spec.device.name(),
                                   entries_.front().tensor.device().name()));
+  size_t bytes = bytes_;
+  if (__builtin_add_overflow(bytes, round_to_alignment(spec.bytes()), &bytes))
+    throw ShapeError(fmt::format("store: with '{}' {} there are more bytes than 64 bits can count",
+                                 name, spec.text()));
   auto storage = std::make_shared<Storage>(spec.bytes(), spec.device);
   storage->role = role;
   storage->name = name;
   storage->store = this;
   Tensor tensor = make_tensor(spec, storage);
+  by_name_[name] = entries_.size();
   entries_.push_back({tensor, init, bytes_});
-  bytes_ += round_to_alignment(spec.bytes());
+  bytes_ = bytes;
   return tensor;
 }
 
@@ -111,9 +116,8 @@ Tensor Store::state(const std::string& name, const Shape& shape, Initializer ini
 }
 
 Tensor Store::find(const std::string& name) const {
-  for (const Entry& entry : entries_)
-    if (entry.tensor.impl()->storage->name == name) return entry.tensor;
-  return {};
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? Tensor() : entries_[found->second].tensor;
 }
 
 void Store::materialize() {

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/engine/tensor.h"
@@ -71,6 +72,7 @@ class Store {
   uint64_t seed_;
   DType dtype_;
   std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> by_name_;  // in entries_
   Tensors parameters_, states_;
   size_t bytes_ = 0;
   Region region_;

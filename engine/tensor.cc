@@ -21,6 +21,13 @@ const TensorSpec& Tensor::spec() const {
   return impl_->spec;
 }
 
+size_t TensorSpec::bytes() const {
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(shape.elements(), static_cast<int64_t>(size_of(dtype)), &bytes))
+    throw ShapeError(fmt::format("tensor: {} has more bytes than 63 bits can count", text()));
+  return static_cast<size_t>(bytes);
+}
+
 void check_element_count(const Shape& shape, size_t given) {
   if (static_cast<size_t>(shape.elements()) != given)
     throw ShapeError(fmt::format("tensor: shape {} has {} elements, given {} values", shape.text(),

@@ -23,7 +23,7 @@ struct TensorSpec {
   Shape shape;
   Device device;
   bool operator==(const TensorSpec&) const = default;
-  size_t bytes() const { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
+  size_t bytes() const;      // throws ShapeError for more than 63 bits can count
   std::string text() const;  // "float32[4x12x12x3]", with "@gpu:0" when not on cpu:0
 };
 using Specs = std::vector<TensorSpec>;

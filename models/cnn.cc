@@ -5,14 +5,14 @@
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/pool2d.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/option_error.h"
 
 namespace tessera {
 
 CnnBn::CnnBn(Store& store, const Settings& s) : Module("") {
   if (s.widths.empty() || s.widths.size() > 4) {
-    throw ConfigError(
-        fmt::format("cnn_bn: takes one to four widths, was given {}", s.widths.size()));
+    throw OptionError(
+        "widths", fmt::format("cnn_bn: takes one to four widths, was given {}", s.widths.size()));
   }
   int64_t in = s.channels, height = s.height, width = s.width;
   for (size_t i = 0; i < s.widths.size(); ++i) {

@@ -79,7 +79,7 @@ struct DataConfig {
   int64_t batch = 128;            // images of a step
   int workers = 2;                // loader threads; 0: load in the training thread
   int read_ahead = 4;             // batches held ready at most
-  int image_size = 0;             // image_folder, synthetic: height and width in pixels; 0: 32
+  int image_size = 0;             // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
   std::string labels = "fine";    // cifar100: fine | coarse
   std::string damaged = "error";  // image_folder, pictures that do not decode: error | skip
   int64_t train_count = 0;        // use only so many training images; 0: all
@@ -173,7 +173,8 @@ Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigins* origins = nullptr);
 
-// YAML of every key; parse_config() of it gives an equal configuration. With origins, each line
+// YAML of every key that means something; parse_config() of it gives a configuration that trains
+// the same. With origins, each line
 // ends in a comment that says where its value comes from.
 std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
 

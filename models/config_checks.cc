@@ -1,13 +1,18 @@
 #include "tessera/models/config_checks.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tessera/models/config_data.h"
-#include "tessera/models/layered.h"
+#include "tessera/models/config_effect.h"
+#include "tessera/models/config_print.h"
+#include "tessera/models/network.h"
 #include "tessera/models/zoo.h"
+#include "tessera/runtime/data/synthetic.h"
 #include "tessera/runtime/device.h"
 
 namespace tessera {
@@ -22,22 +27,30 @@ class Checks {
 
   void run() {
     if (!wrong_.count("")) check_device();
+    if (!wrong_.count("data")) {
+      check_data();
+      check_normalization();
+      check_counts();
+    }
     if (!wrong_.count("model")) check_model();
     if (!wrong_.count("optimizer")) check_optimizer();
     if (!wrong_.count("schedule")) check_schedule();
-    if (!wrong_.count("data")) {
-      check_normalization();
-      check_data();
-    }
+    if (!wrong_.count("") && !wrong_.count("memory")) check_limit();
+    check_effects();
   }
 
  private:
   // At the first of the keys that was given.
   void add(std::initializer_list<const char*> keys, const std::string& text) {
+    const std::string key = first_given({keys.begin(), keys.size()});
+    errors_.add(key.empty() ? otherwise_ : given_.at(key), text);
+  }
+
+  // "" when none was.
+  std::string first_given(std::span<const char* const> keys) const {
     for (const char* key : keys)
-      if (const auto found = given_.find(key); found != given_.end())
-        return errors_.add(found->second, text);
-    errors_.add(otherwise_, text);
+      if (given_.count(key) != 0) return key;
+    return "";
   }
 
   void check_device() {
@@ -51,6 +64,7 @@ class Checks {
 
   // What is given for the model must be an option of that model.
   void check_model() {
+    const size_t before = errors_.size();
     const bool is_layered = given_.count("model.layers") != 0;
     const std::vector<std::string>& options =
         is_layered ? kLayeredOptions : model_options(config_.model.name);
@@ -64,22 +78,19 @@ class Checks {
                              : fmt::format("{}: {} has no such option (its options: {})", path,
                                            config_.model.name, fmt::join(options, ", ")));
     }
-    if (is_layered) check_layers();
+    if (is_layered && config_.model.layers.empty())
+      return add({"model.layers"}, "model.layers: needs at least one layer");
+    if (errors_.size() == before) check_network();
   }
 
-  // The shapes, where they are known without opening data.
-  void check_layers() {
-    if (config_.model.layers.empty())
-      return add({"model.layers"}, "model.layers: needs at least one layer");
-    if (config_.data.name == "hdf5" || wrong_.count("data")) return;
-    try {
-      const ImageShape image = output_shape(make_augment(config_.data), image_shape(config_.data));
-      Store scratch;
-      make_layered(config_.model.layers, image, config_.model.classes, scratch);
-    } catch (const LayerError& error) {
-      errors_.add(error.place(), error.text());
-    } catch (const ConfigError&) {  // of the data, which check_data() reports
-    }
+  // As training will build it; its shapes only where they are known without opening data.
+  void check_network() {
+    const std::optional<NetworkProblem> problem = find_network_problem(config_, image_);
+    if (!problem) return;
+    if (problem->place) return errors_.add(*problem->place, problem->text);
+    const std::string key = first_given(problem->keys);
+    errors_.add(key.empty() ? otherwise_ : given_.at(key),
+                fmt::format("{}: {}", key.empty() ? "model.name" : key, problem->text));
   }
 
   void check_optimizer() {
@@ -112,16 +123,59 @@ class Checks {
           fmt::format("data.mean and data.std: must have one entry per channel each, but have {} "
                       "and {}",
                       mean, std));
+    else if (channels_ > 0 && mean > 0 && mean != channels_)
+      add({"data.mean"},
+          fmt::format("data.mean and data.std: must have one entry per channel each, "
+                      "but have {} and the images of {} have {}",
+                      mean, config_.data.name, channels_));
+  }
+
+  // Where the name of the data set tells; no file is looked at here.
+  void check_counts() {
+    if (config_.data.name == "hdf5" || config_.data.name == "image_folder") return;
+    DataSource source = data_source(config_);
+    source.train_count = source.test_count = 0;
+    const DataNeed all = data_need(source);
+    if (config_.model.classes < all.classes && !wrong_.count("model"))
+      add({"model.classes", "data.name", "model.name"},
+          fmt::format("model.classes: {} has {} classes, the model only {}", config_.data.name,
+                      all.classes, config_.model.classes));
+    if (config_.data.name == "synthetic") return;  // as many as are asked for
+    const auto check = [&](const char* key, int64_t asked, int64_t there) {
+      if (there > 0 && asked > there)
+        add({key}, fmt::format("{}: {} is asked for, but {} has {} images; 0 takes all", key, asked,
+                               config_.data.name, there));
+    };
+    check("data.train_count", config_.data.train_count, all.train_count);
+    check("data.test_count", config_.data.test_count, all.test_count);
+  }
+
+  void check_limit() {
+    if (config_.memory.limit && config_.mode == "eager")
+      add({"memory.limit", "mode"},
+          "memory.limit: needs mode: graph, where the need is known before the run");
+  }
+
+  // A setting that nothing reads was meant for something.
+  void check_effects() {
+    Config copy = config_;
+    for (const ConfigKey& key : config_keys(copy)) {
+      const auto given = given_.find(key.path);
+      if (given == given_.end() || wrong_.count(key.group())) continue;
+      if (const std::string why = why_without_effect(config_, key); !why.empty())
+        errors_.add(given->second, fmt::format("{0}: {1} has no effect {2}; ~{0} puts it aside",
+                                               key.path, value_text(key), why));
+    }
   }
 
   void check_data() {
-    if (config_.data.name == "image_folder" && config_.data.image_size == 0)
-      add({"data.image_size", "data.name"},
-          "data.image_size: image_folder needs it: pixels a side that every picture is brought to");
+    const bool size_is_right = check_image_size();
     try {
       const Augment augment = make_augment(config_.data);
       if (config_.data.name == "hdf5") return;
       const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
+      channels_ = static_cast<size_t>(plain.channels);
+      if (size_is_right && made == plain) image_ = made;
       if (made != plain && plain.bytes() > 0)
         add({"data.augment"},
             fmt::format(
@@ -133,6 +187,22 @@ class Checks {
     }
   }
 
+  bool check_image_size() {
+    const int size = config_.data.image_size;
+    const std::string& name = config_.data.name;
+    if (name == "image_folder" && size == 0)
+      add({"data.image_size", "data.name"},
+          "data.image_size: image_folder needs it: pixels a side that every picture is brought to");
+    else if (name == "synthetic" && size != 0 &&
+             (size < kSmallestSynthetic || size > kLargestSynthetic))
+      add({"data.image_size"},
+          fmt::format("data.image_size: synthetic makes pictures of {} to {} pixels a side, not {}",
+                      kSmallestSynthetic, kLargestSynthetic, size));
+    else
+      return true;
+    return false;
+  }
+
   inline static const std::vector<std::string> kLayeredOptions{"classes", "layers"};
 
   const Config& config_;
@@ -140,6 +210,8 @@ class Checks {
   const std::set<std::string>& wrong_;
   const Place& otherwise_;
   Diagnostics& errors_;
+  std::optional<ImageShape> image_;  // that the network is given, where it is known
+  size_t channels_ = 0;              // of an image; 0: not known
 };
 
 }  // namespace

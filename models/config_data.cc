@@ -88,6 +88,21 @@ ImageShape image_shape(const DataConfig& data) {
   throw ConfigError("data.name: " + unknown_name(data.name, data_names()));
 }
 
+Normalization normalization_of(const Config& config, const Dataset& data) {
+  Normalization normalization = data.normalization();
+  const auto take = [&](const char* key, const std::vector<double>& given,
+                        std::vector<float>& values) {
+    if (given.empty()) return;
+    if (given.size() != static_cast<size_t>(data.channels()))
+      throw ConfigError(fmt::format("{}: has {} entries, but the images of {} have {} channels",
+                                    key, given.size(), data.name(), data.channels()));
+    values.assign(given.begin(), given.end());
+  };
+  take("data.mean", config.data.mean, normalization.mean);
+  take("data.std", config.data.std, normalization.std);
+  return normalization;
+}
+
 void check_classes(const Config& config, const Dataset& data) {
   if (config.model.classes < data.classes())
     throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",

@@ -14,6 +14,9 @@ LoaderOptions loader_options(const Config& config, bool training);
 // The shape of an image before augmentation; only hdf5 is opened for it. Throws ConfigError for a
 // data set that is not known, DataError.
 ImageShape image_shape(const DataConfig& data);
+// That of the configuration, or else the data set's own. Throws ConfigError: not one for each
+// channel.
+Normalization normalization_of(const Config& config, const Dataset& data);
 // Throws ConfigError when the data has more classes than the model.
 void check_classes(const Config& config, const Dataset& data);
 

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/config_data.h"
 #include "tessera/models/config_print.h"
+#include "tessera/models/network.h"
 #include "tessera/models/spelling.h"
 #include "tessera/models/zoo.h"
 #include "tessera/runtime/error.h"
@@ -36,6 +38,8 @@ train: {epochs: 15}
 - Everything wrong is reported at once, with line and column, before any work is done. Keys given
   twice, anchors, aliases, tags, tabs, more than one document, 32 levels or 1 MiB are errors; so are
   numbers that readers of YAML disagree about (`010`, `0x10`, `1_000`) and `yes` for `true`.
+- So are networks that cannot be built for the images, and settings that nothing would read: a
+  `schedule.gamma` beside `cosine`, unless it is the default.
 
 )";
 
@@ -93,6 +97,18 @@ std::string config_reference() {
   return page;
 }
 
+namespace {
+
+// 0, the default, where its images are large enough for the model.
+int image_size_for(const Config& config) {
+  if (!find_network_problem(config, image_shape(config.data))) return 0;
+  int size = 64;
+  while (size < 256 && find_network_problem(config, ImageShape{size, size, 3})) size *= 2;
+  return size;
+}
+
+}  // namespace
+
 std::string config_template(const std::string& model) {
   const std::vector<std::string>& names = model_names();
   if (std::find(names.begin(), names.end(), model) == names.end())
@@ -100,8 +116,11 @@ std::string config_template(const std::string& model) {
   constexpr size_t kCommentColumn = 30;
   Config config;
   config.model.name = model;
+  const int size = image_size_for(config);
+  config.data.image_size = size;
   const std::vector<std::string>& options = model_options(model);
   std::string out = "# Every key with its default; leave out what you do not change.\n", group;
+  if (size != 0) out += fmt::format("# Only data.image_size is what {} needs.\n", model);
   for (const ConfigKey& key : config_keys(config)) {
     const bool is_option = key.group() == "model" && key.leaf() != "name";
     if (is_option && std::find(options.begin(), options.end(), key.leaf()) == options.end())

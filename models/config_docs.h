@@ -11,7 +11,8 @@ std::string config_schema();
 // The reference page, docs/config.md.
 std::string config_reference();
 
-// A configuration of every key with its default and a comment on each, for this model. Throws
+// A configuration of every key with its default and a comment on each, for this model; images are
+// larger where it needs that. Throws
 // ConfigError for an unknown one.
 std::string config_template(const std::string& model);
 

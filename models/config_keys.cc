@@ -9,6 +9,9 @@
 #include "tessera/models/schedule.h"
 #include "tessera/models/zoo.h"
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/synthetic.h"
 
 namespace tessera {
 
@@ -129,6 +132,11 @@ std::vector<std::string> known_planners() {
   return names;
 }
 
+std::string image_size_help() {
+  return fmt::format("pixels a side of image_folder (from 1), synthetic ({} to {}; 0: 32)",
+                     kSmallestSynthetic, kLargestSynthetic);
+}
+
 }  // namespace
 
 // One key, one line.
@@ -153,10 +161,10 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},
-    {"data.batch", &c.data.batch, at_least(1, kInts), "images of a step"},
-    {"data.workers", &c.data.workers, at_least(0, 1024), "loader threads; 0: the training thread"},
+    {"data.batch", &c.data.batch, at_least(1, kMostBatch), "images of a step"},
+    {"data.workers", &c.data.workers, at_least(0, kMostWorkers), "loader threads; 0: the training thread"},
     {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
-    {"data.image_size", &c.data.image_size, at_least(0, 65536), "image_folder, synthetic: pixels a side"},
+    {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), image_size_help()},
     {"data.labels", &c.data.labels, one_of({"fine", "coarse"}), "cifar100: 100 classes or 20"},
     {"data.damaged", &c.data.damaged, one_of({"error", "skip"}), "image_folder: broken pictures"},
     {"data.train_count", &c.data.train_count, at_least(0), "training images used; 0: all"},

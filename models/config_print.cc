@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/config_effect.h"
 #include "tessera/models/utf8.h"
 #include "tessera/models/zoo.h"
 
@@ -119,6 +120,7 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
   for (const ConfigKey& key : config_keys(copy)) {
     if (key.path == "train.epochs" && config.train.steps) continue;  // the steps count
     if (key.group() == "model" && !has_option(config, key.leaf())) continue;
+    if (!why_without_effect(config, key).empty()) continue;
     if (key.group() != group) {
       group = key.group();
       out += group + ":\n";

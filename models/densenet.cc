@@ -7,7 +7,7 @@
 #include "tessera/layers/activation.h"
 #include "tessera/layers/concat.h"
 #include "tessera/layers/pool2d.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/option_error.h"
 
 namespace tessera {
 
@@ -99,8 +99,8 @@ Tensor DenseNet::forward(const Tensor& x) const {
 
 DenseNet::Settings DenseNet::cifar(int64_t depth, int64_t growth) {
   if (depth < 10 || depth % 6 != 4)
-    throw ConfigError(
-        fmt::format("densenet_bc: depths are 6 n + 4 (40, 100, 190, ...), not {}", depth));
+    throw OptionError(
+        "depth", fmt::format("densenet_bc: depths are 6 n + 4 (40, 100, 190, ...), not {}", depth));
   const int64_t layers = (depth - 4) / 6;
   return {.blocks = {layers, layers, layers},
           .growth = growth,

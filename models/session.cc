@@ -15,9 +15,8 @@
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/models/config_data.h"
-#include "tessera/models/layered.h"
+#include "tessera/models/network.h"
 #include "tessera/models/weights_file.h"
-#include "tessera/models/zoo.h"
 #include "tessera/runtime/data/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -77,19 +76,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       store_(config.seed),
       mixes_(make_mix(config.data).any()) {
   const Planner* planner = planner_of(config);
-  ModelOptions options;
-  options.classes = config.model.classes;
-  options.height = image.height;
-  options.width = image.width;
-  options.channels = image.channels;
-  options.dropout = config.model.dropout;
-  options.widths = config.model.widths;
-  options.depth = config.model.depth;
-  options.widen = config.model.widen;
-  options.growth = config.model.growth;
-  model_ = config.model.layers.empty()
-               ? make_model(config.model.name, options, store_)
-               : make_layered(config.model.layers, image, config.model.classes, store_);
+  model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   arena_ = std::make_shared<Arena>(context(current_device()).memory());
   CompileOptions compile;

@@ -36,15 +36,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Normalization normalization_of(const Config& config, const Dataset& data) {
-  Normalization normalization = data.normalization();
-  if (!config.data.mean.empty())
-    normalization.mean.assign(config.data.mean.begin(), config.data.mean.end());
-  if (!config.data.std.empty())
-    normalization.std.assign(config.data.std.begin(), config.data.std.end());
-  return normalization;
-}
-
 class Training {
  public:
   Training(const Config& config, const Print& print, const TrainOptions& options)

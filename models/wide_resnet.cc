@@ -4,7 +4,7 @@
 
 #include "tessera/layers/activation.h"
 #include "tessera/layers/pool2d.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/option_error.h"
 
 namespace tessera {
 
@@ -50,7 +50,8 @@ class Block final : public Module {
 
 WideResNet::WideResNet(Store& store, const Settings& s) : Module("") {
   if (s.depth < 10 || s.depth % 6 != 4)
-    throw ConfigError(
+    throw OptionError(
+        "depth",
         fmt::format("wide_resnet: depths are 6 n + 4 (10, 16, 22, 28, 40), not {}", s.depth));
   if (s.width < 1) throw ConfigError(fmt::format("wide_resnet: width is {}", s.width));
   conv1_ = std::make_unique<Conv2d>(store, "conv1", conv3(s.channels, 16));

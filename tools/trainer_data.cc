@@ -11,6 +11,7 @@
 
 #include "tessera/models/config.h"
 #include "tessera/models/config_data.h"
+#include "tessera/models/config_effect.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"
@@ -103,6 +104,15 @@ int run_inspect(const DataArguments& arguments) {
   return 0;
 }
 
+// What a command that trained on the folder is given beside it to train on the packed file.
+std::string words_for_packed(Config config, const std::string& path) {
+  config.data.name = "hdf5";
+  std::string words = fmt::format("data.name=hdf5 data.root={}", path);
+  for (const ConfigKey& key : config_keys(config))
+    if (!why_without_effect(config, key).empty()) words += " ~" + key.path;
+  return words;
+}
+
 int run_pack(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   DataSplit data = open_data(data_source(config));
@@ -114,7 +124,7 @@ int run_pack(const DataArguments& arguments) {
   });
   for (const auto& split : {data.train, data.test})
     for (const std::string& note : split->notes()) say(note);
-  say(fmt::format("{}: read it with data.name=hdf5 data.root={}", arguments.out, arguments.out));
+  say(fmt::format("{}: read it with {}", arguments.out, words_for_packed(config, arguments.out)));
   return 0;
 }
 

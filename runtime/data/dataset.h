@@ -149,6 +149,7 @@ DataSplit open_data(const DataSource& source);
 struct DataNeed {
   ImageShape shape;                         // of an image; zeros where data_need() does not tell
   int64_t train_count = 0, test_count = 0;  // 0: only opening tells
+  int classes = 0;                          // 0: only opening tells
   int64_t bytes = 0;                        // in memory
   bool complete = true;                     // false: opening may tell of more
   bool operator==(const DataNeed&) const = default;

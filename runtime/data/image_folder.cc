@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMostSize = 4096, kMostReaders = 256;
+constexpr int kMostReaders = 256;
 
 // What a picture needs of whoever decodes it, at most.
 struct Needs {
@@ -56,7 +56,7 @@ ResampleAxis mirrored(ResampleAxis axis, double side) {
 // The same part of the picture as stored.
 Wanted as_stored(Wanted shown, const Entry& entry) {
   if (entry.orientation >= 5) std::swap(shown.rows, shown.columns);
-  Place origin = stored_place(entry.orientation, entry.height, entry.width, 0, 0);
+  PixelPlace origin = stored_place(entry.orientation, entry.height, entry.width, 0, 0);
   if (origin.y != 0) shown.rows = mirrored(shown.rows, entry.height);
   if (origin.x != 0) shown.columns = mirrored(shown.columns, entry.width);
   return shown;
@@ -122,7 +122,7 @@ class Reader : private RowSink {
     int rows = orientation >= 5 ? width : height, columns = orientation >= 5 ? height : width;
     for (int y = 0; y < rows; ++y) {
       for (int x = 0; x < columns; ++x, out += 3) {
-        Place from = stored_place(orientation, height, width, y, x);
+        PixelPlace from = stored_place(orientation, height, width, y, x);
         std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * 3, 3);
       }
     }
@@ -380,7 +380,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
       throw ConfigError(
           fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
   };
-  within("data.image_size", options.size, kMostSize);
+  within("data.image_size", options.size, kLargestFolderImage);
   within("readers", options.readers, kMostReaders);
   const Located at = locate(root);
   // Mean and deviation of natural pictures, as measured on ImageNet and used everywhere.

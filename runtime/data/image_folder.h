@@ -15,8 +15,10 @@
 
 namespace tessera {
 
+inline constexpr int kLargestFolderImage = 4096;  // pixels a side
+
 struct ImageFolderOptions {
-  int size = 224;  // height and width, 1 to 4096
+  int size = 224;  // height and width, 1 to kLargestFolderImage
   Damaged damaged = Damaged::kError;
   int readers = 2;  // pictures that can be decoded at once; more have to wait
   PictureLimits limits = {};

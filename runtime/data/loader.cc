@@ -84,8 +84,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   auto need = [](bool holds, const std::string& text) {
     if (!holds) throw ConfigError("loader: " + text);
   };
-  constexpr int64_t kMostBatch = int64_t{1} << 24;
-  constexpr int kMostWorkers = 256, kMostAhead = 4096, kMostWorld = 1 << 20;
+  constexpr int kMostAhead = 4096, kMostWorld = 1 << 20;
   auto within = [&](const char* name, int64_t value, int64_t low, int64_t high) {
     need(value >= low && value <= high,
          fmt::format("{} is {}, it must be in [{}, {}]", name, value, low, high));

@@ -21,6 +21,10 @@
 
 namespace tessera {
 
+// The most that LoaderOptions may ask for.
+inline constexpr int64_t kMostBatch = int64_t{1} << 24;
+inline constexpr int kMostWorkers = 256;
+
 struct LoaderOptions {
   int64_t batch = 128;   // images per batch (of this process)
   bool shuffle = false;  // a new order each epoch, by (seed, epoch)

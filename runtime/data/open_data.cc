@@ -154,12 +154,14 @@ std::vector<std::string> read_class_names(const fs::path& path, int classes) {
   return names;
 }
 
+int cifar100_classes(const DataSource& source) { return source.coarse ? 20 : 100; }
+
 DataSplit open_cifar100(const DataSource& source) {
   Folder folder(source, {"cifar-100-binary"});
   DatasetInfo info{.name = "cifar100 train",
                    .shape = {},
                    .count = 0,
-                   .classes = source.coarse ? 20 : 100,
+                   .classes = cifar100_classes(source),
                    .class_names = {},
                    .normalization = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
   std::string train_file = folder.find("train.bin"), test_file = folder.find("test.bin");
@@ -258,7 +260,8 @@ DataSplit open_data(const DataSource& source) {
 }
 
 DataNeed data_need(const DataSplit& data) {
-  DataNeed need{data.train->shape(), data.train->count(), data.test->count(), 0};
+  DataNeed need{data.train->shape(), data.train->count(), data.test->count(), data.train->classes(),
+                0};
   for (const Dataset* split : {data.train.get(), data.test.get()})
     for (const HostBuffer& buffer : split->host_buffers())
       need.bytes += static_cast<int64_t>(buffer.bytes);
@@ -294,7 +297,7 @@ DataNeed data_need(const DataSource& source) {
   if (source.name == "synthetic") {
     const auto [train, test] = synthetic_counts(source);
     const int64_t image = int64_t{3} * synthetic_size(source) * synthetic_size(source);
-    DataNeed need{{}, train, test, 0};
+    DataNeed need{{}, train, test, kSyntheticClasses, 0};
     for (int64_t count : {train, test})
       if (count * image <= kMostKept) need.bytes += count * (image + kLabel);
     return need;
@@ -306,6 +309,7 @@ DataNeed data_need(const DataSource& source) {
   return {{},
           source.train_count == 0 ? train : std::min(train, source.train_count),
           source.test_count == 0 ? test : std::min(test, source.test_count),
+          source.name == "cifar100" ? cifar100_classes(source) : 10,
           (train + test) * (image + kLabel)};
 }
 

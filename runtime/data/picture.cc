@@ -83,7 +83,7 @@ class Canvas : public RowSink {
     uint8_t* to = pixels_.rgb.data();
     for (int y = 0; y < pixels_.height; ++y) {
       for (int x = 0; x < pixels_.width; ++x, to += 3) {
-        Place from = stored_place(picture_.orientation, picture_.height, picture_.width, y, x);
+        PixelPlace from = stored_place(picture_.orientation, picture_.height, picture_.width, y, x);
         std::memcpy(to, stored_.data() + (int64_t{from.y} * picture_.width + from.x) * 3, 3);
       }
     }
@@ -112,8 +112,8 @@ void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int
   }
 }
 
-Place stored_place(int orientation, int height, int width, int y, int x) {
-  Place place = orientation >= 5 ? Place{x, y} : Place{y, x};
+PixelPlace stored_place(int orientation, int height, int width, int y, int x) {
+  PixelPlace place = orientation >= 5 ? PixelPlace{x, y} : PixelPlace{y, x};
   bool flip_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   if (flip_y) place.y = height - 1 - place.y;

@@ -54,10 +54,10 @@ void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int
                     RowSink& sink, std::vector<uint8_t>& scratch, const PictureLimits& limits = {});
 
 // Where pixel (y, x) of a shown picture stands in the stored one of height x width.
-struct Place {
+struct PixelPlace {
   int y, x;
 };
-Place stored_place(int orientation, int height, int width, int y, int x);
+PixelPlace stored_place(int orientation, int height, int width, int y, int x);
 
 // A whole picture as shown, for tools and tests: [height x width x 3].
 struct Pixels {

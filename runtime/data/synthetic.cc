@@ -27,7 +27,7 @@ enum class Figure {
   kChecks,
   kDots
 };
-constexpr int kFigures = 10;
+constexpr int kFigures = kSyntheticClasses;
 constexpr float kReach = 1.7f;  // square of the distance that no figure goes beyond, in radii
 
 using Colour = std::array<float, 3>;
@@ -210,8 +210,9 @@ class Synthetic : public Dataset {
 
 std::shared_ptr<const Dataset> synthetic(uint64_t seed, SyntheticSplit split, int64_t count,
                                          int size) {
-  if (size < 16 || size > 512) {
-    throw ConfigError(fmt::format("data.image_size: {} is not in [16, 512]", size));
+  if (size < kSmallestSynthetic || size > kLargestSynthetic) {
+    throw ConfigError(fmt::format("data.image_size: {} is not in [{}, {}]", size,
+                                  kSmallestSynthetic, kLargestSynthetic));
   }
   if (count < 1) {
     throw ConfigError(fmt::format("synthetic data: at least 1 image is needed, not {}", count));

@@ -16,6 +16,9 @@ namespace tessera {
 
 enum class SyntheticSplit { kTrain, kTest };
 
+inline constexpr int kSyntheticClasses = 10;
+inline constexpr int kSmallestSynthetic = 16, kLargestSynthetic = 512;  // pixels a side
+
 // Images [size x size x 3], 16 <= size <= 512, made whenever they are read (a 32x32 one in some
 // tens of microseconds) and never kept. The classes take turns. Throws ConfigError.
 std::shared_ptr<const Dataset> synthetic(uint64_t seed, SyntheticSplit split, int64_t count,

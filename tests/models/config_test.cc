@@ -80,7 +80,7 @@ TEST(Config, EveryKeyCanBeOverriddenByItsPrintedValue) {
   EXPECT_EQ(paths.size(), keys.size()) << "a key is described twice";
   EXPECT_EQ(parse_config(kExample, "a", {"optimizer.lr=0.5"}).optimizer.lr, 0.5);
   EXPECT_EQ(parse_config(kExample, "a", {"data.augment=[]"}).data.augment.size(), 0u);
-  EXPECT_EQ(parse_config(kExample, "a", {"model={name: mlp, classes: 3}"}).model.classes, 3);
+  EXPECT_EQ(parse_config(kExample, "a", {"model={name: mlp, classes: 13}"}).model.classes, 13);
   EXPECT_EQ(parse_config(kExample, "a", {"seed=2", "seed=3"}).seed, 3u);
 }
 
@@ -102,7 +102,7 @@ TEST(Config, ReportsAllErrorsAtOnceByPlace) {
       "a.yaml:2:9: error: unknown key 'nmae' in model\n"
       "  model: {nmae: x}\n"
       "          ^~~~ did you mean 'name'?\n"
-      "a.yaml:4:10: error: data.batch: must be a whole number from 1 to 2147483647, but is 'many'\n"
+      "a.yaml:4:10: error: data.batch: must be a whole number from 1 to 16777216, but is 'many'\n"
       "    batch: many\n"
       "           ^~~~\n"
       "a.yaml:5:3: error: 'batch' is given twice, first in line 4\n"

@@ -35,7 +35,7 @@ model:
 constexpr char kEveryLayer[] = R"(
 data: {image_size: 16}
 model:
-  classes: 3
+  classes: 10
   layers:
     - {conv: {filters: 8, kernel: 3, padding: 2, dilation: 2, bias: false}}
     - {batch_norm: {eps: 1e-4, momentum: 0.2}}
@@ -52,7 +52,7 @@ model:
     - sigmoid
     - global_average_pool
     - {dropout: {probability: 0.1}}
-    - {linear: {units: 3, bias: false}}
+    - {linear: {units: 10, bias: false}}
 )";
 
 TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
@@ -67,12 +67,12 @@ TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
 TEST(Layered, EveryLayerRunsForwardAndBackward) {
   const Config config = parse_config(kEveryLayer, "a.yaml");
   Store store(7);
-  const auto model = make_layered(config.model.layers, {16, 16, 3}, 3, store);
+  const auto model = make_layered(config.model.layers, {16, 16, 3}, 10, store);
   const Tensor x = random_normal({4, 16, 16, 3}, 1);
   TrainingScope training;
   RandomScope random(1, zeros({2}, DType::i64));
   const Tensor logits = (*model)(x);
-  EXPECT_EQ(logits.shape(), Shape({4, 3}));
+  EXPECT_EQ(logits.shape(), Shape({4, 10}));
   const Tensor loss = cross_entropy(logits, from_vector<int32_t>({4}, {0, 1, 2, 0}));
   for (const Tensor& grad : gradients(loss, store.parameters())) {
     double norm = 0;

@@ -73,6 +73,7 @@ TEST(OpenDataTest, MnistFolderPlainAndCompressedMixed) {
   EXPECT_EQ(data.train->count(), 6);
   EXPECT_EQ(data.test->count(), 2);
   EXPECT_EQ(data.train->name(), "mnist train");
+  EXPECT_EQ(data.train->classes(), data_need(source("mnist", "")).classes);
   EXPECT_FLOAT_EQ(data.test->normalization().mean[0], 0.1307f);
 }
 
@@ -102,6 +103,7 @@ TEST(OpenDataTest, Cifar100FineAndCoarse) {
   }
   DataSource fine = source("cifar100", folder.path());
   EXPECT_EQ(open_data(fine).train->label(0), 83);
+  EXPECT_EQ(open_data(fine).train->classes(), data_need(fine).classes);
   std::string names;
   for (int i = 0; i < 20; ++i) names += "kind_" + std::to_string(i) + "\n";
   folder.write("cifar-100-binary/coarse_label_names.txt", {names.begin(), names.end()});
@@ -109,6 +111,7 @@ TEST(OpenDataTest, Cifar100FineAndCoarse) {
   DataSplit coarse = open_data(fine);
   EXPECT_EQ(coarse.train->label(0), 17);
   EXPECT_EQ(coarse.train->classes(), 20);
+  EXPECT_EQ(data_need(fine).classes, 20);
   EXPECT_EQ(coarse.test->class_names().at(17), "kind_17");
 }
 

@@ -232,7 +232,7 @@ class Training(Test):
         self.assertRegex(after, r"\nmemory: [\d.]+ MiB as planned; the process has [\d.]+ MiB in use")
 
     def test_a_resolved_configuration_reproduces_its_run(self):
-        run, _ = self.train("run", "seed=9", "data.augment=[{flip: horizontal},{cutout: {size: 4}}]", "optimizer.name=adamw")
+        run, _ = self.train("run", "seed=9", "data.augment=[{flip: horizontal},{cutout: {size: 4}}]", "optimizer.name=adamw", "~optimizer.nesterov")
         again = self.folder / "again"
         self.succeed("--config", run / "config.resolved.yaml", f"run.dir={again}")
         self.assertEqual(without_speed(again), without_speed(run))

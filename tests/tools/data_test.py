@@ -84,12 +84,12 @@ class Test(unittest.TestCase):
         self.assertIn("data.damaged: skip", text)
 
     def test_a_pack_trains_like_the_folder(self):
-        self.configured("data", "pack", "--out", "pack.h5")
+        said = self.configured("data", "pack", "--out", "pack.h5")
+        words = re.search("read it with (.*)", said).group(1).split()
+        self.assertEqual(words[2:], ["~data.image_size", "~data.damaged"])
         plain = ["data.augment=[{flip: horizontal}]"]
         self.configured("train", words=[*plain, "run.dir=folder"])
-        self.trainer("train", "--config", CONFIG, *[w for w in TINY if "image_size" not in w],
-                     *plain, "data.name=hdf5", "data.root=pack.h5", "data.image_size=0",
-                     "run.dir=pack")
+        self.configured("train", words=[*plain, *words, "run.dir=pack"])
         self.assertEqual(self.losses("folder"), self.losses("pack"))
 
     def test_workers_change_nothing(self):

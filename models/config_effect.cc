@@ -1,0 +1,73 @@
+#include "tessera/models/config_effect.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/config_print.h"
+
+namespace tessera {
+
+namespace {
+
+// A key that only some values of another one know.
+struct Dependent {
+  const char* path;
+  const char* choice;
+  const std::string& (*chosen)(const Config& config);
+  std::vector<std::string> known_to;
+};
+
+const std::string& data(const Config& config) { return config.data.name; }
+const std::string& optimizer(const Config& config) { return config.optimizer.name; }
+const std::string& schedule(const Config& config) { return config.schedule.name; }
+
+const std::vector<Dependent>& dependents() {
+  static const std::vector<Dependent> all{
+      {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
+      {"data.labels", "data.name", data, {"cifar100"}},
+      {"data.damaged", "data.name", data, {"image_folder"}},
+      {"optimizer.momentum", "optimizer.name", optimizer, {"sgd"}},
+      {"optimizer.nesterov", "optimizer.name", optimizer, {"sgd"}},
+      {"optimizer.beta1", "optimizer.name", optimizer, {"adamw"}},
+      {"optimizer.beta2", "optimizer.name", optimizer, {"adamw"}},
+      {"optimizer.eps", "optimizer.name", optimizer, {"adamw"}},
+      {"schedule.every", "schedule.name", schedule, {"step"}},
+      {"schedule.milestones", "schedule.name", schedule, {"multistep"}},
+      {"schedule.gamma", "schedule.name", schedule, {"step", "multistep"}},
+      {"schedule.final_lr", "schedule.name", schedule, {"cosine", "linear", "one_cycle"}},
+      {"schedule.start_factor", "schedule.name", schedule, {"one_cycle"}},
+      {"schedule.peak_at", "schedule.name", schedule, {"one_cycle"}},
+  };
+  return all;
+}
+
+bool is_default(const ConfigKey& key) {
+  static const std::map<std::string, std::string> defaults = [] {
+    Config fresh;
+    std::map<std::string, std::string> texts;
+    for (const ConfigKey& known : config_keys(fresh)) texts[known.path] = value_text(known);
+    return texts;
+  }();
+  return defaults.at(key.path) == value_text(key);
+}
+
+}  // namespace
+
+std::string why_without_effect(const Config& config, const ConfigKey& key) {
+  for (const Dependent& known : dependents()) {
+    if (known.path != key.path) continue;
+    const std::string& chosen = known.chosen(config);
+    const bool belongs =
+        std::find(known.known_to.begin(), known.known_to.end(), chosen) != known.known_to.end();
+    if (belongs || is_default(key)) return "";
+    return fmt::format("with {}: {}; it belongs to {}", known.choice, chosen,
+                       fmt::join(known.known_to, ", "));
+  }
+  return "";
+}
+
+}  // namespace tessera

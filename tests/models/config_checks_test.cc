@@ -1,0 +1,139 @@
+// What must hold between the keys of a configuration; the texts stand in tests/errors/config/.
+#include <memory>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tessera/engine/store.h"
+#include "tessera/models/config.h"
+#include "tessera/models/config_data.h"
+#include "tessera/models/network.h"
+#include "tessera/models/schedule.h"
+#include "tessera/models/zoo.h"
+#include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// A run is repeated from the configuration that it wrote, which names every key.
+TEST(ConfigChecks, ResolvedConfigurationsLoad) {
+  for (const char* optimizer : {"sgd", "adamw"}) {
+    for (const std::string& schedule : schedule_names()) {
+      for (const std::string& data : data_names()) {
+        Config config;
+        config.optimizer.name = optimizer;
+        config.schedule.name = schedule;
+        if (schedule == "multistep") config.schedule.milestones = {{5, Duration::Unit::kEpochs}};
+        config.data.name = data;
+        config.model.classes = 100;
+        if (data == "image_folder") config.data.image_size = 64;
+        const std::string printed = print_config(config);
+        EXPECT_EQ(print_config(parse_config(printed, "printed")), printed);
+      }
+    }
+  }
+}
+
+// The structs may hold what means nothing; what is written of them can be read.
+TEST(ConfigChecks, WhatHasNoEffectIsNotPrinted) {
+  Config config;
+  config.optimizer = {.name = "adamw", .nesterov = true, .beta1 = 0.8};
+  config.schedule.gamma = 0.5;
+  const std::string printed = print_config(config);
+  EXPECT_EQ(printed.find("nesterov"), std::string::npos);
+  EXPECT_EQ(printed.find("gamma"), std::string::npos);
+  EXPECT_NE(printed.find("beta1: 0.8"), std::string::npos);
+  EXPECT_NE(printed.find("momentum: 0.9"), std::string::npos);
+  EXPECT_EQ(parse_config(printed, "printed").optimizer.beta1, 0.8);
+}
+
+TEST(ConfigChecks, WhatFitsIsAccepted) {
+  for (const char* text :
+       {"data: {name: cifar100, labels: coarse}\nmodel: {classes: 20}",
+        "data: {name: cifar100}\nmodel: {classes: 100}",
+        "data: {name: cifar10, image_size: 0, train_count: 50000, test_count: 10000}",
+        "data: {name: mnist, mean: [0.1], std: [0.3]}",
+        "data: {mean: [0.1, 0.1, 0.1], std: [0.3, 0.3, 0.3]}",
+        "data: {name: hdf5, root: a.h5, mean: [0.1, 0.2], std: [0.3, 0.4]}",
+        "data: {name: image_folder, image_size: 4096}\nmodel: {classes: 2}",
+        "data: {image_size: 16}",
+        "data: {image_size: 512}",
+        "data: {batch: 16777216}",
+        "model: {name: alexnet}\ndata: {image_size: 63}",
+        "model: {name: vgg19_bn}",
+        "model: {name: densenet121}\ndata: {image_size: 29}",
+        "model: {name: wide_resnet, depth: 10}",
+        "model: {name: densenet_bc, depth: 40}",
+        "model: {name: mlp, widths: [1000000, 1000000]}",
+        "memory: {limit: 1GiB}",
+        "mode: eager",
+        "optimizer: {name: adamw, momentum: 0.9, nesterov: false, beta1: 0.8}",
+        "schedule: {name: one_cycle, gamma: 0.1, every: 30ep, milestones: [], peak_at: 0.2}"})
+    EXPECT_NO_THROW(parse_config(text, "a.yaml")) << text;
+}
+
+TEST(ConfigChecks, EveryModelIsBuiltAsTrainingWould) {
+  for (const std::string& name : model_names()) {
+    Config config;
+    config.model.name = name;
+    EXPECT_FALSE(find_network_problem(config, ImageShape{64, 64, 3})) << name;
+    EXPECT_FALSE(find_network_problem(config, std::nullopt)) << name;
+    for (const int size : {1, 2, 3, 5, 8, 11, 16, 28, 29, 31, 32, 33, 63}) {
+      Store store;
+      bool built = true;
+      try {
+        make_network(config, {size, size, 1}, store);
+      } catch (const ConfigError&) {
+        built = false;
+      }
+      // What cannot be built is refused; more is, where the shapes do not go through.
+      const bool refused = find_network_problem(config, ImageShape{size, size, 1}).has_value();
+      EXPECT_TRUE(refused || built) << name << " " << size;
+      const bool any_size = name.starts_with("resnet") || name == "mlp";
+      EXPECT_FALSE(refused && any_size) << name << " " << size;
+    }
+  }
+}
+
+// Where no name tells the channels before the data are there.
+TEST(ConfigChecks, ANormalizationNeedsAnEntryForEachChannel) {
+  const DatasetInfo info{.name = "gray",
+                         .shape = {2, 2, 1},
+                         .count = 1,
+                         .classes = 2,
+                         .class_names = {},
+                         .normalization = {{0.5f}, {0.25f}}};
+  const MemoryDataset data(info, std::vector<uint8_t>(4), {0});
+  Config config;
+  EXPECT_EQ(normalization_of(config, data).mean, std::vector<float>{0.5f});
+  config.data.mean = {0.125};
+  config.data.std = {0.75};
+  EXPECT_EQ(normalization_of(config, data).mean, std::vector<float>{0.125f});
+  EXPECT_EQ(normalization_of(config, data).std, std::vector<float>{0.75f});
+  config.data.mean = config.data.std = {0.1, 0.2, 0.3};
+  try {
+    normalization_of(config, data);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "data.mean: has 3 entries, but the images of gray have 1 channels");
+  }
+}
+
+// What no number can count is an error, not a small number.
+TEST(ConfigChecks, SizesThatOverflowAreErrors) {
+  constexpr int64_t kMost = 2147483647;
+  EXPECT_THROW((TensorSpec{DType::f32, {kMost, kMost}, {}}.bytes()), ShapeError);
+  EXPECT_EQ((TensorSpec{DType::u8, {kMost, kMost}, {}}.bytes()),
+            static_cast<size_t>(kMost) * static_cast<size_t>(kMost));
+  Store store;
+  const Shape large{kMost, kMost / 2};  // nearly 2^63 bytes
+  store.parameter("a", large, Initializer::zeros());
+  store.parameter("b", large, Initializer::zeros());
+  EXPECT_THROW(store.parameter("c", large, Initializer::zeros()), ShapeError);
+  EXPECT_FALSE(store.find("c").defined());
+  EXPECT_TRUE(store.find("b").defined());
+}
+
+}  // namespace
+}  // namespace tessera
