@@ -226,7 +226,7 @@ void require_way_fits(const Way& way) {
   const int64_t limit = way.config.memory.limit->bytes,
                 bytes = TracedRun(way.config, way.passes).bytes();
   if (bytes <= limit) return;
-  throw OutOfMemory(
+  throw PlanInfeasible(
       fmt::format("memory.limit: --verify-plan also runs the steps {}, which needs {} ({} bytes), "
                   "the limit is {}, over by {}; the training itself fits. Leave out --verify-plan, "
                   "or verify with a smaller data.batch or without memory.limit",

@@ -108,7 +108,7 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
   const int64_t limit = config.memory.limit->bytes;
   const MemoryNeed need = memory_need(config, data, purpose);
   if (need.bytes() <= limit) return;
-  throw OutOfMemory(
+  throw PlanInfeasible(
       fmt::format("memory.limit: this {} needs {}{} ({} bytes), the limit is {}, over by {}\n"
                   "by class, in the arena at its fullest time:\n{}"
                   "the largest tensors of that time:\n{}"

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Throws OutOfMemory when the configuration has a memory.limit that is exceeded: needed, available,
+// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed, available,
 // over by, by class, the tensors that set the minimum, and what would fit. Throws ConfigError for a
 // limit in eager mode, whose need nobody knows before it ran. Without `data`: as far as is known
 // without opening them.

@@ -56,7 +56,7 @@ struct BenchResult {
 };
 
 // Times `steps` training steps on generated batches of the configuration's shape. Throws
-// OutOfMemory as require_fit() does for a timing (fit.h).
+// PlanInfeasible as require_fit() does for a timing (fit.h).
 BenchResult bench(const Config& config, int64_t steps);
 
 struct VerifyResult {
@@ -70,7 +70,7 @@ struct VerifyResult {
 // evaluation, in three ways: with planner `none`; with the plan as it will train, its ownership
 // replayed; and with the plan watched: dead bytes poisoned, red zones between blocks, ownership
 // replayed. Throws InternalError where a kernel does not keep to its bytes, and where a loss or any
-// persistent value differs in a bit; OutOfMemory before anything runs when the training or one of
+// persistent value differs in a bit; PlanInfeasible before anything runs when the training or one of
 // these ways needs more than memory.limit.
 VerifyResult verify_plan(const Config& config, int64_t steps = 9);
 

@@ -392,7 +392,7 @@ class Questions(Test):
     def test_the_classes_of_a_plan(self):
         def classes(*words):
             return json.loads(self.succeed("plan", "--config", QUICKSTART, *TINY, "--json", *words))["classes"]
-        momentum, adamw = classes(), classes("optimizer.name=adamw")
+        momentum, adamw = classes(), classes("optimizer.name=adamw", "~optimizer.nesterov")
         for name in ("parameters", "gradients", "optimizer", "statistics", "activations", "slots"):
             self.assertGreater(momentum[name], 0, name)
         self.assertEqual(momentum["statistics"], adamw["statistics"])

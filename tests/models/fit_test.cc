@@ -1,0 +1,52 @@
+// memory.limit, as a program that uses the library meets it.
+#include "tessera/models/fit.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/models/config_data.h"
+#include "tessera/models/trainer.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+Config with_limit(int64_t bytes) {
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  config.data.batch = 8;
+  config.memory.limit = ByteSize{bytes};
+  return config;
+}
+
+TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
+  const int64_t need = memory_need(with_limit(1)).bytes();
+  EXPECT_NO_THROW(require_fit(with_limit(need)));
+  const RawMemoryStatistics before = cpu_memory().statistics();
+  try {
+    require_fit(with_limit(need - 1));
+    FAIL();
+  } catch (const PlanInfeasible& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(std::to_string(need)), text.npos) << text;
+    EXPECT_NE(text.find("over by 1 B"), text.npos) << text;
+    EXPECT_NE(text.find("data.batch"), text.npos) << text;
+    EXPECT_EQ(error.exit_code(), 4);
+  }
+  EXPECT_THROW(bench(with_limit(1000), 1), OutOfMemory);  // which a refusal is one of
+  EXPECT_THROW(open_fitting(with_limit(1000)), PlanInfeasible);
+  EXPECT_EQ(cpu_memory().statistics().peak_bytes, before.peak_bytes);
+}
+
+TEST(Fit, AfterARefusalASmallerOneRuns) {
+  const int64_t limit = memory_need(with_limit(1)).bytes() - 1;
+  EXPECT_THROW(require_fit(with_limit(limit)), PlanInfeasible);
+  Config smaller = with_limit(limit);
+  smaller.data.batch = largest_batch(smaller, limit);
+  EXPECT_LT(smaller.data.batch, 8);
+  EXPECT_NO_THROW(require_fit(smaller));
+  EXPECT_GT(bench(smaller, 2).images_per_second, 0);
+}
+
+}  // namespace
+}  // namespace tessera
