@@ -20,7 +20,8 @@ Config with_limit(int64_t bytes) {
 }
 
 TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
-  const int64_t need = memory_need(with_limit(1)).bytes();
+  // A checkpoint holds the configuration: a limit of as many digits takes as many bytes.
+  const int64_t need = memory_need(with_limit(99'999'999)).bytes();
   EXPECT_NO_THROW(require_fit(with_limit(need)));
   const RawMemoryStatistics before = cpu_memory().statistics();
   try {
@@ -39,7 +40,7 @@ TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
 }
 
 TEST(Fit, AfterARefusalASmallerOneRuns) {
-  const int64_t limit = memory_need(with_limit(1)).bytes() - 1;
+  const int64_t limit = memory_need(with_limit(99'999'999)).bytes() - 1;
   EXPECT_THROW(require_fit(with_limit(limit)), PlanInfeasible);
   Config smaller = with_limit(limit);
   smaller.data.batch = largest_batch(smaller, limit);
