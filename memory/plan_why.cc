@@ -126,10 +126,10 @@ std::string why_text(const Problem& problem, const Plan& plan, int buffer, const
   text += fmt::format("\nlive        in [{}, {})", b.lower, b.upper);
   for (const Gap& gap : b.gaps) text += fmt::format(", not in [{}, {})", gap.lower, gap.upper);
   if (story.load > 0) {
-    text += fmt::format(
-        "\nfullest     at time {}, when {} bytes are live, {:.1f} % of them its own\n",
-        story.fullest, story.load,
-        100 * static_cast<double>(b.size) / static_cast<double>(story.load));
+    text +=
+        fmt::format("\nfullest     at time {}, when {} bytes are live, {:.1f} % of them its own\n",
+                    story.fullest, story.load,
+                    100 * static_cast<double>(b.size) / static_cast<double>(story.load));
   } else {
     text += "\nfullest     never: no byte is live when it is\n";
   }

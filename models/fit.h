@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed, available,
-// over by, by class, the tensors that set the minimum, and what would fit. Throws ConfigError for a
-// limit in eager mode, whose need nobody knows before it ran. Without `data`: as far as is known
-// without opening them.
+// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed,
+// available, over by, by class, the tensors that set the minimum, and what would fit. Throws
+// ConfigError for a limit in eager mode, whose need nobody knows before it ran. Without `data`: as
+// far as is known without opening them.
 void require_fit(const Config& config, Purpose purpose = Purpose::training);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
 

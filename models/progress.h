@@ -12,13 +12,13 @@
 namespace tessera {
 
 struct ProgressState {
-  double epoch = 0, epochs = 0;              // done, of how many
-  int64_t batch = 0, batches = 0;            // of this epoch; 0 done: that before is shown, whole
-  int64_t steps_left = 0;                    // of the training
-  double loss = 0, accuracy = 0;             // so far in this epoch
+  double epoch = 0, epochs = 0;    // done, of how many
+  int64_t batch = 0, batches = 0;  // of this epoch; 0 done: that before is shown, whole
+  int64_t steps_left = 0;          // of the training
+  double loss = 0, accuracy = 0;   // so far in this epoch
   double images_per_second = 0;
-  double wait_share = 0;                     // of the time, spent waiting for data; in [0, 1]
-  size_t memory_bytes = 0;                   // held by the training
+  double wait_share = 0;    // of the time, spent waiting for data; in [0, 1]
+  size_t memory_bytes = 0;  // held by the training
 };
 
 // The line without control characters, at most `columns` wide. Speed, loss, accuracy, time left,

@@ -23,12 +23,12 @@ struct ConfusionMatrix {
 };
 
 struct RunReport {
-  std::string title;                  // "resnet20 on cifar10"
-  std::string summary;                // plain text: of the model, of memory
-  std::vector<Metrics> metrics;       // as in metrics.csv
+  std::string title;             // "resnet20 on cifar10"
+  std::string summary;           // plain text: of the model, of memory
+  std::vector<Metrics> metrics;  // as in metrics.csv
   ConfusionMatrix confusion;
-  std::vector<std::string> classes;   // names; may be empty
-  double top1 = 0, top5 = -1;         // of the test images, in [0, 1]; -1: not known
+  std::vector<std::string> classes;  // names; may be empty
+  double top1 = 0, top5 = -1;        // of the test images, in [0, 1]; -1: not known
 };
 
 std::string report_html(const RunReport& report);

@@ -11,12 +11,12 @@
 namespace tessera {
 
 struct TrainResult {
-  double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
-  double test_top5 = 0;                     // part that is right among the first five
+  double test_accuracy = 0, test_loss = 0;    // after the last step; accuracy in [0, 1]
+  double test_top5 = 0;                       // part that is right among the first five
   double train_accuracy = 0, train_loss = 0;  // over the last steps, as in the last line of metrics
-  int64_t best_step = -1;                     // after which checkpoint.best was reached; -1: unknown
-  double best_value = 0;                      // its accuracy or loss on the test images
-  ConfusionMatrix confusion;                // of the test images
+  int64_t best_step = -1;     // after which checkpoint.best was reached; -1: unknown
+  double best_value = 0;      // its accuracy or loss on the test images
+  ConfusionMatrix confusion;  // of the test images
   int64_t steps = 0;
   double epochs = 0;
   double seconds = 0;          // of training and evaluation, without opening the data
@@ -41,8 +41,9 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
 // unknown pass.
 PlanReport plan(const Config& config, const PassSettings& passes = {});
 
-// What a training step asks for in eager mode, whatever config.mode says: nothing is known of it ahead,
-// so two steps run on generated batches, and the second is recorded (engine/memory_recording.h).
+// What a training step asks for in eager mode, whatever config.mode says: nothing is known of it
+// ahead, so two steps run on generated batches, and the second is recorded
+// (engine/memory_recording.h).
 PlanPicture eager_picture(const Config& config, const std::string& title);
 
 struct BenchResult {
@@ -70,8 +71,8 @@ struct VerifyResult {
 // evaluation, in three ways: with planner `none`; with the plan as it will train, its ownership
 // replayed; and with the plan watched: dead bytes poisoned, red zones between blocks, ownership
 // replayed. Throws InternalError where a kernel does not keep to its bytes, and where a loss or any
-// persistent value differs in a bit; PlanInfeasible before anything runs when the training or one of
-// these ways needs more than memory.limit.
+// persistent value differs in a bit; PlanInfeasible before anything runs when the training or one
+// of these ways needs more than memory.limit.
 VerifyResult verify_plan(const Config& config, int64_t steps = 9);
 
 }  // namespace tessera

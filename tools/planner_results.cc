@@ -199,8 +199,8 @@ std::string BenchResults::node_table(int columns) const {
   text += fmt::format("\n{:<12}{:>16}{:>14}{:>18}{:>14}{:>16}\n", what, "decisions", "total ms",
                       "bytes", "mean ratio", "proved lowest");
   for (size_t row = 0; row < rows.size(); ++row) {
-    text += fmt::format("{:<12}{:>16}{:>14.1f}{:>18}{:>14.4f}{:>16}\n", rows[row],
-                        total_nodes(row), total_ms(row), total_bytes(row), mean_ratio(row),
+    text += fmt::format("{:<12}{:>16}{:>14.1f}{:>18}{:>14.4f}{:>16}\n", rows[row], total_nodes(row),
+                        total_ms(row), total_bytes(row), mean_ratio(row),
                         fmt::format("{} of {}", proved(row), problems.size()));
   }
   return text +

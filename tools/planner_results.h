@@ -34,7 +34,7 @@ struct BenchResults {
   double total_ms(size_t row) const;
   int64_t total_nodes(size_t row) const;
   int64_t total_bytes(size_t row) const;  // of those that are placed
-  int proved(size_t row) const;  // how many are proved lowest
+  int proved(size_t row) const;           // how many are proved lowest
 
   // As wide as asked: the columns go on below where they do not fit. Ratios and milliseconds, or
   // decisions and milliseconds for searches that are compared with one another.

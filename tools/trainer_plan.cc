@@ -108,16 +108,18 @@ void write_csv(const Arguments& arguments, Config config) {
 int max_batch(Config config, const Arguments& arguments) {
   int64_t limit = arguments.limit;
   if (limit < 0 && config.memory.limit) limit = config.memory.limit->bytes;
-  if (limit < 0) throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
+  if (limit < 0)
+    throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
   const int64_t batch = largest_batch(config, limit);
   config.data.batch = std::max<int64_t>(batch, 1);
   const MemoryNeed need = memory_need(config);
   if (arguments.json) {
-    fmt::print("{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}}}\n", batch, limit,
-               config.data.batch, need.bytes());
+    fmt::print("{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}}}\n", batch,
+               limit, config.data.batch, need.bytes());
   } else {
     fmt::print("largest batch {}: {} bytes of {}\n", batch, need.bytes(), limit);
-    for (const HostBuffer& block : need.blocks) fmt::print("  {:<24} {:>14}\n", block.name, block.bytes);
+    for (const HostBuffer& block : need.blocks)
+      fmt::print("  {:<24} {:>14}\n", block.name, block.bytes);
   }
   return batch > 0 ? 0 : kTooLarge;
 }
@@ -128,7 +130,8 @@ int run(const Arguments& arguments) {
     fmt::print("{}", diff_plans(read_file(a), a, read_file(b), b));
     return 0;
   }
-  if (arguments.config.empty()) throw ConfigError("plan: --config F or --diff A.json B.json is needed");
+  if (arguments.config.empty())
+    throw ConfigError("plan: --config F or --diff A.json B.json is needed");
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.max_batch) return max_batch(config, arguments);
   if (!arguments.csv.empty()) {
@@ -142,8 +145,10 @@ int run(const Arguments& arguments) {
   if (pictures && arguments.max_bytes < 0) return 0;
   const PlanReport report = plan(config, arguments.passes);
   if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
-  if (!arguments.why.empty()) fmt::print("{}", report.why(arguments.why));
-  else if (!pictures) fmt::print("{}\n", arguments.json ? report.json() : report.text());
+  if (!arguments.why.empty())
+    fmt::print("{}", report.why(arguments.why));
+  else if (!pictures)
+    fmt::print("{}\n", arguments.json ? report.json() : report.text());
   if (arguments.max_bytes < 0 || report.need() <= arguments.max_bytes) return 0;
   fmt::print(stderr, "trainer: the training takes {} bytes, {} more than the {} of --max-bytes\n",
              report.need(), report.need() - arguments.max_bytes, arguments.max_bytes);
@@ -171,7 +176,8 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
                    "where tensors of that name, op or place stand and who keeps them alive");
   plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
       ->expected(2);
-  add_bytes(*plan, "--max-bytes", arguments->max_bytes, "exit with 4 if the training needs more (2GiB)");
+  add_bytes(*plan, "--max-bytes", arguments->max_bytes,
+            "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->passes.dump_after,

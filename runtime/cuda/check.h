@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success; VersionMismatch
-// where driver and toolkit do not fit together. `call` is the name of the function called:
-// cuda_check(cudaStreamCreate(&s), "cudaStreamCreate").
+// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success;
+// VersionMismatch where driver and toolkit do not fit together. `call` is the name of the function
+// called: cuda_check(cudaStreamCreate(&s), "cudaStreamCreate").
 void cuda_check(cudaError_t code, std::string_view call);
 void cuda_check(cublasStatus_t code, std::string_view call);
 
