@@ -43,6 +43,7 @@ class PreparedStep {
   const Tensor& input(size_t i);
   // The results of the last run(), overwritten by the next.
   const Tensor& output(size_t i);
+  size_t inputs() const { return specs_.size(); }
   size_t outputs() const;
   void run();
   // From the call of the function to a program ready to run; 0 in eager mode.

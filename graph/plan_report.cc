@@ -61,9 +61,8 @@ void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block
   }
   for (const auto& [name, bytes] : report.classes) report.persistent += bytes;
   report.classes["slots"] = report.slots;
-  int64_t at = fullest_time(blocks, graph.steps.size());
   for (const Block& block : blocks)
-    if (!block.slot && block.lower <= at && at < block.upper)
+    if (!block.slot && block.lower <= report.fullest && report.fullest < block.upper)
       report.classes[class_of(graph, block)] += block.bytes;
 }
 
@@ -151,6 +150,7 @@ PlanReport plan_report(const Program& program) {
   report.plan = program.plan();
   report.steps = static_cast<int>(graph.steps.size());
   report.tensors = static_cast<int>(blocks.size());
+  report.fullest = fullest_time(blocks, graph.steps.size());
   add_classes(report, graph, blocks);
   add_blocks(report, graph, program.lifetimes());
   return report;

@@ -37,6 +37,7 @@ struct PlanReport {
   int64_t unplanned = 0;    // the sum of all blocks: without sharing
   int64_t persistent = 0;   // parameters, optimizer state, statistics
   int64_t slots = 0;        // arguments and results
+  int64_t fullest = 0;      // the first time, a step's number, at which the most is live
   // parameters, optimizer, statistics, slots, and what is live in the arena at its fullest time:
   // activations, gradients, workspace.
   std::map<std::string, int64_t> classes;

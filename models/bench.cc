@@ -52,10 +52,6 @@ class GeneratedBatches {
       label = static_cast<int32_t>(random.below(static_cast<uint64_t>(config.model.classes)));
   }
 
-  static int64_t bytes(int64_t batch, const ImageShape& image) {
-    return kGeneratedBatches * batch * (image.bytes() + static_cast<int64_t>(sizeof(int32_t)));
-  }
-
   // The arguments of training step `index` for `count` images, at most a batch. Allocates nothing.
   void fill(Session& session, PreparedStep& step, int64_t index, int64_t count) const {
     fill_evaluation(step, index, count);
@@ -177,7 +173,7 @@ class TracedRun {
 
   // Its session, its batches, and its values and those that they are compared with.
   int64_t bytes() const {
-    int64_t sum = GeneratedBatches::bytes(config_.data.batch, image_);
+    int64_t sum = generated_bytes(config_.data.batch, image_);
     for (const HostBuffer& region : session_.regions())
       sum += static_cast<int64_t>(region.name == "persistent" ? 3 * region.bytes : region.bytes);
     return sum;

@@ -42,8 +42,11 @@ class Checks {
  private:
   // At the first of the keys that was given.
   void add(std::initializer_list<const char*> keys, const std::string& text) {
-    const std::string key = first_given({keys.begin(), keys.size()});
-    errors_.add(key.empty() ? otherwise_ : given_.at(key), text);
+    errors_.add(place_of(first_given({keys.begin(), keys.size()})), text);
+  }
+
+  const Place& place_of(const std::string& key) const {
+    return key.empty() ? otherwise_ : given_.at(key);
   }
 
   // "" when none was.
@@ -89,7 +92,7 @@ class Checks {
     if (!problem) return;
     if (problem->place) return errors_.add(*problem->place, problem->text);
     const std::string key = first_given(problem->keys);
-    errors_.add(key.empty() ? otherwise_ : given_.at(key),
+    errors_.add(place_of(key),
                 fmt::format("{}: {}", key.empty() ? "model.name" : key, problem->text));
   }
 

@@ -37,13 +37,9 @@ constexpr int64_t kMostProbes = 12;
 
 // The largest of those that live when the arena is fullest.
 std::string at_the_peak(const PlanReport& report) {
-  std::vector<int64_t> live(report.step_names.size() + 2);
-  for (const PlannedTensor& t : report.blocks)
-    for (int64_t time = t.lower; time < t.upper; ++time) live[static_cast<size_t>(time)] += t.bytes;
-  const int64_t peak = std::max_element(live.begin(), live.end()) - live.begin();
   std::vector<const PlannedTensor*> there;
   for (const PlannedTensor& t : report.blocks)
-    if (t.lower <= peak && peak < t.upper) there.push_back(&t);
+    if (t.lower <= report.fullest && report.fullest < t.upper) there.push_back(&t);
   std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
     return a->bytes > b->bytes;
   });

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostBatch = int64_t{1} << 20;
+constexpr int64_t kMostTried = int64_t{1} << 20;
 
 ImageShape read_shape(const Config& config, const DataNeed& data) {
   return data.shape.bytes() > 0 ? data.shape : image_shape(config.data);
@@ -82,8 +82,7 @@ std::vector<HostBuffer> other_blocks(const Config& config, const ImageShape& rea
   const int64_t batch = config.data.batch;
   if (purpose == Purpose::timing) {
     const ImageShape image = output_shape(make_augment(config.data), read);
-    const auto label = static_cast<int64_t>(sizeof(int32_t));
-    add("generated batches", kGeneratedBatches * batch * (image.bytes() + label));
+    add("generated batches", generated_bytes(batch, image));
     return blocks;
   }
   const bool training = purpose == Purpose::training;
@@ -117,6 +116,11 @@ const char* purpose_name(Purpose purpose) {
       return "timing";
   }
   return "";
+}
+
+int64_t generated_bytes(int64_t batch, const ImageShape& image) {
+  const auto label = static_cast<int64_t>(sizeof(int32_t));
+  return kGeneratedBatches * batch * (image.bytes() + label);
 }
 
 int64_t MemoryNeed::bytes() const { return sum(blocks); }
@@ -167,9 +171,9 @@ int64_t BatchSearch::Impl::bytes(const Config& config) {
 namespace {
 
 int64_t most_images(const DataNeed& data, Purpose purpose) {
-  if (purpose == Purpose::timing) return kMostBatch;
+  if (purpose == Purpose::timing) return kMostTried;
   const int64_t count = purpose == Purpose::training ? data.train_count : data.test_count;
-  return std::min(known_or(count, kMostBatch), kMostBatch);
+  return std::min(known_or(count, kMostTried), kMostTried);
 }
 
 // What a batch needs grows nearly like a line: the one through the two known batches that lie
@@ -185,7 +189,7 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
   const double each =
       static_cast<double>(b.second - a.second) / static_cast<double>(b.first - a.first);
   const double more = static_cast<double>(limit - b.second) / std::max(each, 1.0);
-  constexpr auto kFar = static_cast<double>(kMostBatch);
+  constexpr auto kFar = static_cast<double>(kMostTried);
   return b.first + static_cast<int64_t>(std::clamp(more, -kFar, kFar));
 }
 

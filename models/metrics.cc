@@ -20,11 +20,6 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const char* doing, int error) {
-  throw Error(fmt::format("run folder: cannot {} '{}': {}; check run.dir", doing, path,
-                          std::strerror(error)));
-}
-
 // A line built on the stack.
 class Line {
  public:
@@ -75,7 +70,7 @@ RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, Fi
     : files_(files), dir_(config.run.dir) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
-  if (error) fail(dir_, "make", error.value());
+  if (error) refuse_run_file(dir_, "make", error.value());
   put("config.resolved.yaml", print_config(config));
   events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()),
                                           steps_done ? *steps_done + 1 : 0, files_);
@@ -104,7 +99,7 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
   const std::string path = dir_ + "/" + name;
   const File file(std::fopen(path.c_str(), "rb"));
   if (!file && errno == ENOENT) return 0;
-  if (!file) fail(path, "read", errno);
+  if (!file) refuse_run_file(path, "read", errno);
   char line[sizeof(Line) + 1];
   int64_t end = 0;
   while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
@@ -120,7 +115,7 @@ void RunFolder::put(const char* name, const std::string& text) const {
   const std::string path = dir_ + "/" + name;
   const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
   if (const FileFault fault = write_durably(files_, path.c_str(), parts))
-    fail(path, fault.doing, fault.error);
+    refuse_run_file(path, fault.doing, fault.error);
 }
 
 void RunFolder::put_if_possible(const char* name, const std::string& text) {
@@ -135,9 +130,10 @@ void RunFolder::put_if_possible(const char* name, const std::string& text) {
 void RunFolder::put(const char* name, const std::function<void(const Piece&)>& write) const {
   const std::string path = dir_ + "/" + name;
   const File file(std::fopen(path.c_str(), "wb"));
-  if (!file) fail(path, "write", errno);
+  if (!file) refuse_run_file(path, "write", errno);
   write([&](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), file.get()); });
-  if (std::fflush(file.get()) != 0 || std::ferror(file.get())) fail(path, "write", errno);
+  if (std::fflush(file.get()) != 0 || std::ferror(file.get()))
+    refuse_run_file(path, "write", errno);
 }
 
 void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,27 +11,20 @@
 #include "tessera/runtime/log.h"
 
 namespace tessera {
-namespace {
-
-constexpr int kMostInterruptions = 1000;  // in a row: a call that never gets through is an error
-
-[[noreturn]] void fail(const std::string& path, const char* doing) {
+void refuse_run_file(const std::string& path, const char* doing, int error) {
   throw Error(fmt::format("run folder: cannot {} '{}': {}; check run.dir", doing, path,
-                          std::strerror(errno)));
+                          std::strerror(error)));
 }
-
-}  // namespace
 
 RecordFile::RecordFile(FileSystem& files, std::string path, std::string head, int64_t keep)
     : files_(files), path_(std::move(path)), head_(std::move(head)), size_(keep) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
   file_ = files_.open(path_.c_str(), kFlags | (keep == 0 ? O_TRUNC : 0), 0666);
-  if (file_ < 0) fail(path_, "write");
+  if (file_ < 0) refuse_run_file(path_, "write", errno);
   if (keep > 0 && files_.ftruncate(file_, keep) != 0) {
     const int error = errno;
     files_.close(file_);
-    errno = error;
-    fail(path_, "cut");
+    refuse_run_file(path_, "cut", error);
   }
   if (size_ == 0) put("");
 }
@@ -67,15 +61,8 @@ bool RecordFile::take_back() {
 }
 
 bool RecordFile::write(std::string_view bytes) {
-  for (int interrupted = 0; !bytes.empty();) {
-    const ssize_t done = files_.write(file_, bytes.data(), bytes.size());
-    if (done < 0 && errno == EINTR && ++interrupted < kMostInterruptions) continue;
-    if (done == 0) errno = ENOSPC;
-    if (done <= 0) return false;
-    half_ = true;
-    bytes.remove_prefix(static_cast<size_t>(done));
-  }
-  return true;
+  half_ = half_ || !bytes.empty();
+  return write_all(files_, file_, std::as_bytes(std::span(bytes)));
 }
 
 std::string RecordFile::complaint(const char* records) const {

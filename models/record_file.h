@@ -12,6 +12,10 @@
 
 namespace tessera {
 
+// Throws Error: "run folder: cannot write 'runs/a/metrics.csv': No space left on device; check
+// run.dir". `error` as in errno.
+[[noreturn]] void refuse_run_file(const std::string& path, const char* doing, int error);
+
 // Not thread-safe.
 class RecordFile {
  public:

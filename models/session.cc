@@ -171,11 +171,10 @@ std::string Session::find_non_finite(int64_t batch) {
     found = step.program()->find_non_finite();
   } else {  // eager: a program that computes the same bits
     Compiled compiled([this](const Tensors& x) { return train(x); }, {});
-    const size_t inputs = mixes_ ? 5 : 4;
     Specs specs;
-    for (size_t i = 0; i < inputs; ++i) specs.push_back(step.input(i).spec());
+    for (size_t i = 0; i < step.inputs(); ++i) specs.push_back(step.input(i).spec());
     Program& program = *compiled.prepare(specs).program();
-    for (size_t i = 0; i < inputs; ++i)
+    for (size_t i = 0; i < step.inputs(); ++i)
       std::memcpy(program.input(i).impl()->data(), step.input(i).impl()->data(), specs[i].bytes());
     found = program.find_non_finite();
   }

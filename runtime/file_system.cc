@@ -40,21 +40,6 @@ auto uninterrupted(Call call) {
   return result;
 }
 
-bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) {
-  for (int idle = 0; !bytes.empty();) {
-    const ssize_t done =
-        uninterrupted([&] { return files.write(file, bytes.data(), bytes.size()); });
-    if (done < 0) return false;
-    idle = done == 0 ? idle + 1 : 0;
-    if (idle > kMostInterruptions) {
-      errno = ENOSPC;
-      return false;
-    }
-    bytes = bytes.subspan(static_cast<size_t>(done));
-  }
-  return true;
-}
-
 FileFault fault(const char* doing) { return {doing, errno}; }
 
 FileFault write_new(FileSystem& files, const char* path,
@@ -92,6 +77,21 @@ FileFault sync_folder_of(FileSystem& files, const char* path) {
 }
 
 }  // namespace
+
+bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) noexcept {
+  for (int idle = 0; !bytes.empty();) {
+    const ssize_t done =
+        uninterrupted([&] { return files.write(file, bytes.data(), bytes.size()); });
+    if (done < 0) return false;
+    idle = done == 0 ? idle + 1 : 0;
+    if (idle > kMostInterruptions) {
+      errno = ENOSPC;
+      return false;
+    }
+    bytes = bytes.subspan(static_cast<size_t>(done));
+  }
+  return true;
+}
 
 FileFault write_durably(FileSystem& files, const char* path,
                         std::span<const std::span<const std::byte>> parts) noexcept {

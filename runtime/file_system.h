@@ -36,6 +36,10 @@ struct FileFault {
   explicit operator bool() const { return doing != nullptr; }
 };
 
+// Writes all of them, going on after interruptions and short writes; false and errno when that
+// cannot be. Allocates nothing.
+bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) noexcept;
+
 // Puts the parts, one behind the other, into PATH.partial, waits until the disk has them, renames
 // that to `path` and waits until the disk has the name: at any moment, also when the process is
 // killed or the machine loses power, `path` is the old file or the whole new one. After a fault
