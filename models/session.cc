@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include <fmt/format.h>
 
@@ -57,9 +58,14 @@ Device configured_device(const Config& config) {
   if (config.device == "auto") {
     std::vector<DeviceInfo> devices = physical_devices();
     Device chosen = devices.back().device;
-    log(LogLevel::info,
-        fmt::format("device: auto chose {}{}{}", chosen.name(), chosen.is_cpu() ? ", because " : "",
-                    chosen.is_cpu() ? why_no_gpu() : ""));
+    // Once: a program makes a session to plan and one to train. A GPU that idles for its driver's
+    // sake is seldom meant.
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      log(driver_mismatch() ? LogLevel::warning : LogLevel::info,
+          fmt::format("device: auto chose {}{}{}", chosen.name(),
+                      chosen.is_cpu() ? ", because " : "", chosen.is_cpu() ? why_no_gpu() : ""));
+    });
     return chosen;
   }
   Device device = parse_device(config.device);

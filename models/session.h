@@ -85,8 +85,8 @@ class Session {
   std::vector<float> targets_;  // of the largest batch
 };
 
-// Sets the thread count and finds the device; throws DeviceError with the reason when there is
-// none.
+// Sets the thread count and finds the device; says which one auto chose the first time it does.
+// Throws DeviceError with the reason when there is none.
 Device configured_device(const Config& config);
 
 }  // namespace tessera

@@ -60,6 +60,11 @@ std::string why_no_gpu() {
   return "this build has no GPU back end (configure with -DTESSERA_CUDA=ON where nvcc is installed)";
 }
 
+bool driver_mismatch() {
+  if constexpr (kCuda) return cuda_version_mismatch();
+  return false;
+}
+
 void require_device(Device device) {
   if (device == Device{}) return;
   std::vector<std::string> names;
@@ -68,8 +73,11 @@ void require_device(Device device) {
     names.push_back(info.device.name());
   }
   std::string reason = device.is_cpu() ? "" : why_no_gpu();
-  throw DeviceError(fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),
-                                fmt::join(names, ", "), reason.empty() ? "" : "; ", reason));
+  const std::string text =
+      fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),
+                  fmt::join(names, ", "), reason.empty() ? "" : "; ", reason);
+  if (!device.is_cpu() && driver_mismatch()) throw VersionMismatch(text);
+  throw DeviceError(text);
 }
 
 DeviceScope::DeviceScope(Device device) : outer_(scope_device) {

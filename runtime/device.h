@@ -32,8 +32,11 @@ struct DeviceInfo {
 std::vector<DeviceInfo> physical_devices();
 // Why there is no GPU in physical_devices(), in a sentence; empty when there is one.
 std::string why_no_gpu();
+// Whether that is because of a driver that does not fit the CUDA toolkit of this build.
+bool driver_mismatch();
 
-// Throws DeviceError, listing the devices there are, unless `device` is one of them.
+// Throws DeviceError, listing the devices there are, unless `device` is one of them;
+// VersionMismatch for a GPU where driver_mismatch().
 void require_device(Device device);
 
 // Ops called while a scope lives run on its device. Scopes nest; the innermost counts; one stack

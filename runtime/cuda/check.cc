@@ -5,9 +5,8 @@
 #include "tessera/runtime/error.h"
 
 namespace tessera {
-namespace {
 
-std::string_view remedy(cudaError_t code) {
+std::string_view cuda_remedy(cudaError_t code) {
   switch (code) {
     case cudaErrorInsufficientDriver:
     case cudaErrorSystemDriverMismatch:
@@ -30,19 +29,17 @@ std::string_view remedy(cudaError_t code) {
   }
 }
 
-bool about_versions(cudaError_t code) {
+bool is_version_mismatch(cudaError_t code) {
   return code == cudaErrorInsufficientDriver || code == cudaErrorSystemDriverMismatch ||
          code == cudaErrorCompatNotSupportedOnDevice || code == cudaErrorUnsupportedPtxVersion;
 }
-
-}  // namespace
 
 void cuda_check(cudaError_t code, std::string_view call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();  // a code that was reported must not be reported again by the next check
   const std::string text = fmt::format("{}: {} ({}); {}", call, cudaGetErrorString(code),
-                                       cudaGetErrorName(code), remedy(code));
-  if (about_versions(code)) throw VersionMismatch(text);
+                                       cudaGetErrorName(code), cuda_remedy(code));
+  if (is_version_mismatch(code)) throw VersionMismatch(text);
   throw DeviceError(text);
 }
 

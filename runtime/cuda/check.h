@@ -15,6 +15,11 @@ namespace tessera {
 void cuda_check(cudaError_t code, std::string_view call);
 void cuda_check(cublasStatus_t code, std::string_view call);
 
+// Whether the code says that driver and toolkit do not fit together, and what a user can do about
+// any code.
+bool is_version_mismatch(cudaError_t code);
+std::string_view cuda_remedy(cudaError_t code);
+
 // Checks the launch just written, for the errors that show at once (too many threads, no kernel for
 // this GPU); what happens while it runs shows at the next synchronisation.
 void cuda_check_launch(std::string_view kernel);

@@ -21,6 +21,7 @@ class CudaContext;
 
 std::vector<DeviceInfo> cuda_devices();
 std::string cuda_unusable_reason();
+bool cuda_version_mismatch();
 Context& cuda_context(int index);        // throws DeviceError
 CudaContext& as_cuda(Context& context);  // of a GPU's context
 

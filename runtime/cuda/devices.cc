@@ -12,6 +12,7 @@ namespace {
 struct Machine {
   std::vector<DeviceInfo> devices;
   std::string reason;  // why there are none
+  bool version_mismatch = false;
 };
 
 std::string version_text(int version) {
@@ -28,13 +29,14 @@ Machine look() {
     return found;
   }
   cudaError_t code = cudaGetDeviceCount(&count);
-  if (code != cudaSuccess || count == 0) {
+  if (code == cudaSuccess && count == 0) code = cudaErrorNoDevice;
+  if (code != cudaSuccess) {
     cudaGetLastError();
     found.reason = fmt::format(
-        "the NVIDIA driver offers no GPU: {} (driver for CUDA {}, built with CUDA {}); look at "
-        "nvidia-smi and CUDA_VISIBLE_DEVICES",
-        cudaGetErrorString(code == cudaSuccess ? cudaErrorNoDevice : code), version_text(driver),
-        version_text(CUDART_VERSION));
+        "the NVIDIA driver offers no GPU: {} (driver for CUDA {}, built with CUDA {}); {}",
+        cudaGetErrorString(code), version_text(driver), version_text(CUDART_VERSION),
+        cuda_remedy(code));
+    found.version_mismatch = is_version_mismatch(code);
     return found;
   }
   for (int i = 0; i < count; ++i) {
@@ -59,6 +61,8 @@ const Machine& machine() {
 std::vector<DeviceInfo> cuda_devices() { return machine().devices; }
 
 std::string cuda_unusable_reason() { return machine().reason; }
+
+bool cuda_version_mismatch() { return machine().version_mismatch; }
 
 Context& cuda_context(int index) {
   static std::mutex mutex;
