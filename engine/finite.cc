@@ -12,7 +12,7 @@ namespace {
 
 // An exponent of all ones. As integers, so that the loop is vectorised without reordering floats.
 template <class T>
-bool all_finite(const T* x, int64_t count) {
+bool are_finite(const T* x, int64_t count) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
   Bits found = 0;
@@ -34,26 +34,31 @@ int64_t first_non_finite(const Buffer& buffer) {
   int64_t first = -1;
   visit_float(buffer.spec.dtype, [&](auto zero) {
     const auto* x = buffer.as<decltype(zero)>();
-    if (all_finite(x, count)) return;
+    if (are_finite(x, count)) return;
     first = std::find_if(x, x + count, [](auto value) { return !std::isfinite(value); }) - x;
   });
   return first;
 }
 
-bool may_update(CpuContext& where, std::initializer_list<Buffer> from) {
+bool all_finite(CpuContext& where, std::span<const Buffer> buffers) {
   constexpr int64_t kBlock = 65536;
   std::atomic<bool> finite{true};
-  for (const Buffer& buffer : from) {
+  for (const Buffer& buffer : buffers) {
     visit_float(buffer.spec.dtype, [&](auto zero) {
       const auto* x = buffer.as<decltype(zero)>();
       const int64_t count = buffer.elements();
       where.pool().parallel_for((count + kBlock - 1) / kBlock, [&](int64_t block) {
         const int64_t first = block * kBlock;
-        if (!all_finite(x + first, std::min(kBlock, count - first)))
+        if (!are_finite(x + first, std::min(kBlock, count - first)))
           finite.store(false, std::memory_order_relaxed);
       });
     });
   }
+  return finite;
+}
+
+bool may_update(CpuContext& where, std::initializer_list<Buffer> from) {
+  const bool finite = all_finite(where, {from.begin(), from.size()});
   if (!finite) ++where.refused_updates;
   return finite;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "tessera/engine/op.h"
 
@@ -10,6 +11,9 @@ namespace tessera {
 
 // The first element that is NaN or infinite, or -1. Integers are finite. Reads host memory.
 int64_t first_non_finite(const Buffer& buffer);
+
+// Whether all elements of all of them are. Shares the work among the threads.
+bool all_finite(CpuContext& where, std::span<const Buffer> buffers);
 
 // Whether an update may be made from these buffers; otherwise counts it as refused in
 // CpuContext::refused_updates, and the caller leaves what it would have updated as it is.

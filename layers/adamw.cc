@@ -15,7 +15,7 @@ namespace tessera {
 
 namespace {
 
-// counter <- counter + 1; int64[1].
+// counter, lr -> counter + 1, int64[1]; not where lr is not finite, as nothing is updated then.
 struct CountParams {
   bool operator==(const CountParams&) const = default;
 };
@@ -24,13 +24,17 @@ class CountUp final : public OpBase<CountUp> {
  public:
   std::string_view name() const override { return "count_up"; }
   Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check("count_up", in, {"counter"});
+    InputCheck check("count_up", in, {"counter", "lr"});
     check.dtype(0, DType::i64);
     check.shape(0, {1}, "one counter");
+    check.floats({1});
+    if (in[1].shape.elements() != 1) check.fail("lr must have one element");
     return {in[0]};
   }
   int updates(int) const override { return 0; }
-  void run(CpuContext&, Buffers, Buffers out, Buffer) const override { ++*out[0].as<int64_t>(); }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    if (std::isfinite(read_scalar(in[1]))) ++*out[0].as<int64_t>();
+  }
 
   const CountParams params{};
 };
@@ -72,7 +76,7 @@ class AdamWUpdate final : public OpBase<AdamWUpdate> {
   int updates(int output) const override { return output == 0 ? 0 : output + 3; }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    if (!may_update(where, {in[1]})) return;
+    if (!may_update(where, {in[1], in[2]})) return;
     const double lr = read_scalar(in[2]);
     const auto t = static_cast<double>(*in[3].as<int64_t>());
     visit_float(in[0].spec.dtype, [&](auto zero) {
@@ -119,7 +123,7 @@ AdamW::AdamW(Store& store, Tensors parameters, Settings settings)
 
 void AdamW::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("adamw", gradients);
-  const Tensor t = apply1(std::make_shared<CountUp>(), {step_});
+  const Tensor t = apply1(std::make_shared<CountUp>(), {step_, lr});
   for (size_t i = 0; i < gradients.size(); ++i) {
     const bool decays = settings_.decay_vectors || parameters_[i].shape().rank() > 1;
     adamw_update(parameters_[i], gradients[i], m_[i], v_[i], t, lr,

@@ -1,11 +1,54 @@
 #include "tessera/layers/optimizer.h"
 
+#include <limits>
+
 #include <fmt/format.h>
 
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/finite.h"
+#include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"
+#include "tessera/layers/checks.h"
+#include "tessera/layers/optimizer_cpu.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
+
+namespace {
+
+struct LrParams {
+  bool operator==(const LrParams&) const = default;
+};
+
+// Inputs: lr and what has to be finite. Output: lr or NaN.
+class LrIfFinite final : public OpBase<LrIfFinite> {
+ public:
+  std::string_view name() const override { return "lr_if_finite"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    for (const TensorSpec& spec : in)
+      if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
+        throw ShapeError(fmt::format("lr_if_finite: takes floats, was given {}", spec.text()));
+    if (in[0].shape.elements() != 1) throw ShapeError("lr_if_finite: lr must have one element");
+    return {in[0]};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const bool finite = all_finite(where, in.subspan(1));
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      *out[0].as<T>() = finite ? *in[0].as<T>() : std::numeric_limits<T>::quiet_NaN();
+    });
+  }
+
+  const LrParams params{};
+};
+
+}  // namespace
+
+Tensor lr_if_finite(const Tensor& lr, Tensors tensors) {
+  NoGradScope no_grad;
+  tensors.insert(tensors.begin(), lr);
+  return apply1(std::make_shared<LrIfFinite>(), std::move(tensors));
+}
 
 const std::string& persistent_name(const Tensor& tensor) { return tensor.impl()->storage->name; }
 

@@ -1,5 +1,6 @@
 // Optimizers: they hold the state of a set of parameters and update both in every step, by ops, so
-// that a captured step holds the updates too.
+// that a captured step holds the updates too. A parameter whose gradient is not finite, or all of
+// them where lr is not, stay as they are, with their state (CpuContext::refused_updates counts).
 #pragma once
 
 #include <memory>
@@ -31,6 +32,10 @@ class Optimizer {
 
   Tensors parameters_;
 };
+
+// lr, or NaN unless all numbers of all tensors are finite: a step with it updates everything or
+// nothing. That no update is made before all gradients are there may cost memory. All float.
+Tensor lr_if_finite(const Tensor& lr, Tensors tensors);
 
 // The name a parameter or state was declared under.
 const std::string& persistent_name(const Tensor& tensor);

@@ -54,7 +54,7 @@ class SgdUpdate final : public OpBase<SgdUpdate> {
   int updates(int output) const override { return output == 0 ? 0 : 3; }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    if (!may_update(where, {in[1]})) return;
+    if (!may_update(where, {in[1], in[2]})) return;
     const double lr = read_scalar(in[2]);
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -35,6 +35,8 @@ void each_field(State& s, Visit visit) {
   visit("log_correct", s.log_correct);
   visit("train_loss", s.train_loss);
   visit("train_accuracy", s.train_accuracy);
+  visit("skipped", s.skipped);
+  visit("skipped_in_a_row", s.skipped_in_a_row);
   visit("best_step", s.best_step);
   visit("best_value", s.best_value);
 }
@@ -86,6 +88,8 @@ void check(const TrainingState& s) {
        "step, epoch and batch do not fit together");
   need(s.log_images >= 0 && std::isfinite(s.log_loss) && std::isfinite(s.log_correct),
        "the sums for the metrics are not finite");
+  need(s.skipped_in_a_row >= 0 && s.skipped_in_a_row <= s.skipped && s.skipped <= s.step,
+       "more batches were skipped than there were");
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 
@@ -100,8 +104,9 @@ std::vector<ArraySpec> image_specs(const std::vector<Named>& all, const std::str
 }
 
 Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
-  return {specs,
-          {{"format", kFormat}, {"format_version", "", kFormatVersion}, {"written_by", kWrittenBy}}};
+  return {
+      specs,
+      {{"format", kFormat}, {"format_version", "", kFormatVersion}, {"written_by", kWrittenBy}}};
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ struct TrainingState {
   double log_loss = 0, log_correct = 0;
   // The last line of training metrics.
   double train_loss = 0, train_accuracy = 0;
+  // Batches that train.non_finite left out: in all, and the last ones in a row.
+  int64_t skipped = 0, skipped_in_a_row = 0;
   // The best evaluation so far: its step, -1 for none, and what was compared.
   int64_t best_step = -1;
   double best_value = 0;

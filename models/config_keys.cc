@@ -197,7 +197,8 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"train.epochs", &c.train.epochs, above(0), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1), "how long, instead of epochs"},
     {"train.non_finite", &c.train.non_finite, one_of({"stop", "skip"}),
-     "what to do with a batch whose loss or gradients are not finite"},
+     "a batch whose loss or gradients are not finite ends the training, or updates nothing; "
+     "to skip takes the memory of all gradients at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0),
      "between lines of metrics, printed where no bar is; 0: at the end of epochs"},

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -24,15 +26,23 @@ struct Tally {
   void add(PreparedStep& step, int64_t count);
   // Goes on from the sums of another process.
   void resume(double loss_sum, double correct_sum, int64_t image_count);
-  double mean_loss() const { return images ? loss / static_cast<double>(images) : 0; }
-  double accuracy() const { return images ? correct / static_cast<double>(images) : 0; }
+  // NaN of no images.
+  double mean_loss() const { return mean(loss); }
+  double accuracy() const { return mean(correct); }
   double rate() const;  // images a second
+
+ protected:
+  // Never the NaN with a sign, which prints as -nan.
+  double mean(double sum) const {
+    const double value = sum / static_cast<double>(images);
+    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+  }
 };
 
 struct Evaluation : Tally {
   double correct5 = 0;  // right among the first five, or among all where there are fewer classes
   ConfusionMatrix confusion;
-  double top5() const { return images ? correct5 / static_cast<double>(images) : 0; }
+  double top5() const { return mean(correct5); }
 };
 
 // Images and labels of a batch into the arguments of a step.

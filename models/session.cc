@@ -80,7 +80,8 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       normalization_(normalization),
       device_(configured_device(config)),
       store_(config.seed),
-      mixes_(make_mix(config.data).any()) {
+      mixes_(make_mix(config.data).any()),
+      skips_(config.train.non_finite == "skip") {
   const Planner* planner = planner_of(config);
   model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
@@ -110,8 +111,16 @@ Tensors Session::train(const Tensors& arguments) {
   Tensor loss = cross_entropy(logits, arguments[mixes_ ? 4 : 1], {config_.loss.label_smoothing});
   Tensor correct = top_k_correct(logits, arguments[1]);
   logits = Tensor();  // eager: from here on only the tape holds what the gradients need
-  optimizer_->step(gradients(loss, store_.parameters()), arguments[2]);
-  return {loss, correct};
+  Tensors slopes = gradients(loss, store_.parameters());
+  if (!skips_) {
+    optimizer_->step(slopes, arguments[2]);
+    return {loss, correct};
+  }
+  Tensors decisive = slopes;
+  decisive.push_back(loss);
+  Tensor lr = lr_if_finite(arguments[2], std::move(decisive));
+  optimizer_->step(slopes, lr);
+  return {loss, correct, lr};
 }
 
 Tensors Session::evaluate(const Tensors& arguments) {

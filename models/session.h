@@ -34,8 +34,9 @@ class Session {
 
   // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
   // [batch], lr float64 [], position int64 [2] = {step, index of the first image}; results mean
-  // loss and count of right answers, float32 [].
-  // Prepared at the first call; later calls for the same batch only find it, without allocating.
+  // loss and count of right answers, float32 []; where train.non_finite is skip, a third: lr, or
+  // NaN where the loss or a gradient was not finite and therefore nothing was updated. Prepared at
+  // the first call; later calls for the same batch only find it, without allocating.
   PreparedStep& train_step(int64_t batch);
   // Where data.augment mixes images there is a fifth argument, targets float32 [batch x classes],
   // which the loss takes instead of the labels: shares[i] at labels[i], the rest at partners[i];
@@ -81,7 +82,7 @@ class Session {
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<Compiled> train_, evaluation_;
   std::vector<Prepared> train_steps_, evaluation_steps_;
-  bool mixes_;
+  bool mixes_, skips_;
   std::vector<float> targets_;  // of the largest batch
 };
 

@@ -184,30 +184,34 @@ class Training {
     const int64_t refused = cpu_context().refused_updates;
     ready.run();
     const double loss = ready.output(0).item<double>();
-    if (std::isfinite(loss) && cpu_context().refused_updates == refused) {
-      since_log_.add(ready, batch.count);
-      skipped_ = 0;
-    } else {
-      not_finite(batch.count, loss);
-    }
+    const bool skipped = skips_ && !std::isfinite(ready.output(2).item<double>());
+    if (!std::isfinite(loss) || cpu_context().refused_updates != refused)
+      not_finite(batch.count, loss, skipped);
+    if (skipped) return;
+    since_log_.add(ready, batch.count);
+    state_.skipped_in_a_row = 0;
   }
 
   // No update was made from a number that is not finite. Says where it came from; ends the training
-  // or goes on with the next batch.
-  void not_finite(int64_t count, double loss) {
+  // or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
+  // could not be updated from.
+  void not_finite(int64_t count, double loss, bool skipped) {
     constexpr int kMostSkipped = 100;
     const std::string culprit = session_.find_non_finite(count);
-    const std::string text = fmt::format(
+    std::string text = fmt::format(
         "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
-        std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss),
+        std::isfinite(loss) ? "an update is not finite" : fmt::format("the loss is {}", loss),
         state_.step, epochs(state_.step), lr_, culprit.empty() ? "" : ": ", culprit);
-    const bool go_on = config_.train.non_finite == "skip";
-    if (!go_on || ++skipped_ == kMostSkipped)
+    state_.skipped += skipped;
+    state_.skipped_in_a_row += skipped;
+    if (!skips_ || state_.skipped_in_a_row == kMostSkipped)
       throw DivergedError(
           fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
-                      go_on ? fmt::format(" ({} batches in a row were skipped)", skipped_)
-                            : ", or set train.non_finite to skip such batches"));
-    log(LogLevel::warning, "training: " + text + "; the batch is skipped");
+                      skips_ ? fmt::format(" ({} batches in a row were skipped)", kMostSkipped)
+                             : ", or set train.non_finite to skip such batches"));
+    log(LogLevel::warning, fmt::format("training: {}; {}", text,
+                                       skipped ? "the batch is skipped"
+                                               : "the statistics made of it stay as they were"));
   }
 
   void show_progress() {
@@ -271,6 +275,7 @@ class Training {
     }
     result.train_accuracy = state_.train_accuracy;
     result.train_loss = state_.train_loss;
+    result.skipped = state_.skipped;
     result.best_step = state_.best_step;
     result.best_value = state_.best_value;
     result.steps = state_.step;
@@ -360,6 +365,7 @@ class Training {
   }
 
   Config config_;
+  const bool skips_ = config_.train.non_finite == "skip";
   const Print print_;  // above the progress bar
   const std::atomic<int>* stop_;
   Checkpointing checkpoints_;
@@ -377,7 +383,6 @@ class Training {
   Progress progress_;
   std::string summary_, overview_;  // the model line by line, and its parts
   size_t held_bytes_ = 0;
-  int skipped_ = 0;  // batches in a row whose loss or gradients were not finite
   double lr_ = 0;
   Clock::time_point start_, last_line_;
   int lines_said_ = 0;

@@ -53,6 +53,8 @@ std::string result_table(const Config& config, const TrainResult& result) {
   text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %\n", "train", result.train_loss, 100 * result.train_accuracy);
   text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %", "test", result.test_loss, 100 * result.test_accuracy);
   if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
+  if (result.skipped > 0)
+    text += fmt::format("\nskipped {} of {} batches, as train.non_finite says", result.skipped, result.steps);
   if (result.best_step < 0) return text;
   const bool loss = config.checkpoint.best == "loss";
   text += loss ? fmt::format("\n{:<8}{:>10.4f}{:>12}", "best", result.best_value, "")

@@ -67,6 +67,35 @@ TEST(AdamW, AGradientThatIsNotFiniteChangesNothing) {
   EXPECT_EQ(cpu_context().refused_updates, refused + 1);
 }
 
+TEST(Optimizer, ALearningRateThatIsNotFiniteChangesNothing) {
+  Store store(1, DType::f64);
+  const Tensor p = store.parameter("p", {3}, Initializer::normal(1));
+  const Tensor q = store.parameter("q", {3}, Initializer::normal(1));
+  AdamW adamw(store, {p}, {});
+  Sgd sgd(store, {q}, {.momentum = 0.9});
+  const std::vector<Tensor> g{gradient({3}, 1)};
+  const auto before = p.to_vector<double>(), too = q.to_vector<double>();
+  for (double bad : {std::nan(""), HUGE_VAL}) {
+    adamw.step(g, scalar(bad, DType::f64));
+    sgd.step(g, scalar(bad, DType::f64));
+  }
+  EXPECT_EQ(p.to_vector<double>(), before);
+  EXPECT_EQ(q.to_vector<double>(), too);
+  EXPECT_EQ(store.find("optimizer.step").to_vector<int64_t>(), std::vector<int64_t>{0});
+}
+
+TEST(Optimizer, TheLearningRateOfAllOrNothing) {
+  const Tensor lr = scalar(kLr, DType::f64);
+  const Tensor good = gradient({70000}, 1, DType::f32), more = gradient({2, 3}, 2);
+  EXPECT_EQ(lr_if_finite(lr, {good, more}).item<double>(), kLr);
+  EXPECT_EQ(lr_if_finite(lr, {}).item<double>(), kLr);
+  for (double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL})
+    EXPECT_TRUE(std::isnan(lr_if_finite(lr, {good, scalar(bad, DType::f64), more}).item<double>()));
+  EXPECT_EQ(lr_if_finite(scalar(0.5), {more}).dtype(), DType::f32);
+  EXPECT_THROW(lr_if_finite(more, {good}), ShapeError);
+  EXPECT_THROW(lr_if_finite(lr, {from_vector<int32_t>({1}, {1})}), ShapeError);
+}
+
 TEST(Sgd, MomentumAndNesterov) {
   for (bool nesterov : {false, true}) {
     Store store(1, DType::f64);

@@ -56,6 +56,20 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_EQ(other.bytes(), tensors.bytes());
 }
 
+// The fuzzer starts from a file of today's format; TESSERA_NEW_SEED=1 writes it anew.
+TEST(Checkpoint, TheFuzzersSeedIsAWholeCheckpoint) {
+  const std::string path = TESSERA_SOURCE_DIR "/tests/fuzz/corpus/checkpoint/whole";
+  const Tensors4 tensors;
+  const std::string bytes = sealed_image(tensors, state_at(500));
+  if (std::getenv("TESSERA_NEW_SEED") != nullptr)
+    write_all(path, bytes.substr(0, bytes.size() - kSealBytes));
+  std::string seed = read_all(path);
+  seed += std::string(kSealBytes, '\0');
+  make_seal(std::as_bytes(std::span(seed.data(), seed.size() - kSealBytes)),
+            std::span<char, kSealBytes>(seed.data() + seed.size() - kSealBytes, kSealBytes));
+  EXPECT_EQ(error_of(seed, tensors), "no error");
+}
+
 TEST(Checkpoint, EqualTrainingsGiveEqualFiles) {
   EXPECT_EQ(sealed_image(Tensors4(3), state_at(8)), sealed_image(Tensors4(3), state_at(8)));
   EXPECT_NE(sealed_image(Tensors4(3), state_at(8)), sealed_image(Tensors4(3), state_at(9)));

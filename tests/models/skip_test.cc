@@ -1,0 +1,118 @@
+// train.non_finite: skip. One gradient overflows, those before it in the backward pass are fine: a
+// batch is left out as a whole or not at all.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/storage.h"
+#include "tessera/models/session.h"
+#include "tessera/runtime/context.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kHidden = 16;
+
+Config small(const std::string& mode, const std::string& optimizer, const std::string& non_finite) {
+  Config config;
+  config.mode = mode;
+  config.model.name = "mlp";
+  config.model.widths = {kHidden};
+  config.model.classes = 10;
+  config.optimizer.name = optimizer;
+  config.train.non_finite = non_finite;
+  return config;
+}
+
+class Step {
+ public:
+  explicit Step(const Config& config) : session_(config, {4, 4, 1}, {{0}, {1}}) {
+    step_ = &session_.train_step(1);
+    session_.bind();
+    images_.fill(200);
+  }
+
+  // The outputs' step is sound; the gradient of what they are made from is 6e38.
+  void overflow_behind_the_last_layer() {
+    std::vector<float> weights(10 * kHidden, 3e38f);  // [10 x kHidden], the first row the label's
+    std::fill_n(weights.begin(), kHidden, -3e38f);
+    assign("fc1.weight", std::vector<float>(kHidden * 16));
+    assign("fc1.bias", std::vector<float>(kHidden, 1e-38f));
+    assign("fc2.weight", weights);
+  }
+
+  void run() {
+    const int32_t label = 0;
+    const int64_t position[2] = {0, 0};
+    Tensor(step_->input(0)).assign(std::span<const uint8_t>(images_));
+    Tensor(step_->input(1)).assign(std::span(&label, 1));
+    Tensor(step_->input(2)).assign_scalar(0.1);
+    Tensor(step_->input(3)).assign(std::span<const int64_t>(position));
+    step_->run();
+  }
+
+  std::vector<std::vector<float>> state() {
+    std::vector<std::vector<float>> all;
+    for (const Tensors& tensors : {session_.store().parameters(), session_.store().states()})
+      for (const Tensor& tensor : tensors) {
+        if (tensor.dtype() == DType::f32) {
+          all.push_back(tensor.to_vector<float>());
+        } else {
+          for (int64_t count : tensor.to_vector<int64_t>())
+            all.push_back({static_cast<float>(count)});
+        }
+      }
+    return all;
+  }
+  double output(size_t i) { return step_->output(i).item<double>(); }
+  size_t outputs() const { return step_->outputs(); }
+
+ private:
+  void assign(const char* name, const std::vector<float>& values) {
+    session_.store().find(name).assign(std::span(values));
+  }
+
+  Session session_;
+  PreparedStep* step_;
+  std::array<uint8_t, 16> images_;
+};
+
+class Skip : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(Skip, LeavesEverythingAsItWas) {
+  const auto [mode, optimizer] = GetParam();
+  Step step(small(mode, optimizer, "skip"));
+  step.run();
+  EXPECT_DOUBLE_EQ(step.output(2), 0.1);
+  step.overflow_behind_the_last_layer();
+  const auto before = step.state();
+  const int64_t refused = cpu_context().refused_updates;
+  step.run();
+  EXPECT_TRUE(std::isfinite(step.output(0)));
+  EXPECT_TRUE(std::isnan(step.output(2)));
+  EXPECT_GT(cpu_context().refused_updates, refused);
+  EXPECT_EQ(step.state(), before);
+}
+
+// What the test above would not tell apart otherwise: some of the gradients are good.
+TEST_P(Skip, WithoutItTheGoodOnesAreUsed) {
+  const auto [mode, optimizer] = GetParam();
+  Step step(small(mode, optimizer, "stop"));
+  step.overflow_behind_the_last_layer();
+  const auto before = step.state();
+  step.run();
+  EXPECT_EQ(step.outputs(), 2u);
+  EXPECT_NE(step.state(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Skip,
+                         testing::Values(std::pair("graph", "sgd"), std::pair("graph", "adamw"),
+                                         std::pair("eager", "sgd"), std::pair("eager", "adamw")),
+                         [](const auto& about) {
+                           return std::string(about.param.first) + "_" + about.param.second;
+                         });
+
+}  // namespace
+}  // namespace tessera
