@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 
 #include <curl/curl.h>
 #include <fmt/format.h>
@@ -14,45 +16,84 @@ struct Sink {
   std::FILE* file;
   int64_t at, most;  // bytes there, and as many as may come
   CURL* curl;
-  bool checked = false, refused = false;
+  int64_t skip = 0;  // bytes to come that are there already
+  bool checked = false, full = false;
+  std::string refused = {};  // why the answer is not the file
 };
 
-// The first bytes show whether the server goes on where it was asked to.
-bool goes_on(Sink& sink) {
+// Whether the answer can be the file, from the status and the headers alone. A server that does not
+// go on where it was asked to sends all again; what is there is kept and passed over.
+void check_answer(Sink& sink) {
+  sink.checked = true;
   long code = 0;
+  const char* type = nullptr;
+  curl_off_t length = -1;
   curl_easy_getinfo(sink.curl, CURLINFO_RESPONSE_CODE, &code);
-  return sink.at == 0 ? code == 200 : code == 206;
+  curl_easy_getinfo(sink.curl, CURLINFO_CONTENT_TYPE, &type);
+  curl_easy_getinfo(sink.curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+  const bool goes_on = code == 206 && sink.at > 0;
+  if (!goes_on && code != 200) {
+    sink.refused = fmt::format("an answer that is no file (status {})", code);
+    return;
+  }
+  sink.skip = goes_on ? 0 : sink.at;
+  const int64_t all = sink.most - sink.at + sink.skip;
+  if (type != nullptr && std::string_view(type).starts_with("text/html")) {
+    sink.refused =
+        "the answer is a web page (text/html), not the file; the network may want a "
+        "login in a browser first";
+  } else if (length > all) {
+    sink.refused =
+        fmt::format("the server sends more than the {} bytes of the published file", sink.most);
+  } else if (length >= 0 && length < all) {
+    sink.refused = fmt::format("the answer is not the file: it has {} bytes where {} are to come",
+                               length, all);
+  }
 }
 
 size_t receive(char* bytes, size_t size, size_t count, void* into) {
   Sink& sink = *static_cast<Sink*>(into);
-  size_t given = size * count;
-  if (!sink.checked && !goes_on(sink)) {
-    sink.refused = true;
-    return 0;
-  }
-  sink.checked = true;
-  if (static_cast<int64_t>(given) > sink.most - sink.at) {
+  const size_t given = size * count;
+  if (!sink.checked) check_answer(sink);
+  if (!sink.refused.empty()) return 0;
+  const auto passed = std::min(sink.skip, static_cast<int64_t>(given));
+  sink.skip -= passed;
+  const auto fresh = static_cast<int64_t>(given) - passed;
+  if (fresh > sink.most - sink.at) {
     sink.at = sink.most + 1;
     return 0;
   }
-  if (std::fwrite(bytes, 1, given, sink.file) != given) return 0;
-  sink.at += static_cast<int64_t>(given);
-  return given;
+  const auto written = std::fwrite(bytes + passed, 1, static_cast<size_t>(fresh), sink.file);
+  sink.full = written != static_cast<size_t>(fresh);
+  sink.at += static_cast<int64_t>(written);
+  return sink.full ? 0 : given;
 }
 
-}  // namespace
+// Whether the same server may do better when it is asked once more.
+bool may_pass(CURLcode result, CURL* curl) {
+  long code = 0;
+  switch (result) {
+    case CURLE_OK:  // but too short
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+      return true;
+    case CURLE_HTTP_RETURNED_ERROR:
+      curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
+      return code >= 500 || code == 408 || code == 429;
+    default:
+      return false;
+  }
+}
 
-std::string download(const std::string& url, const std::string& path, int64_t most) {
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (started != CURLE_OK) return "libcurl cannot be started";
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "ab"), std::fclose);
-  std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
-  if (!file || !curl) return path + ": cannot be written";
-  std::fseek(file.get(), 0, SEEK_END);
-  Sink sink{file.get(), std::ftell(file.get()), most, curl.get()};
-  char why[CURL_ERROR_SIZE] = {};
-  auto set = [&](auto option, auto value) { curl_easy_setopt(curl.get(), option, value); };
+void set_up(CURL* curl, const std::string& url, Sink& sink, char* why) {
+  auto set = [&](auto option, auto value) { curl_easy_setopt(curl, option, value); };
   set(CURLOPT_URL, url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
@@ -67,23 +108,36 @@ std::string download(const std::string& url, const std::string& path, int64_t mo
   set(CURLOPT_ERRORBUFFER, why);
   set(CURLOPT_WRITEFUNCTION, receive);
   set(CURLOPT_WRITEDATA, &sink);
-  std::string range = fmt::format("{}-", sink.at);
-  if (sink.at > 0) set(CURLOPT_RANGE, range.c_str());
-  CURLcode result = curl_easy_perform(curl.get());
-  if (std::fflush(file.get()) != 0) return path + ": the disk refuses";
-  if (sink.refused) {
-    // It sends all again: then all is what we take.
-    file.reset();
-    if (std::remove(path.c_str()) != 0 || sink.at == 0) return "an answer that is no file";
-    return "the server does not go on with a file";
-  }
-  if (sink.at > most) {
-    std::remove(path.c_str());
-    return fmt::format("the server sends more than the {} bytes of the published file", most);
-  }
-  if (result != CURLE_OK) return why[0] != '\0' ? why : curl_easy_strerror(result);
-  if (sink.at < most) return fmt::format("the server ends after {} of {} bytes", sink.at, most);
-  return "";
+  if (sink.at > 0) set(CURLOPT_RANGE, fmt::format("{}-", sink.at).c_str());
+}
+
+}  // namespace
+
+Download download(const std::string& url, const std::string& path, int64_t most) {
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (started != CURLE_OK) return {"libcurl cannot be started", false};
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "ab"), std::fclose);
+  std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
+  if (!file || !curl) return {path + ": cannot be written", false};
+  std::fseek(file.get(), 0, SEEK_END);
+  Sink sink{file.get(), std::ftell(file.get()), most, curl.get()};
+  char why[CURL_ERROR_SIZE] = {};
+  set_up(curl.get(), url, sink, why);
+  const CURLcode result = curl_easy_perform(curl.get());
+  if (result == CURLE_OK && !sink.checked) check_answer(sink);  // without a byte
+  const bool full = std::fflush(file.get()) != 0 || sink.full;
+  file.reset();
+  if (sink.at == 0 || sink.at > most) std::remove(path.c_str());
+  if (full) return {path + ": the disk refuses", false};
+  if (!sink.refused.empty()) return {sink.refused, false};
+  if (sink.at > most)
+    return {fmt::format("the server sends more than the {} bytes of the published file", most),
+            false};
+  if (result != CURLE_OK)
+    return {why[0] != '\0' ? why : curl_easy_strerror(result), may_pass(result, curl.get())};
+  if (sink.at < most)
+    return {fmt::format("the server ends after {} of {} bytes", sink.at, most), true};
+  return {};
 }
 
 }  // namespace tessera

@@ -1,8 +1,10 @@
 #include "tessera/tools/data_fetch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -16,7 +18,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMostBreaks = 5;  // of one mirror, without a byte between two
+// Of one mirror and file. What does not bring the file on by a thousandth is fruitless, so that the
+// requests are bounded whatever a server does.
+constexpr int kMostFruitless = 5;
+constexpr int64_t kLeastPart = 1000;
+constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{2000};
 
 const std::vector<FetchSet>& known_sets() {
   static const std::vector<FetchSet> sets = {
@@ -78,19 +84,33 @@ int64_t size_of(const std::string& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
+// Asks one mirror until the part has all bytes. "" or what went wrong.
+std::string complete(const std::string& url, const std::string& part, const FetchFile& file) {
+  int64_t furthest = size_of(part);
+  auto wait = kFirstWait;
+  for (int fruitless = 0; furthest < file.bytes;) {
+    const Download done = download(url, part, file.bytes);
+    if (done.why.empty()) break;
+    if (size_of(part) < furthest + std::max<int64_t>(1, file.bytes / kLeastPart)) {
+      ++fruitless;
+    } else {
+      wait = kFirstWait;
+    }
+    furthest = std::max(furthest, size_of(part));
+    if (!done.may_pass || fruitless == kMostFruitless) return done.why;
+    std::this_thread::sleep_for(wait);
+    wait = std::min(2 * wait, kLongestWait);
+  }
+  return "";
+}
+
 // From one mirror into PATH.part, which becomes `path` when it is right. "" or what went wrong.
 std::string fetch_from(const std::string& url, const std::string& path, const FetchFile& file) {
   const std::string part = path + ".part";
   if (size_of(part) > file.bytes) fs::remove(part);
   const bool resumed = size_of(part) > 0;
-  std::string why;
-  for (int breaks = 0; breaks < kMostBreaks;) {
-    int64_t before = size_of(part);
-    why = before < file.bytes ? download(url, part, file.bytes) : "";
-    if (size_of(part) >= file.bytes || why.empty()) break;
-    breaks = size_of(part) > before ? 0 : breaks + 1;
-  }
-  if (size_of(part) < file.bytes && !why.empty()) return why;
+  std::string why = complete(url, part, file);
+  if (!why.empty()) return why;
   try {
     verify_file(part, file);
   } catch (const DataError& error) {

@@ -1,9 +1,9 @@
 // Gets the published files of a data set: from its mirrors, a mirror of one's own, or a folder.
 //
-// Nothing is believed before its SHA-256 is right. A download that breaks off is gone on with, then
-// the next mirror is tried. Of an archive only the files that the data set consists of are
-// unpacked, to names that do not come from the archive; nothing is written outside the target
-// folder.
+// Nothing is believed before its SHA-256 is right. A download that breaks off is gone on with,
+// after a wait that grows, as long as bytes come; then the next mirror is tried. Of an archive only
+// the files that the data set consists of are unpacked, to names that do not come from the archive;
+// nothing is written outside the target folder.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,15 @@ void fetch(const FetchSet& set, const std::string& root, const std::string& from
 // Throws DataError unless the file has these bytes.
 void verify_file(const std::string& path, const FetchFile& expected);
 
-// Goes on with `path`, which may have the first bytes already, at most until `most` bytes are
-// there. Returns "" when the server says that is all, otherwise what went wrong.
-std::string download(const std::string& url, const std::string& path, int64_t most);
+struct Download {
+  std::string why;        // "" when all bytes are there, otherwise what went wrong
+  bool may_pass = false;  // asking the same server once more may help
+};
+
+// Goes on with `path`, which may have the first bytes already, until `most` bytes are there. One
+// request. What is there is only added to, or removed when the server sends more than `most`; an
+// answer that by its headers is another file is not written. Leaves no empty file.
+Download download(const std::string& url, const std::string& path, int64_t most);
 
 // Writes the members of a .tar.gz into the folder, with the names given. Throws DataError when it
 // is damaged or one is missing.

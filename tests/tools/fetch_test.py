@@ -48,6 +48,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         start = int(self.headers["Range"][6:-1]) if self.headers.get("Range") else 0
         if mode == "missing" or not self.path.endswith("/" + server.name):
             return self.send_error(404)
+        if mode == "busy" and len(server.requests) <= server.drops:
+            return self.send_error(503)
+        if mode.startswith("portal"):
+            return self.portal(mode)
         if mode == "ignores ranges" or mode == "drops, ignores ranges":
             start = 0
         promised = part = body[start:]
@@ -75,6 +79,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(promised)))
         self.end_headers()
         self.wfile.write(part)
+
+    def portal(self, mode):
+        """What a network that wants a login first says to everything."""
+        page = b"<html>please log in</html>"
+        self.send_response(200)
+        if mode != "portal without a type":
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+        if mode != "portal without a length":
+            self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
 
     def endless(self):
         self.send_response(200)
@@ -180,9 +195,47 @@ class Downloads(Test):
         self.check_refused(self.fetch(), "sends more than")
         self.assertLess(self.server.sent, 64 << 20)
 
+    def part(self):
+        return self.root / (self.name + ".part")
+
+    def test_a_page_for_a_login_is_no_file(self):
+        for mode, text in [("portal", "web page (text/html)"),
+                           ("portal without a length", "web page (text/html)"),
+                           ("portal without a type", "is not the file: it has 26 bytes")]:
+            self.serve(archive(), mode)
+            self.check_refused(self.fetch(), text)
+            self.assertEqual(self.server.requests, [None])  # once is enough
+            self.assertFalse(self.part().exists())
+        self.part().write_bytes(archive()[:5000])
+        self.check_refused(self.fetch())
+        self.assertEqual(len(self.server.requests), 2)
+        self.assertEqual(self.part().read_bytes(), archive()[:5000])
+        self.serve(archive())  # after the login
+        self.check_there(self.fetch())
+        self.assertEqual(self.server.requests, ["bytes=5000-"])
+
+    def test_requests_are_bounded(self):
+        # Each answer breaks off at the same byte: only the first brings the file on.
+        self.serve(archive(), "drops, ignores ranges", 10**9)
+        self.check_refused(self.fetch(), "no source has")
+        self.assertEqual(len(self.server.requests), 6)
+        kept = self.part().read_bytes()
+        self.assertEqual(kept, archive()[:len(archive()) // 3])
+        self.server.requests.clear()
+        self.check_refused(self.fetch(), "no source has")
+        self.assertEqual(len(self.server.requests), 5)
+        self.assertEqual(self.part().read_bytes(), kept)
+
+    def test_a_busy_server_is_asked_again(self):
+        self.serve(archive(), "busy", 2)
+        self.check_there(self.fetch())
+        self.assertEqual(len(self.server.requests), 3)
+
     def test_missing_and_elsewhere(self):
         self.serve(archive(), "missing")
         self.check_refused(self.fetch(), "404")
+        self.assertEqual(self.server.requests, [None])
+        self.assertFalse(self.part().exists())
         self.serve(archive(), "to a file")
         self.check_refused(self.fetch(), "no source has")
         self.check_refused(self.fetch(source="file:///etc"), "no source has")
