@@ -12,6 +12,7 @@
 #include "tessera/models/config.h"
 #include "tessera/models/config_data.h"
 #include "tessera/models/config_effect.h"
+#include "tessera/models/environment.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"
@@ -27,6 +28,7 @@ struct DataArguments {
   std::string config, out, set, root, from, manifest;
   std::vector<std::string> overrides;
   double seconds = 5;
+  bool overwrite = false;
 };
 
 void say(const std::string& line) {
@@ -107,7 +109,9 @@ int run_inspect(const DataArguments& arguments) {
 // What a command that trained on the folder is given beside it to train on the packed file.
 std::string words_for_packed(Config config, const std::string& path) {
   config.data.name = "hdf5";
-  std::string words = fmt::format("data.name=hdf5 data.root={}", path);
+  const std::string root = "data.root=" + path;
+  const char* const word = root.c_str();
+  std::string words = "data.name=hdf5 " + shell_command(1, &word);
   for (const ConfigKey& key : config_keys(config))
     if (!why_without_effect(config, key).empty()) words += " ~" + key.path;
   return words;
@@ -115,6 +119,7 @@ std::string words_for_packed(Config config, const std::string& path) {
 
 int run_pack(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
+  check_pack_target(arguments.out, arguments.overwrite);  // decoding may take hours
   DataSplit data = open_data(data_source(config));
   int64_t shown = 0;
   write_packed(data, arguments.out, config.data.workers, [&](int64_t done, int64_t all) {
@@ -189,9 +194,10 @@ void add_data_verbs(CLI::App& app, Verb& verb) {
   };
   configured(add("inspect", "classes, counts, sizes, mean and deviation; stray and damaged files",
                  run_inspect));
-  configured(add("pack", "write all images, at their final size, into one HDF5 file", run_pack))
-      ->add_option("-o,--out", arguments->out, "the file")
-      ->required();
+  CLI::App* pack = configured(
+      add("pack", "write all images, at their final size, into one HDF5 file", run_pack));
+  pack->add_option("-o,--out", arguments->out, "the file")->required();
+  pack->add_flag("--overwrite", arguments->overwrite, "replace the file if it is there");
   configured(add("bench", "time loading alone, as training does it", run_bench))
       ->add_option("--seconds", arguments->seconds, "how long")
       ->check(CLI::Range(0.01, 3600.0));

@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "tessera/runtime/data/image_files.h"
 #include "tessera/runtime/data/loader.h"
@@ -16,6 +18,8 @@
 #include "tessera/runtime/sealed_file.h"
 
 namespace tessera {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -54,6 +58,7 @@ class Writer {
     while (at_ < place) write(kZeros, std::min(sizeof kZeros, place - at_));
   }
   void finish() {
+    check_pack_target(path_, true);  // what has come there since is not replaced either
     if (files_.fsync(file_) != 0) fail("synchronised");
     if (files_.rename(partial_.c_str(), path_.c_str()) != 0) fail("renamed");
     files_.close(file_);
@@ -222,10 +227,54 @@ void read_classes(const PackedFile& file, DatasetInfo& info) {
     info.classes = std::max(info.classes, std::min(label, kMostClasses - 1) + 1);
 }
 
+const char* kind_of(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::directory:
+      return "a folder";
+    case fs::file_type::symlink:
+      return "a link, which would be replaced by a file";
+    case fs::file_type::fifo:
+      return "a pipe";
+    case fs::file_type::socket:
+      return "a socket";
+    default:
+      return "a device";
+  }
+}
+
 }  // namespace
+
+void check_pack_target(const std::string& path, bool overwrite) {
+  auto fail = [&](const std::string& why) {
+    throw ConfigError(fmt::format("data pack: '{}' {}", path, why));
+  };
+  std::error_code error;
+  const fs::path target(path), folder = target.has_parent_path() ? target.parent_path() : ".";
+  if (target.filename().empty()) fail("names no file");
+  if (!fs::exists(folder, error))
+    fail(fmt::format("cannot be made: there is no folder '{}'", folder.string()));
+  if (!fs::is_directory(folder, error))
+    fail(fmt::format("cannot be made: '{}' is no folder", folder.string()));
+  for (const std::string& name : {path, path + ".partial"}) {
+    const fs::file_type type = fs::symlink_status(name, error).type();
+    if (type == fs::file_type::not_found) continue;
+    if (type == fs::file_type::none)
+      throw ConfigError(fmt::format("data pack: '{}': {}", name, error.message()));
+    if (type != fs::file_type::regular)
+      throw ConfigError(
+          fmt::format("data pack: '{}' is {}; name an ordinary file, or one that is "
+                      "not there yet",
+                      name, kind_of(type)));
+    if (name == path && !overwrite)
+      fail("exists; name another file, or replace it with --overwrite");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail(fmt::format("cannot be made: folder '{}': {}", folder.string(), std::strerror(errno)));
+}
 
 void write_packed(const DataSplit& data, const std::string& path, int workers,
                   const std::function<void(int64_t, int64_t)>& progress) {
+  check_pack_target(path, true);
   const Dataset &train = *data.train, &test = *data.test;
   std::string names = joined(train.class_names());
   const Normalization& norm = train.normalization();

@@ -17,10 +17,15 @@
 
 namespace tessera {
 
-// Reads both splits with `workers` threads and writes PATH.partial, which becomes `path` when all
-// is on the disk. Takes memory for some batches only. progress is called now and then with images
-// done and images in all. Throws Error naming the path when the disk refuses, and what reading
-// throws.
+// Throws ConfigError unless a pack can be written to `path`: the folder is there and lets files be
+// made, and nothing stands there, or with `overwrite` an ordinary file. Links are not followed.
+void check_pack_target(const std::string& path, bool overwrite);
+
+// Reads both splits with `workers` threads and writes PATH.partial, which becomes `path`, in place
+// of an ordinary file that may stand there, when all is on the disk. Takes memory for some batches
+// only. progress is called now and then with images done and images in all. Throws what
+// check_pack_target() with overwrite throws before anything is read, Error naming the path when the
+// disk refuses, and what reading throws.
 void write_packed(const DataSplit& data, const std::string& path, int workers = 2,
                   const std::function<void(int64_t, int64_t)>& progress = {});
 

@@ -2,6 +2,7 @@
 
 #include "data_file_util.h"
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/data/synthetic.h"
@@ -100,9 +101,42 @@ TEST(PackedTest, DamageIsAnErrorAndNothingElse) {
 }
 
 TEST(PackedTest, APlaceThatCannotBeWritten) {
-  expect_error<Error>([] { write_packed(pictures(), "/nowhere/pack.h5"); },
-                      {"/nowhere/pack.h5.partial", "No such file"});
+  expect_error<ConfigError>([] { write_packed(pictures(), "/nowhere/pack.h5"); },
+                            {"/nowhere/pack.h5", "no folder '/nowhere'"});
   expect_error<DataError>([] { open_packed("/nowhere/pack.h5"); }, {"/nowhere/pack.h5"});
+}
+
+TEST(PackedTest, OnlyAnOrdinaryFileIsReplaced) {
+  TempFolder folder;
+  const std::string file = folder.write("file.h5", {1, 2}), link = folder.path("link.h5"),
+                    pipe = folder.path("pipe.h5"), busy = folder.path("busy.h5");
+  std::filesystem::create_symlink(file, link);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((busy + ".partial").c_str(), 0600), 0);
+  for (const auto& [path, text] : {std::pair{link, "is a link"},
+                                   {pipe, "is a pipe"},
+                                   {busy, "busy.h5.partial' is a pipe"},
+                                   {folder.path(), "names no file"},
+                                   {folder.path("."), "is a folder"},
+                                   {file + "/pack.h5", "is no folder"}})
+    expect_error<ConfigError>([&, path = path] { write_packed(pictures(), path); }, {text});
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(std::filesystem::file_size(file), 2u);
+  expect_error<ConfigError>([&] { check_pack_target(file, false); }, {"exists", "--overwrite"});
+  check_pack_target(file, true);
+  check_pack_target(folder.path("new.h5"), false);
+  write_packed(pictures(), file);
+  EXPECT_EQ(open_packed(file).train->count(), 37);
+}
+
+TEST(PackedTest, APipeThatComesLaterIsNotReplaced) {
+  TempFolder folder;
+  const std::string path = folder.path("pack.h5");
+  auto make = [&](int64_t, int64_t) { mkfifo(path.c_str(), 0600); };
+  expect_error<ConfigError>([&] { write_packed(pictures(), path, 1, make); }, {"is a pipe"});
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
 }
 
 }  // namespace

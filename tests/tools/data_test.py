@@ -5,7 +5,9 @@
 """
 
 import json
+import os
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -91,6 +93,24 @@ class Test(unittest.TestCase):
         self.configured("train", words=[*plain, "run.dir=folder"])
         self.configured("train", words=[*plain, *words, "run.dir=pack"])
         self.assertEqual(self.losses("folder"), self.losses("pack"))
+
+    def test_what_stands_at_the_target_is_kept(self):
+        (self.folder / "old.h5").write_text("precious")
+        os.mkfifo(self.folder / "pipe.h5")
+        nowhere = "data.root=/nowhere"  # the target is looked at before the data
+        for out, text in (("old.h5", "--overwrite"), ("pipe.h5", "a pipe"), (".", "is a folder"),
+                          ("none/new.h5", "no folder 'none'")):
+            self.assertIn(text, self.configured("data", "pack", "-o", out, words=[nowhere], code=2))
+        self.assertEqual((self.folder / "old.h5").read_text(), "precious")
+        self.assertTrue((self.folder / "pipe.h5").is_fifo())
+        said = self.configured("data", "pack", "-o", "old.h5", "--overwrite")
+        self.assertIn("data.root=old.h5", said)
+
+    def test_a_path_with_blanks_can_be_pasted(self):
+        said = self.configured("data", "pack", "-o", "my pack.h5")
+        words = shlex.split(re.search("read it with (.*)", said).group(1))
+        self.assertIn("data.root=my pack.h5", words)
+        self.configured("data", "inspect", words=words)
 
     def test_workers_change_nothing(self):
         mixed = ["data.augment=[{resize_crop: {scale: [0.3, 1]}}, {color_jitter: {brightness: 0.4, "
