@@ -124,11 +124,13 @@ struct DataSource {
   std::string name = "synthetic";  // one of data_names()
   std::string root = {};           // folder of the files, or the file of "hdf5"
   uint64_t seed = 1;               // "synthetic": which images are generated
-  int64_t train_count = 0;         // the first so many; 0: all ("synthetic": 10000)
-  int64_t test_count = 0;          // the first so many; 0: all ("synthetic": 2000)
-  int image_size = 0;              // "synthetic": height and width in pixels, 16 to 512; 0: 32
-                                   // "image_folder": the same, 1 to 4096; must be given
-  bool coarse = false;             // "cifar100": the 20 coarse labels instead of the 100 fine ones
+  int64_t train_count = 0;         // so many, see subset.h; 0: all ("synthetic": 10000)
+  int64_t test_count = 0;  // so many; 0: all ("synthetic": 2000). "image_folder" and "hdf5":
+                           // where they lie class by class, of each class in proportion;
+                           // the others, whose files are shuffled: the first
+  int image_size = 0;      // "synthetic": height and width in pixels, 16 to 512; 0: 32
+                           // "image_folder": the same, 1 to 4096; must be given
+  bool coarse = false;     // "cifar100": the 20 coarse labels instead of the 100 fine ones
   Damaged damaged = Damaged::kError;  // "image_folder": pictures that do not decode
   int readers = 2;  // "image_folder": how many threads can decode at once, 1 to 256
 };

@@ -11,6 +11,7 @@
 #include "tessera/runtime/data/idx.h"
 #include "tessera/runtime/data/image_folder.h"
 #include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/data/subset.h"
 #include "tessera/runtime/data/synthetic.h"
 #include "tessera/runtime/error.h"
 
@@ -55,39 +56,14 @@ class Folder {
   std::vector<std::string> subfolders_;
 };
 
-// The first images of another data set.
-class FirstImages : public Dataset {
- public:
-  FirstImages(std::shared_ptr<const Dataset> all, int64_t count)
-      : Dataset(shortened(all->info(), count)), all_(std::move(all)) {}
-  std::vector<HostBuffer> host_buffers() const override { return all_->host_buffers(); }
-  std::vector<std::string> notes() const override { return all_->notes(); }
-  bool has_own_sizes() const override { return all_->has_own_sizes(); }
-  ImageShape own_shape(int64_t index) const override { return all_->own_shape(index); }
-
- private:
-  static DatasetInfo shortened(DatasetInfo info, int64_t count) {
-    info.count = count;
-    return info;
-  }
-  void do_read(int64_t index, uint8_t* image) const override { all_->read(index, image); }
-  int64_t do_label(int64_t index) const override { return all_->label(index); }
-  void do_read_part(int64_t index, const Box& part, const ImageShape& to,
-                    uint8_t* image) const override {
-    all_->read_part(index, part, to, image);
-  }
-
-  std::shared_ptr<const Dataset> all_;
-};
-
-std::shared_ptr<const Dataset> first(std::shared_ptr<const Dataset> all, int64_t count,
-                                     const char* key) {
+std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t count,
+                                    const char* key, Choice choice) {
   if (count == 0 || count == all->count()) return all;
   if (count < 0 || count > all->count()) {
     throw ConfigError(fmt::format("data.{}: {} is asked for, but {} has {} images; 0 takes all",
                                   key, count, all->name(), all->count()));
   }
-  return std::make_shared<FirstImages>(std::move(all), count);
+  return subset(std::move(all), count, choice);
 }
 
 DataSplit open_idx(const DataSource& source, DatasetInfo info, const char* subfolder) {
@@ -185,6 +161,8 @@ DataSplit open_folder(const DataSource& source) {
       {.size = source.image_size, .damaged = source.damaged, .readers = source.readers});
 }
 
+DataSplit open_pack(const DataSource& source) { return open_packed(source.root); }
+
 // Into memory when that is small: made once then, not again each epoch.
 constexpr int64_t kMostKept = int64_t{256} << 20;
 
@@ -221,14 +199,13 @@ struct Known {
   DataSplit (*open)(const DataSource& source);
 };
 
-constexpr Known kKnown[] = {
-    {"cifar10", open_cifar10},
-    {"cifar100", open_cifar100},
-    {"fashion_mnist", open_fashion_mnist},
-    {"hdf5", [](const DataSource& source) { return open_packed(source.root); }},
-    {"image_folder", open_folder},
-    {"mnist", open_mnist},
-    {"synthetic", open_synthetic}};
+constexpr Known kKnown[] = {{"cifar10", open_cifar10},
+                            {"cifar100", open_cifar100},
+                            {"fashion_mnist", open_fashion_mnist},
+                            {"hdf5", open_pack},
+                            {"image_folder", open_folder},
+                            {"mnist", open_mnist},
+                            {"synthetic", open_synthetic}};
 
 }  // namespace
 
@@ -252,8 +229,11 @@ DataSplit open_data(const DataSource& source) {
                       source.name));
     }
     DataSplit split = known.open(source);
-    return {first(split.train, source.train_count, "train_count"),
-            first(split.test, source.test_count, "test_count")};
+    // The published files are shuffled; a folder, and a pack of one, is sorted by class.
+    const bool sorted = known.open == open_folder || known.open == open_pack;
+    const Choice choice = sorted ? Choice::kProportion : Choice::kFirst;
+    return {some(split.train, source.train_count, "train_count", choice),
+            some(split.test, source.test_count, "test_count", choice)};
   }
   throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
                                 fmt::join(data_names(), ", ")));
@@ -277,12 +257,14 @@ DataNeed folder_need(const DataSource& source) {
   if (source.damaged == Damaged::kSkip) return need;
   try {
     const ImageFolderList list = list_image_folder(source.root);
-    const auto counted = [](int64_t all, int64_t wanted) {
-      return wanted == 0 ? all : std::min(all, wanted);
+    need.bytes = list.bytes;
+    const auto counted = [&](int64_t all, int64_t wanted) {
+      if (wanted <= 0 || wanted >= all) return all;
+      need.bytes += subset_bytes(wanted);
+      return wanted;
     };
     need.train_count = counted(list.train_count, source.train_count);
     need.test_count = counted(list.test_count, source.test_count);
-    need.bytes = list.bytes;
   } catch (const DataError&) {
   }
   return need;

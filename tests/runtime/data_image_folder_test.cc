@@ -7,6 +7,7 @@
 
 #include "tessera/runtime/data/image_folder.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/packed.h"
 #include "tessera/tests/golden/golden_file.h"
 
 namespace tessera {
@@ -189,6 +190,49 @@ TEST(ImageFolderTest, WhatIsMissingIsNamed) {
   expect_error<DataError>(open, {"test/x", "no such class"});
   expect_error<ConfigError>([&] { open_image_folder(folder.path(), {.size = 0}); },
                             {"data.image_size is 0"});
+}
+
+TEST(ImageFolderTest, FewerPicturesAreOfEachClassInProportion) {
+  TempFolder folder;
+  for (auto [name, count] : {std::pair{"a", 6}, {"b", 3}, {"c", 3}})
+    for (int i = 0; i < count; ++i)
+      for (const char* split : {"train/", "test/"})
+        folder.write(std::string(split) + name + "/" + std::to_string(i) + ".png",
+                     picture("png_gray"));
+  auto labels = [](const Dataset& data) {
+    std::vector<int64_t> labels;
+    for (int64_t i = 0; i < data.count(); ++i) labels.push_back(data.label(i));
+    return labels;
+  };
+  DataSource source{.name = "image_folder", .root = folder.path(), .image_size = 16};
+  source.train_count = 4, source.test_count = 8;
+  const DataSplit some = open_data(source);
+  EXPECT_EQ(labels(*some.train), (std::vector<int64_t>{0, 1, 2, 0}));
+  EXPECT_EQ(labels(*some.test), (std::vector<int64_t>{0, 1, 2, 0, 0, 1, 2, 0}));
+  EXPECT_EQ(some.train->notes().back(), "4 of 12 images are used, of each class in proportion");
+  // To the byte: the lists and the choice; the decoders are not known before the files are opened.
+  int64_t lists = 0;
+  for (const auto& split : {some.train, some.test})
+    for (const HostBuffer& buffer : split->host_buffers())
+      if (!buffer.name.ends_with("decoders")) lists += static_cast<int64_t>(buffer.bytes);
+  const DataNeed need = data_need(source);
+  EXPECT_EQ(need.bytes, lists);
+  EXPECT_EQ(need.train_count, 4);
+  EXPECT_EQ(need.test_count, 8);
+  EXPECT_THROW(some.train->own_shape(4), Error);
+
+  // A pack of the whole gives the same; so does a pack of a subset, of which the first are taken.
+  DataSource pack{.name = "hdf5", .root = folder.path("all.h5")};
+  DataSource whole = source;
+  whole.train_count = whole.test_count = 0;
+  write_packed(open_data(whole), pack.root);
+  pack.train_count = 4, pack.test_count = 8;
+  EXPECT_EQ(labels(*open_data(pack).test), labels(*some.test));
+  EXPECT_EQ(data_need(pack).bytes, 4 * (12 + 12) + 8 * (4 + 8));
+  source.train_count = 8;
+  pack.root = folder.path("some.h5");
+  write_packed(open_data(source), pack.root);
+  EXPECT_EQ(labels(*open_data(pack).train), labels(*some.train));
 }
 
 TEST(ImageFolderTest, ManyThreadsReadTheSameBytes) {

@@ -80,6 +80,11 @@ class Test(unittest.TestCase):
         self.assertIn("broken.png", text)
         self.assertIn("mean [0.", text)
 
+    def test_fewer_images_are_of_each_class(self):
+        text = self.configured("data", "inspect", words=["data.train_count=10"])
+        self.assertEqual(len(re.findall(r"^ +5  (across|down)$", text, re.M)), 2)
+        self.assertIn("10 of 24 images are used, of each class in proportion", text)
+
     def test_damaged_is_an_error_by_default(self):
         text = self.configured("data", "inspect", words=["data.damaged=error"], code=3)
         self.assertIn("broken.png", text)
