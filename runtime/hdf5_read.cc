@@ -92,6 +92,7 @@ struct Object {
   bool is_group = false, has_space = false, has_type = false, has_layout = false;
   uint64_t tree = 0, heap = 0;
   Hdf5Array array;
+  std::string stored;  // in which way that is not read; empty: in one that is
   std::vector<Hdf5Attribute> attributes;
 };
 
@@ -110,6 +111,8 @@ void read_space(Piece& from, std::vector<int64_t>& shape) {
   }
 }
 
+constexpr char kVariable[] = "a text or list of variable length";
+
 // The name of a dtype, "" for one that is not known; `text_bytes`: of one text.
 std::string read_type(Piece& from, uint32_t& text_bytes) {
   const size_t start = from.place();
@@ -117,6 +120,7 @@ std::string read_type(Piece& from, uint32_t& text_bytes) {
   from.skip(1);
   const uint32_t size = from.u32();
   if (kind >> 4 < 1 || kind >> 4 > 3) return "";
+  if ((kind & 15) == 9) return kVariable;
   if ((kind & 15) == 3) {
     text_bytes = size;
     return "text";
@@ -138,7 +142,11 @@ void read_layout(Piece& from, uint64_t at, Object& object) {
   const unsigned version = from.u8();
   if (version != 3) from.fail(fmt::format("storage of version {}, such as virtual", version));
   const unsigned kind = from.u8();
-  if (kind > 1) from.fail("chunked storage");
+  if (kind == 2) {
+    if (object.stored.empty()) object.stored = "in chunks";
+    return;
+  }
+  if (kind > 2) from.fail(fmt::format("storage of the unknown kind {}", kind));
   object.array.bytes = 0;
   if (kind == 1) {
     object.array.offset = from.u64();
@@ -295,7 +303,8 @@ class Reader {
       case 0x07:
         from.fail("external storage");
       case 0x0B:
-        from.fail("a filter");
+        object.stored = "in chunks that a filter has changed, such as compression";
+        return;
       default:
         from.fail(fmt::format("a message of the unknown kind {}", kind));
     }
@@ -355,25 +364,40 @@ class Reader {
         entries.fail("a name that cannot be");
       name_bytes_ += text.size() + prefix.size();
       if (name_bytes_ > most_names_) entries.fail("too many names");
-      add(read_object(header), prefix + text, depth);
+      add(read_named(header, prefix + text), prefix + text, depth);
     }
+  }
+
+  Object read_named(uint64_t at, const std::string& name) try {
+    return read_object(at);
+  } catch (const Hdf5Error& error) {
+    throw Hdf5Error(fmt::format("'{}': {}", name, error.what()));
   }
 
   void add(Object object, const std::string& name, int depth) {
     auto need = [&](bool holds, const char* text) {
       if (!holds) throw Hdf5Error(fmt::format("'{}' {}", name, text));
     };
+    if (!object.stored.empty())
+      throw Hdf5StorageError(fmt::format(
+          "'{}' is stored {}; write it contiguous and without compression, as h5py does "
+          "without chunks= and compression=",
+          name, object.stored));
     if (object.is_group) {
       need(depth == 0, "is a group within a group; one level is read");
       return read_group(object, name + "/", depth + 1);
     }
     Hdf5Array& array = object.array;
     need(object.has_space && object.has_type && object.has_layout, "is no array");
+    if (array.dtype == kVariable)
+      throw Hdf5StorageError(
+          fmt::format("'{}' is {}; write a text with a fixed length, in h5py as np.bytes_(...)",
+                      name, kVariable));
     need(!array.dtype.empty(),
          "is of a type that is not read: float32, float64, uint8, int32, "
          "int64 and texts are, little-endian");
     if (array.dtype == "text") {
-      need(array.shape.empty(), "is a list of texts");
+      need(array.shape.empty(), "is a list of texts; one text is read, with a line for each");
       array.shape = {text_bytes_};
     }
     uint64_t bytes = hdf5_size_of(array.dtype);

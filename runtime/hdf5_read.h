@@ -5,8 +5,9 @@
 //
 // Understood is what hdf5_layout.h writes and what other programs write in the same old format
 // (h5py: libver="earliest", the default up to HDF5 1.14): arrays at the root or in one level of
-// groups, contiguous or compact, little-endian. All else is refused by name: soft and external
-// links, external and virtual storage, chunks, filters, newer group formats.
+// groups, contiguous or compact, little-endian, and texts of a fixed length. All else is refused by
+// name: soft and external links, external and virtual storage, chunks, filters, texts of variable
+// length, newer group formats.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +50,14 @@ struct Hdf5Contents {
   uint64_t end = 0;                       // of the file, as it says itself: at most its size
 };
 
-// Where the text is damaged or not of the kind above. Names the place.
+// Where the file is damaged or not of the kind above. Names the place, and the array if it is
+// known.
 class Hdf5Error : public Error {
   using Error::Error;
+};
+// Of an array that is sound but stored in a way that is not read; says which way is.
+class Hdf5StorageError : public Hdf5Error {
+  using Hdf5Error::Hdf5Error;
 };
 
 // Throws Hdf5Error.
