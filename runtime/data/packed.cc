@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <climits>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -75,9 +76,11 @@ class Writer {
   size_t at_ = 0;
 };
 
-std::string joined(const std::vector<std::string>& lines) {
+// One line for each name, whatever is in it.
+std::string joined(const std::vector<std::string>& names) {
   std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  for (const std::string& name : names) text += printable(name) + '\n';
+  if (!text.empty()) text.pop_back();
   return text;
 }
 
@@ -242,6 +245,24 @@ const char* kind_of(fs::file_type type) {
   }
 }
 
+// Pixels are divided by the deviation: it and its reciprocal must be numbers.
+void check_normalization(const PackedFile& file, const Normalization& normalization) {
+  const auto check = [&](const char* name, const std::vector<float>& values, auto fits,
+                         const char* must) {
+    for (size_t c = 0; c < values.size(); ++c)
+      if (!fits(values[c]))
+        file.fail(
+            fmt::format("'{}' of channel {} is {}, it must be {}; write it again, or leave "
+                        "mean and std out",
+                        name, c, values[c], must));
+  };
+  check(
+      "mean", normalization.mean, [](float v) { return std::isfinite(v); }, "a finite number");
+  check(
+      "std", normalization.std, [](float v) { return v > 0 && std::isnormal(v); },
+      "above 0 and a finite number, in float32 too");
+}
+
 }  // namespace
 
 void check_pack_target(const std::string& path, bool overwrite) {
@@ -325,11 +346,14 @@ DataSplit open_packed(const std::string& path) try {
                             : std::vector<float>();
   };
   info.normalization = {floats("mean"), floats("std")};
+  check_normalization(*file, info.normalization);
   auto train = open_split(file, "train", info), test = open_split(file, "test", info);
   if (train->shape() != test->shape()) file->fail("train and test images differ in shape");
   return {train, test};
 } catch (const DataError&) {
   throw;
+} catch (const Hdf5StorageError& error) {
+  throw DataError(fmt::format("{}: {}; trainer data pack writes such files", path, error.what()));
 } catch (const Error& error) {  // of the file's reader, or of a data set that cannot be
   throw DataError(fmt::format("{}: {}", path, error.what()));
 }

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "data_file_util.h"
@@ -98,6 +99,42 @@ TEST(PackedTest, DamageIsAnErrorAndNothingElse) {
     if (found) label[i + 4] = 77;
   }
   expect_error<DataError>([&] { open(label); }, {"label 77 of image", "[0, 10)"});
+}
+
+TEST(PackedTest, AMeanOrDeviationThatCannotBeIsAnError) {
+  TempFolder folder;
+  const std::string path = folder.path("pack.h5");
+  const float nan = std::nanf(""), inf = HUGE_VALF;
+  auto open = [&](float mean, float std) {
+    DatasetInfo info{.name = "own",
+                     .shape = {1, 1, 1},
+                     .count = 1,
+                     .classes = 2,
+                     .class_names = {"a", "b"},
+                     .normalization = {{mean}, {std}}};
+    auto data = std::make_shared<MemoryDataset>(info, Bytes{7}, std::vector<int32_t>{1});
+    write_packed({data, data}, path);
+    return open_packed(path);
+  };
+  EXPECT_EQ(open(-0.5f, 1e-3f).train->normalization().mean[0], -0.5f);
+  for (float bad : {0.f, -1.f, nan, inf, 1e-40f})
+    expect_error<DataError>([&] { open(0.5f, bad); }, {path, "'std' of channel 0 is", "above 0"});
+  for (float bad : {nan, inf, -inf})
+    expect_error<DataError>([&] { open(bad, 1.f); }, {path, "'mean' of channel 0 is", "finite"});
+}
+
+TEST(PackedTest, AClassStaysOneWhateverItsName) {
+  TempFolder folder;
+  DatasetInfo info{.name = "own",
+                   .shape = {1, 1, 1},
+                   .count = 1,
+                   .classes = 3,
+                   .class_names = {"", "a\nb", "c\x1b"},
+                   .normalization = {}};
+  auto data = std::make_shared<MemoryDataset>(info, Bytes{7}, std::vector<int32_t>{1});
+  write_packed({data, data}, folder.path("pack.h5"));
+  EXPECT_EQ(open_packed(folder.path("pack.h5")).train->class_names(),
+            (std::vector<std::string>{"", "a?b", "c?"}));
 }
 
 TEST(PackedTest, APlaceThatCannotBeWritten) {
