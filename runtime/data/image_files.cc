@@ -36,6 +36,13 @@ bool is_picture_name(const fs::path& path) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
+// Of what is in a class's folder and no picture.
+Stray::Kind kind_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return Stray::kFolder;
+  return fs::is_regular_file(path, error) ? Stray::kNoPicture : Stray::kNoFile;
+}
+
 // The path of an entry from the root, after its links.
 class Inside {
  public:
@@ -96,7 +103,9 @@ ImageFiles find_images(const std::string& root, const std::string& split,
   for (const auto& folder : entries(inside.split(split))) {
     fs::path real = inside.resolve(folder);
     if (!fs::is_directory(real, error)) {
-      found.stray.push_back(from_root(folder.path()).string());
+      found.stray.push_back(
+          {fs::is_regular_file(real, error) ? Stray::kBesideClasses : Stray::kNoFile,
+           from_root(folder.path()).string()});
       continue;
     }
     std::string name = folder.path().filename().string();
@@ -110,7 +119,8 @@ ImageFiles find_images(const std::string& root, const std::string& split,
       if (is_picture_name(entry.path()) && fs::is_regular_file(file, error)) {
         found.pictures.push_back({from_root(file).string(), label});
       } else {
-        found.stray.push_back((from_root(folder.path()) / entry.path().filename()).string());
+        found.stray.push_back(
+            {kind_of(file), (from_root(folder.path()) / entry.path().filename()).string()});
       }
     }
     if (found.pictures.size() == before)

@@ -11,9 +11,15 @@ struct ImageFile {
   int label;
 };
 
+// What is there besides: "train/ants/notes.txt".
+struct Stray {
+  enum Kind { kNoPicture, kBesideClasses, kFolder, kNoFile, kKinds } kind;
+  std::string path;
+};
+
 struct ImageFiles {
   std::vector<ImageFile> pictures;  // by class, then by name
-  std::vector<std::string> stray;   // "train/ants/notes.txt", what is there besides
+  std::vector<Stray> stray;
 };
 
 // The names of the folders in root/split, sorted.

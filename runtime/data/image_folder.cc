@@ -297,9 +297,54 @@ std::string list_text(const std::vector<std::string>& all, const char* one, cons
       shown < all.size() ? fmt::format("{}and {} more", separator, all.size() - shown) : "");
 }
 
-std::shared_ptr<const Dataset> open_split(const std::string& root, const std::string& split,
+// A folder that is there, and what its parts are called.
+struct Located {
+  std::string root, test;
+  std::vector<std::string> classes;
+  bool both = false;  // test and val
+};
+
+Located locate(const std::string& root) {
+  std::error_code error;
+  fs::path real = fs::canonical(root.empty() ? "." : root, error);
+  if (error)
+    throw DataError(
+        fmt::format("image folder '{}': {}; set data.root to the folder that has train "
+                    "and test",
+                    printable(root), error.message()));
+  std::string test = fs::is_directory(real / "test", error) ? "test" : "val";
+  for (const std::string& split : {std::string("train"), test})
+    if (!fs::is_directory(real / split, error))
+      throw DataError(
+          fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
+                      "belong into train/<class>/ and test/<class>/ or val/<class>/",
+                      printable(real.string()), split == "val" ? "test" : split));
+  const bool both = test == "test" && fs::is_directory(real / "val", error);
+  return {real.string(), test, image_classes(real.string(), "train"), both};
+}
+
+// A line for each kind.
+std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
+  static constexpr const char* kTexts[Stray::kKinds][2] = {
+      {"file is no .jpg, .jpeg or .png and was skipped",
+       "files are no .jpg, .jpeg or .png and were skipped"},
+      {"file is in no class's folder and was skipped",
+       "files are in no class's folder and were skipped"},
+      {"folder below a class was skipped, pictures lie in the folder of the class itself",
+       "folders below a class were skipped, pictures lie in the folder of the class itself"},
+      {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"}};
+  std::vector<std::string> names[Stray::kKinds], notes;
+  for (const Stray& one : stray) names[one.kind].push_back(printable(one.path));
+  for (size_t kind = 0; kind < Stray::kKinds; ++kind)
+    if (!names[kind].empty())
+      notes.push_back(list_text(names[kind], kTexts[kind][0], kTexts[kind][1], ", "));
+  return notes;
+}
+
+std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& split,
                                           DatasetInfo info, const ImageFolderOptions& options) {
-  ImageFiles files = find_images(root, split, info.class_names);
+  const std::string& root = at.root;
+  ImageFiles files = find_images(root, split, at.classes);
   std::vector<Checked> checked = check_all(root, files.pictures, options);
   std::string paths;
   std::vector<Entry> entries;
@@ -320,10 +365,8 @@ std::shared_ptr<const Dataset> open_split(const std::string& root, const std::st
   if (!damaged.empty() && (options.damaged == Damaged::kError || entries.empty()))
     throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ") +
                     "\n  get them again, or leave them out with data.damaged: skip");
-  for (std::string& name : files.stray) name = printable(name);
-  if (!files.stray.empty())
-    notes.push_back(list_text(files.stray, "file is no .jpg, .jpeg or .png and was skipped",
-                              "files are no .jpg, .jpeg or .png and were skipped", ", "));
+  notes = stray_notes(files.stray);
+  if (split == "test" && at.both) notes.push_back("val is not read, test stands beside it");
   if (!damaged.empty())
     notes.push_back(
         list_text(damaged, "damaged picture was skipped", "damaged pictures were skipped", "\n  "));
@@ -332,30 +375,6 @@ std::shared_ptr<const Dataset> open_split(const std::string& root, const std::st
   entries.shrink_to_fit();
   return std::make_shared<ImageFolder>(std::move(info), root, std::move(paths), std::move(entries),
                                        needs, options, std::move(notes));
-}
-
-// A folder that is there, and what its parts are called.
-struct Located {
-  std::string root, test;
-  std::vector<std::string> classes;
-};
-
-Located locate(const std::string& root) {
-  std::error_code error;
-  fs::path real = fs::canonical(root.empty() ? "." : root, error);
-  if (error)
-    throw DataError(
-        fmt::format("image folder '{}': {}; set data.root to the folder that has train "
-                    "and test",
-                    printable(root), error.message()));
-  std::string test = fs::is_directory(real / "test", error) ? "test" : "val";
-  for (const std::string& split : {std::string("train"), test})
-    if (!fs::is_directory(real / split, error))
-      throw DataError(
-          fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
-                      "belong into train/<class>/ and test/<class>/ or val/<class>/",
-                      printable(real.string()), split == "val" ? "test" : split));
-  return {real.string(), test, image_classes(real.string(), "train")};
 }
 
 }  // namespace
@@ -388,12 +407,14 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
                    .shape = {options.size, options.size, 3},
                    .count = 0,
                    .classes = 0,
-                   .class_names = at.classes,
+                   .class_names = {},
                    .normalization = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}}};
+  // Shown and packed line by line, so cleaned of what a file's name may have in it.
+  for (const std::string& name : at.classes) info.class_names.push_back(printable(name));
   info.classes = static_cast<int>(info.class_names.size());
-  auto train = open_split(at.root, "train", info, options);
+  auto train = open_split(at, "train", info, options);
   info.name = "image_folder test";
-  return {train, open_split(at.root, at.test, info, options)};
+  return {train, open_split(at, at.test, info, options)};
 }
 
 }  // namespace tessera

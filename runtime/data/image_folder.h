@@ -5,7 +5,8 @@
 // random crop for training is cut from the picture itself (augment.h). The EXIF orientation is
 // followed. Decoding happens in the threads that read.
 //
-// Other files are skipped and named in notes(). A link that leads out of the root is refused.
+// What else is there is skipped and named in notes(), also a val beside test. Control characters in
+// a class's name are shown as '?'. A link that leads out of the root is refused.
 #pragma once
 
 #include <string>

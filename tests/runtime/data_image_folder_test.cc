@@ -108,16 +108,43 @@ TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
   write_folder(folder);
   folder.write("train/ants/notes.txt", {1});
   folder.write("train/ants/image\x1b.gif", {1});
-  folder.write("train/README", {1});
+  folder.write("train/lone.jpg", picture("png_gray"));
+  mkfifo(folder.path("train/pipe").c_str(), 0600);
   fs::create_directories(folder.path("train/bees/more.jpg"));
   mkfifo(folder.path("train/bees/pipe.png").c_str(), 0600);
   DataSplit data = open_image_folder(folder.path(), {.size = 16});
   EXPECT_EQ(data.train->count(), 5);
-  ASSERT_EQ(data.train->notes().size(), 1u);
-  EXPECT_EQ(data.train->notes()[0],
-            "5 files are no .jpg, .jpeg or .png and were skipped: train/README, "
-            "train/ants/image?.gif, train/ants/notes.txt, train/bees/more.jpg, "
-            "train/bees/pipe.png");
+  EXPECT_EQ(data.train->notes(),
+            (std::vector<std::string>{
+                "2 files are no .jpg, .jpeg or .png and were skipped: train/ants/image?.gif, "
+                "train/ants/notes.txt",
+                "1 file is in no class's folder and was skipped: train/lone.jpg",
+                "1 folder below a class was skipped, pictures lie in the folder of the class "
+                "itself: train/bees/more.jpg",
+                "2 pipes, sockets or devices were skipped: train/bees/pipe.png, train/pipe"}));
+  EXPECT_TRUE(data.test->notes().empty());
+}
+
+TEST(ImageFolderTest, ValBesideTestIsSaidToBeLeftOut) {
+  TempFolder folder;
+  write_folder(folder);
+  folder.write("test/ants/t.png", picture("png_gray"));
+  DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  EXPECT_EQ(data.test->count(), 1);
+  EXPECT_EQ(data.test->notes(),
+            (std::vector<std::string>{"val is not read, test stands beside it"}));
+  EXPECT_TRUE(data.train->notes().empty());
+}
+
+TEST(ImageFolderTest, AClassStaysOneWhateverItsName) {
+  TempFolder folder;
+  for (const char* split : {"train", "test"})
+    for (const char* name : {"/a\nb/1.png", "/c/1.png"})
+      folder.write(std::string(split) + name, picture("png_gray"));
+  DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  EXPECT_EQ(data.train->class_names(), (std::vector<std::string>{"a?b", "c"}));
+  write_packed(data, folder.path("pack.h5"));
+  EXPECT_EQ(open_packed(folder.path("pack.h5")).train->class_names(), data.train->class_names());
 }
 
 TEST(ImageFolderTest, DamagedPicturesAreAnErrorOrACountedSkip) {
