@@ -117,6 +117,8 @@ size_t DataFile::read_some(uint8_t* bytes, size_t size) {
       if (got == 0) damaged("the compressed data end too early");
     }
     if (inflater.member_ended) {
+      constexpr uint8_t kGzip = 0x1f;
+      if (*stream.next_in != kGzip) damaged("after its end come bytes that are no gzip data");
       inflateReset(&stream);
       inflater.member_ended = false;
     }

@@ -121,6 +121,18 @@ TEST_F(IdxTest, DamagedGzip) {
   expect_bad(images(), gzip(labels()), {"images.gz: byte", "incorrect header check"}, ".gz");
 }
 
+TEST_F(IdxTest, BytesBehindTheCompressedData) {
+  const Bytes whole = gzip(images());
+  for (Bytes more : {Bytes{0}, Bytes{'x'}, Bytes{'x', 'y', 'z'}}) {
+    Bytes file = whole;
+    file.insert(file.end(), more.begin(), more.end());
+    expect_bad(file, gzip(labels()),
+               {"byte " + std::to_string(whole.size()) + " of the compressed file",
+                "after its end come bytes that are no gzip data"},
+               ".gz");
+  }
+}
+
 TEST_F(IdxTest, HeaderThatAsksForTooMuch) {
   // 4 G x 16384 x 16384 bytes are never allocated: the file cannot hold them.
   Bytes huge = header({0xFFFFFFFF, 16384, 16384});
