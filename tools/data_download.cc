@@ -16,6 +16,7 @@ struct Sink {
   std::FILE* file;
   int64_t at, most;  // bytes there, and as many as may come
   CURL* curl;
+  const std::function<void(int64_t)>& progress;
   int64_t skip = 0;  // bytes to come that are there already
   bool checked = false, full = false;
   std::string refused = {};  // why the answer is not the file
@@ -66,6 +67,7 @@ size_t receive(char* bytes, size_t size, size_t count, void* into) {
   const auto written = std::fwrite(bytes + passed, 1, static_cast<size_t>(fresh), sink.file);
   sink.full = written != static_cast<size_t>(fresh);
   sink.at += static_cast<int64_t>(written);
+  if (sink.progress) sink.progress(sink.at);
   return sink.full ? 0 : given;
 }
 
@@ -113,14 +115,15 @@ void set_up(CURL* curl, const std::string& url, Sink& sink, char* why) {
 
 }  // namespace
 
-Download download(const std::string& url, const std::string& path, int64_t most) {
+Download download(const std::string& url, const std::string& path, int64_t most,
+                  const std::function<void(int64_t)>& progress) {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (started != CURLE_OK) return {"libcurl cannot be started", false};
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "ab"), std::fclose);
   std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
   if (!file || !curl) return {path + ": cannot be written", false};
   std::fseek(file.get(), 0, SEEK_END);
-  Sink sink{file.get(), std::ftell(file.get()), most, curl.get()};
+  Sink sink{file.get(), std::ftell(file.get()), most, curl.get(), progress};
   char why[CURL_ERROR_SIZE] = {};
   set_up(curl.get(), url, sink, why);
   const CURLcode result = curl_easy_perform(curl.get());

@@ -85,11 +85,14 @@ int64_t size_of(const std::string& path) {
 }
 
 // Asks one mirror until the part has all bytes. "" or what went wrong.
-std::string complete(const std::string& url, const std::string& part, const FetchFile& file) {
+std::string complete(const std::string& url, const std::string& part, const FetchFile& file,
+                     const FetchProgress& progress) {
+  std::function<void(int64_t)> there;
+  if (progress) there = [&](int64_t bytes) { progress(file, bytes); };
   int64_t furthest = size_of(part);
   auto wait = kFirstWait;
   for (int fruitless = 0; furthest < file.bytes;) {
-    const Download done = download(url, part, file.bytes);
+    const Download done = download(url, part, file.bytes, there);
     if (done.why.empty()) break;
     if (size_of(part) < furthest + std::max<int64_t>(1, file.bytes / kLeastPart)) {
       ++fruitless;
@@ -105,18 +108,19 @@ std::string complete(const std::string& url, const std::string& part, const Fetc
 }
 
 // From one mirror into PATH.part, which becomes `path` when it is right. "" or what went wrong.
-std::string fetch_from(const std::string& url, const std::string& path, const FetchFile& file) {
+std::string fetch_from(const std::string& url, const std::string& path, const FetchFile& file,
+                       const FetchProgress& progress) {
   const std::string part = path + ".part";
   if (size_of(part) > file.bytes) fs::remove(part);
   const bool resumed = size_of(part) > 0;
-  std::string why = complete(url, part, file);
+  std::string why = complete(url, part, file, progress);
   if (!why.empty()) return why;
   try {
     verify_file(part, file);
   } catch (const DataError& error) {
     fs::remove(part);
     // What lay there before may have been wrong: once more from the first byte.
-    if (resumed) return fetch_from(url, path, file);
+    if (resumed) return fetch_from(url, path, file, progress);
     return error.what();
   }
   fs::rename(part, path);
@@ -124,7 +128,8 @@ std::string fetch_from(const std::string& url, const std::string& path, const Fe
 }
 
 void fetch_file(const FetchSet& set, const FetchFile& file, const std::string& root,
-                const std::string& from, const std::function<void(const std::string&)>& say) {
+                const std::string& from, const std::function<void(const std::string&)>& say,
+                const FetchProgress& progress) {
   const std::string path = (fs::path(root) / file.name).string();
   if (holds(path, file)) return say(fmt::format("{}: is there", path));
   if (!from.empty() && from.find("://") == std::string::npos) {
@@ -141,7 +146,7 @@ void fetch_file(const FetchSet& set, const FetchFile& file, const std::string& r
   for (const std::string& mirror : mirrors) {
     say(fmt::format("{}: {:.1f} MiB from {}", file.name,
                     static_cast<double>(file.bytes) / (1 << 20), mirror));
-    std::string why = fetch_from(mirror + file.name, path, file);
+    std::string why = fetch_from(mirror + file.name, path, file, progress);
     if (why.empty()) return say(fmt::format("{}: SHA-256 is right", path));
     tried += fmt::format("\n  {}{}: {}", mirror, file.name, why);
   }
@@ -199,11 +204,11 @@ void verify_file(const std::string& path, const FetchFile& expected) {
 }
 
 void fetch(const FetchSet& set, const std::string& root, const std::string& from,
-           const std::function<void(const std::string&)>& say) try {
+           const std::function<void(const std::string&)>& say, const FetchProgress& progress) try {
   fs::create_directories(root);
   for (const FetchFile& file : set.files) {
     bool archive = file.name.ends_with(".tar.gz");
-    fetch_file(set, file, root, from, say);
+    fetch_file(set, file, root, from, say, progress);
     if (!archive) continue;
     unpack((fs::path(root) / file.name).string(), set.members, root);
     say(fmt::format("{}: {} files unpacked", root, set.members.size()));

@@ -31,10 +31,13 @@ FetchSet known_set(const std::string& name);
 // Lines "SHA256 BYTES NAME" for files other than the published ones. Throws ConfigError.
 std::vector<FetchFile> read_manifest(const std::string& path);
 
+using FetchProgress = std::function<void(const FetchFile&, int64_t)>;
+
 // Into the folder `root`. from: a URL of a folder, a folder on this machine, or "" for the set's
-// mirrors. say gets a line now and then. Throws DataError when no source has the right bytes.
+// mirrors. say gets a line now and then; progress is called often while a file is downloaded, with
+// the bytes of it that are there. Throws DataError when no source has the right bytes.
 void fetch(const FetchSet& set, const std::string& root, const std::string& from,
-           const std::function<void(const std::string&)>& say);
+           const std::function<void(const std::string&)>& say, const FetchProgress& progress = {});
 
 // Throws DataError unless the file has these bytes.
 void verify_file(const std::string& path, const FetchFile& expected);
@@ -47,7 +50,8 @@ struct Download {
 // Goes on with `path`, which may have the first bytes already, until `most` bytes are there. One
 // request. What is there is only added to, or removed when the server sends more than `most`; an
 // answer that by its headers is another file is not written. Leaves no empty file.
-Download download(const std::string& url, const std::string& path, int64_t most);
+Download download(const std::string& url, const std::string& path, int64_t most,
+                  const std::function<void(int64_t)>& progress = {});
 
 // Writes the members of a .tar.gz into the folder, with the names given. Throws DataError when it
 // is damaged or one is missing.

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "tessera/models/config.h"
 #include "tessera/models/config_data.h"
@@ -17,6 +18,7 @@
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/status_line.h"
 #include "tessera/tools/data_fetch.h"
 #include "tessera/tools/trainer_verbs.h"
 
@@ -166,11 +168,39 @@ int run_bench(const DataArguments& arguments) {
   return 0;
 }
 
+// On a terminal a line that tells how far a file is, a few times a second.
+class FetchLine {
+ public:
+  ~FetchLine() { clear(); }
+  void clear() const {
+    if (active_) set_status(stdout, "");
+  }
+  void show(const FetchFile& file, int64_t bytes) {
+    constexpr std::chrono::milliseconds kPause{250};
+    const auto now = std::chrono::steady_clock::now();
+    if (!active_ || now < next_) return;
+    next_ = now + kPause;
+    set_status(stdout, fmt::format("{}: {} % of {:.1f} MiB", file.name, bytes * 100 / file.bytes,
+                                   static_cast<double>(file.bytes) / (1 << 20)));
+  }
+
+ private:
+  const bool active_ = isatty(fileno(stdout)) != 0;
+  std::chrono::steady_clock::time_point next_{};
+};
+
 int run_fetch(const DataArguments& arguments) {
   FetchSet set = known_set(arguments.set);
   if (!arguments.manifest.empty()) set.files = read_manifest(arguments.manifest);
   std::string root = arguments.root.empty() ? "data/" + set.name : arguments.root;
-  fetch(set, root, arguments.from, say);
+  FetchLine line;
+  fetch(
+      set, root, arguments.from,
+      [&](const std::string& text) {
+        line.clear();
+        say(text);
+      },
+      [&](const FetchFile& file, int64_t bytes) { line.show(file, bytes); });
   say(fmt::format("{} is ready: data.name={} data.root={}", set.name, set.name, root));
   return 0;
 }

@@ -8,7 +8,10 @@ import gzip
 import hashlib
 import http.server
 import io
+import os
+import pty
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -128,12 +131,12 @@ class Test(unittest.TestCase):
         self.manifest = self.folder / "manifest"
         self.manifest.write_text(f"{hashlib.sha256(body).hexdigest()} {len(body)} {self.name}\n")
 
-    def fetch(self, *words, source=None, what="cifar100"):
+    def fetch(self, *words, source=None, what="cifar100", stdout=subprocess.PIPE):
         source = source or f"http://127.0.0.1:{self.server.server_port}/data"
         return subprocess.run(
             [TRAINER, "data", "fetch", what, "--root", str(self.root), "--from", str(source),
              "--manifest", str(self.manifest), *words],
-            capture_output=True, text=True, check=False, timeout=120)
+            stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
 
     def check_there(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -194,6 +197,16 @@ class Downloads(Test):
         self.serve(archive(), "endless")
         self.check_refused(self.fetch(), "sends more than")
         self.assertLess(self.server.sent, 64 << 20)
+
+    def test_a_terminal_sees_how_far_it_is(self):
+        self.assertNotIn("\x1b", self.fetch().stdout)
+        self.root = self.folder / "other"
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb", buffering=0) as screen, os.fdopen(theirs, "wb") as terminal:
+            self.check_there(self.fetch(stdout=terminal))
+            seen = screen.read(65536).decode()
+        self.assertRegex(seen, r"\r\x1b\[K" + re.escape(self.name) + r": \d+ % of 0\.1 MiB")
+        self.assertRegex(seen, r"\r\x1b\[K[^%]*SHA-256 is right")  # the line is gone again
 
     def part(self):
         return self.root / (self.name + ".part")
