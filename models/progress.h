@@ -1,7 +1,7 @@
 // The line that a person watches while a training runs: redrawn in place on a terminal, not there
 // at all elsewhere.
 //
-//   epoch 3/15 [=>  ] 132/391  2810 img/s  loss 0.5213  acc 81.2 %  eta 1:02  wait 1 %  85 MiB
+//   epoch  3/15 [==>     ] 2810/s  loss 0.521 acc 81.2% eta 1:02  wait 1%  85MiB
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,11 @@ struct ProgressState {
   size_t memory_bytes = 0;  // held by the training
 };
 
-// The line without control characters, at most `columns` wide. Speed, loss, accuracy, time left,
-// waiting and memory have room in 79 columns; the bar, the batches and the epoch are there where
-// room is left. In less, memory goes first, then waiting, speed, time left, accuracy.
+// The line without control characters, at most `columns` wide. In 79 columns there are the epoch, a
+// bar of 8 cells or more, speed, loss, accuracy, time left, waiting and memory; where there is room
+// also the batches, and then longer words. In less, memory goes first, then waiting, speed, the bar,
+// time left, accuracy, loss; the epoch stays. (With a thousand epochs memory goes in 80.) What is
+// shown does not change as numbers grow.
 std::string progress_text(const ProgressState& state, double seconds_left, int columns);
 
 // "4:05", "2:04:05", "3 d 2 h", "120 d"

@@ -43,23 +43,29 @@ class Watching(Test):
         self.assertEqual(os.waitpid(child, 0)[1], 0, said)
         os.close(terminal)
         drawn = [line.split("\r\x1b[K") for line in said.decode().split("\r\n")]
-        bars = [text for line in drawn for text in line if " img/s" in text]
+        bars = [text for line in drawn for text in line
+                if re.match("epoch .* loss .* acc ", text) and "step" not in text]
         self.assertTrue(bars)
         return [line[-1] for line in drawn], bars
 
     def test_a_terminal_shows_progress(self):
-        asked = r"[\d.]+k? img/s  loss [\d.]+  acc [\d.]+ %  eta [\d:?]+  wait \d+ %  \d+ MiB$"
+        asked = r"[\d.]+k? img/s +loss [\d.]+ +acc [\d.]+ % +eta [\d:?]+ +wait \d+ % +\d+ MiB$"
+        short = r"[\d.]+k?/s +loss [\d.]+ +acc [\d.]+% +eta [\d:?]+ +wait \d+% +\d+MiB$"
         lines, bars = self.on_a_terminal(110)
         for bar in bars:
             self.assertLess(len(bar), 110)
-            self.assertRegex(bar, r"^epoch [123]/3 \[=*>? *\] \d+/20  " + asked)
+            self.assertRegex(bar, r"^epoch [123]/3 \[=*>? *\] +\d+/20  " + asked)
         self.assertRegex(lines[-2], "^final test accuracy")
         self.assertNotIn("img/s", "".join(lines))
         self.assertFalse([line for line in lines if re.search(r"step \d+  train loss \S+ accuracy \S+ %  lr", line)])
         _, bars = self.on_a_terminal(80, "--overwrite")
         for bar in bars:
             self.assertLess(len(bar), 80)
-            self.assertRegex(bar, r"^epoch [123]/3( \S+)?  " + asked)
+            self.assertRegex(bar, r"^epoch [123]/3 \[[=> ]{8,16}\] " + short)
+        _, bars = self.on_a_terminal(60, "--overwrite")
+        for bar in bars:
+            self.assertLess(len(bar), 60)
+            self.assertRegex(bar, r"^epoch [123]/3 \[[=> ]{8,16}\] \S+/s +loss [\d.]+ +acc [\d.]+% +eta")
 
     def test_lines_stand_above_the_progress_bar(self):
         lines, bars = self.on_a_terminal(80, "optimizer.lr=1e30", "train.non_finite=skip")
