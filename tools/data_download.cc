@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string_view>
 
@@ -121,7 +123,8 @@ Download download(const std::string& url, const std::string& path, int64_t most,
   if (started != CURLE_OK) return {"libcurl cannot be started", false};
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "ab"), std::fclose);
   std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
-  if (!file || !curl) return {path + ": cannot be written", false};
+  if (!file) return {fmt::format("{}: cannot be written: {}", path, std::strerror(errno)), false};
+  if (!curl) return {"libcurl cannot be started", false};
   std::fseek(file.get(), 0, SEEK_END);
   Sink sink{file.get(), std::ftell(file.get()), most, curl.get(), progress};
   char why[CURL_ERROR_SIZE] = {};

@@ -1,7 +1,7 @@
 // planner: memory planning on its own, over CSV files (memory/plan_csv.h).
 //
-// Exit codes: 0 done, 2 usage or input, 4 proved infeasible or above --max-bytes, 7 no plan found
-// within the capacity.
+// Exit codes: 0 done, 1 standard output cannot be written, 2 usage or input, 4 proved infeasible or
+// above --max-bytes, 7 no plan found within the capacity.
 #include <cstdio>
 #include <exception>
 
@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tessera/memory/planner_library.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/planner_verbs.h"
 
 namespace {
@@ -43,7 +44,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return tessera::end_program("planner", run(argc, argv));
   } catch (const std::exception& error) {
     fmt::print(stderr, "planner: {}\n", error.what());
     return tessera::kUsage;

@@ -12,6 +12,7 @@
 #include "tessera/memory/ablation.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/planner_results.h"
 #include "tessera/tools/planner_verbs.h"
 
@@ -59,16 +60,18 @@ int compare(const Arguments& arguments) {
   for (const std::filesystem::path& file : files_of(arguments.files)) {
     const Problem problem = read_plan_csv_file(file);
     const int64_t bound = lower_bound(problem);
-    fmt::print("{}: {} buffers, lower bound {}\n", file.string(), problem.buffers.size(), bound);
-    fmt::print("  {:<20} {:>16} {:>8} {:>10}  {}\n", "planner", "bytes", "ratio", "ms", "proof");
+    write_out(fmt::format("{}: {} buffers, lower bound {}\n", file.string(), problem.buffers.size(),
+                          bound));
+    write_out(fmt::format("  {:<20} {:>16} {:>8} {:>10}  {}\n", "planner", "bytes", "ratio", "ms",
+                          "proof"));
     for (const Planner* planner : planners()) {
       Solution solution;
       const BenchCell cell = timed([&] { return solution = prove_checked(*planner, problem); });
       const bool any = placed(solution);
-      fmt::print("  {:<20} {:>16} {:>8} {:>10.2f}  {}\n", planner->name(),
-                 any ? std::to_string(cell.bytes) : "-",
-                 any ? fmt::format("{:.4f}", ratio(cell.bytes, bound)) : "-", cell.ms,
-                 proof_of(solution));
+      write_out(fmt::format("  {:<20} {:>16} {:>8} {:>10.2f}  {}\n", planner->name(),
+                            any ? std::to_string(cell.bytes) : "-",
+                            any ? fmt::format("{:.4f}", ratio(cell.bytes, bound)) : "-", cell.ms,
+                            proof_of(solution)));
     }
   }
   return 0;
@@ -113,21 +116,21 @@ int bench(const Arguments& arguments) {
                                                   : bench_planners(files, arguments.limits);
   if (!arguments.plot.empty()) write_output(arguments.plot, results.svg());
   if (arguments.json)
-    fmt::print("{}", results.json());
+    write_out(results.json());
   else if (arguments.ablation)
-    fmt::print("{}", results.node_table(arguments.columns));
+    write_out(results.node_table(arguments.columns));
   else
-    fmt::print("{}", results.ratio_table(arguments.columns));
+    write_out(results.ratio_table(arguments.columns));
   if (!arguments.ablation || arguments.json) return 0;
   for (const Ablation& ablation : ablations()) {
-    fmt::print("  {:<10} {}\n", ablation.name, ablation.explanation);
+    write_out(fmt::format("  {:<10} {}\n", ablation.name, ablation.explanation));
   }
   return 0;
 }
 
 int list(const Arguments&) {
   for (const Planner* planner : planners()) {
-    fmt::print("{:<20} {}\n", planner->name(), planner->explanation());
+    write_out(fmt::format("{:<20} {}\n", planner->name(), planner->explanation()));
   }
   return 0;
 }

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/planner_verbs.h"
 
 namespace tessera {
@@ -86,13 +86,10 @@ std::string proof_of(const Solution& solution) {
 
 void write_output(const std::string& path, std::string_view text) {
   if (path.empty() || path == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return;
+    write_out(text);
+  } else {
+    write_file(path, text);
   }
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw DataError(fmt::format("{}: cannot be written", path));
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "tessera/memory/plan_html.h"
 #include "tessera/memory/plan_why.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/planner_verbs.h"
 
 namespace tessera {
@@ -101,7 +102,7 @@ int explain(const Arguments& arguments) {
     throw DataError(fmt::format("{}: buffer '{}' takes no room: {} bytes, live in [{}, {})",
                                 arguments.file, b.id, b.size, b.lower, b.upper));
   }
-  fmt::print("{}", why_text(problem, solution.plan, buffer, planner_named(arguments.planner)));
+  write_out(why_text(problem, solution.plan, buffer, planner_named(arguments.planner)));
   return 0;
 }
 

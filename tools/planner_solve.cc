@@ -9,6 +9,7 @@
 
 #include "tessera/memory/plan_check.h"
 #include "tessera/memory/plan_csv.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/planner_verbs.h"
 
 namespace tessera {
@@ -20,11 +21,12 @@ struct Arguments {
   Limits limits;
 };
 
-void print_summary(const Problem& problem, const Solution& solution, FILE* to) {
-  fmt::print(to, "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}  ({})\n",
-             solution.plan.bytes, solution.bound, ratio(solution.plan.bytes, solution.bound),
-             unplanned_bytes(problem), problem.buffers.size(),
-             solution.verdict == Verdict::kOptimal ? "proved lowest" : proof_of(solution));
+std::string summary(const Problem& problem, const Solution& solution) {
+  return fmt::format("bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}  ({})\n",
+                     solution.plan.bytes, solution.bound,
+                     ratio(solution.plan.bytes, solution.bound), unplanned_bytes(problem),
+                     problem.buffers.size(),
+                     solution.verdict == Verdict::kOptimal ? "proved lowest" : proof_of(solution));
 }
 
 // The limit is one on the whole: what reading took is gone, and checking and writing take it again.
@@ -60,14 +62,18 @@ int solve(const Arguments& arguments) {
   if (!arguments.output.empty()) {
     write_output(arguments.output, write_plan_csv(problem, &solution.plan));
   }
-  print_summary(problem, solution, arguments.output == "-" ? stderr : stdout);
+  const std::string text = summary(problem, solution);
+  if (arguments.output == "-")  // the plan is there
+    fmt::print(stderr, "{}", text);
+  else
+    write_out(text);
   return 0;
 }
 
 int bound(const Arguments& arguments) {
   const Problem problem = read_plan_csv_file(arguments.file);
-  fmt::print("lower bound {}  unplanned {}  buffers {}\n", lower_bound(problem),
-             unplanned_bytes(problem), problem.buffers.size());
+  write_out(fmt::format("lower bound {}  unplanned {}  buffers {}\n", lower_bound(problem),
+                        unplanned_bytes(problem), problem.buffers.size()));
   return 0;
 }
 
@@ -81,7 +87,7 @@ int check_file(const Arguments& arguments) {
   }
   const int64_t bound = lower_bound(problem);
   const Verdict verdict = plan.bytes == bound ? Verdict::kOptimal : Verdict::kWithin;
-  print_summary(problem, {plan, verdict, bound, 0, {}}, stdout);
+  write_out(summary(problem, {plan, verdict, bound, 0, {}}));
   return 0;
 }
 

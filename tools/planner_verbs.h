@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Exit codes beyond 0 (done) and 1 (our bug).
+// Exit codes beyond 0 (done) and 1 (standard output cannot be written).
 constexpr int kUsage = 2;       // or bad input
 constexpr int kInfeasible = 4;  // no plan fits, or a limit of the user is passed
 constexpr int kNotFound = 7;    // none was found that fits the capacity, none is proved impossible
@@ -39,7 +39,7 @@ double ratio(int64_t bytes, int64_t bound);
 // "lowest", "infeasible", "not found" or "within 1.50 %", rounded up.
 std::string proof_of(const Solution& solution);
 
-// Writes the file; "-" or no path is the terminal. Throws DataError.
+// Writes the file; "-" or no path is standard output. Throws ConfigError.
 void write_output(const std::string& path, std::string_view text);
 
 }  // namespace tessera

@@ -1,4 +1,7 @@
 // trainer: trains, evaluates, plans and measures what a configuration describes.
+//
+// Exit codes: those of runtime/error.h, and 1 where standard output cannot be written; a training
+// that did all else only warns of that.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +16,8 @@
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
 namespace {
@@ -27,11 +32,6 @@ struct Arguments {
   TrainOptions train;
   ConfigLook look;
 };
-
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
 
 std::atomic<int> g_signal{0};
 
@@ -62,6 +62,30 @@ std::string result_table(const Config& config, const TrainResult& result) {
   return text + fmt::format("  on test, after step {}", result.best_step);
 }
 
+int tell_result(const Config& config, const TrainResult& result) {
+  if (result.stopped_by != 0) {
+    say(fmt::format("stopped by {} after step {}; {}",
+                    result.stopped_by == SIGTERM ? "SIGTERM" : "SIGINT", result.steps,
+                    result.checkpoint.empty() ? "nothing is kept, as checkpoint.keep is 0"
+                                              : "go on with --resume from " + result.checkpoint));
+    return 128 + result.stopped_by;
+  }
+  if (const std::string table = result.confusion.text(); !table.empty()) say(table);
+  say(result_table(config, result));
+  say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
+                  100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
+                  result.seconds));
+  return 0;
+}
+
+// What a training came to is in its folder: that nobody could be told is no reason to fail.
+void forgive_lost_lines(const Config& config) {
+  const std::string fault = take_output_fault();
+  if (fault.empty()) return;
+  log(LogLevel::warning,
+      fmt::format("training: {}; what was to be read there is in '{}'", fault, config.run.dir));
+}
+
 int run_train(const Arguments& arguments) {
   if (look_at_config(arguments.look, arguments.config, arguments.overrides)) return 0;
   const Config config = load_config(arguments.config, arguments.overrides);
@@ -78,20 +102,9 @@ int run_train(const Arguments& arguments) {
   options.stop = &g_signal;
   options.command = arguments.command;
   const TrainResult result = train(config, say, options);
-  if (result.stopped_by != 0) {
-    say(fmt::format("stopped by {} after step {}; {}",
-                    result.stopped_by == SIGTERM ? "SIGTERM" : "SIGINT", result.steps,
-                    result.checkpoint.empty()
-                        ? "nothing is kept, as checkpoint.keep is 0"
-                        : "go on with --resume from " + result.checkpoint));
-    return 128 + result.stopped_by;
-  }
-  if (const std::string table = result.confusion.text(); !table.empty()) say(table);
-  say(result_table(config, result));
-  say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
-                  100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
-                  result.seconds));
-  return 0;
+  const int code = tell_result(config, result);
+  forgive_lost_lines(config);
+  return code;
 }
 
 int run_eval(const Arguments& arguments) {
@@ -215,7 +228,7 @@ int dispatch(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return dispatch(argc, argv);
+    return end_program("trainer", dispatch(argc, argv));
   } catch (const tessera::ConfigErrors& errors) {  // each begins with its place
     fmt::print(stderr, "{}\n", errors.what());
     return errors.exit_code();
@@ -223,7 +236,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "trainer: {}\n", error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "trainer: {}\n", error.what());
-    return 1;
+    return end_program("trainer", error);
   }
 }

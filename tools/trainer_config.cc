@@ -1,7 +1,6 @@
 // trainer config: what configurations may hold, as a schema, a page or a file to start from.
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +9,7 @@
 #include "tessera/models/config_docs.h"
 #include "tessera/models/dry_run.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
@@ -19,9 +19,7 @@ namespace {
 void write_new(const std::string& path, const std::string& text) {
   if (std::filesystem::exists(path))
     throw ConfigError(fmt::format("config init: {} exists; name another file", path));
-  std::ofstream file(path, std::ios::binary);
-  if (!(file << text << std::flush))
-    throw ConfigError(fmt::format("config init: {} cannot be written", path));
+  write_file(path, text);
 }
 
 }  // namespace
@@ -35,7 +33,7 @@ void add_config_verbs(CLI::App& app, Verb& verb) {
     return sub;
   };
   const auto print = [](const std::string& text) {
-    fmt::print("{}", text);
+    write_out(text);
     return 0;
   };
   add("schema", "JSON Schema, for editors", [=] { return print(config_schema()); });
@@ -57,9 +55,8 @@ bool look_at_config(const ConfigLook& look, const std::string& path,
   if (!look.print && !look.dry_run) return false;
   ConfigOrigins origins;
   const Config config = load_config(path, overrides, &origins);
-  if (look.print) fmt::print("{}", print_config(config, &origins));
-  std::fflush(stdout);
-  if (look.dry_run) dry_run(config, [](const std::string& line) { fmt::print("{}\n", line); });
+  if (look.print) write_out(print_config(config, &origins));
+  if (look.dry_run) dry_run(config, say);
   return true;
 }
 

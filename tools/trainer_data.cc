@@ -20,6 +20,7 @@
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/status_line.h"
 #include "tessera/tools/data_fetch.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
@@ -32,11 +33,6 @@ struct DataArguments {
   double seconds = 5;
   bool overwrite = false;
 };
-
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
 
 // Mean and deviation of each channel, of pixels / 255.
 struct Moments {

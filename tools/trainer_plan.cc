@@ -16,6 +16,7 @@
 #include "tessera/models/plan_diff.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
@@ -39,13 +40,6 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw ConfigError(fmt::format("{}: cannot be written", path));
-}
-
 // The plan, or what eager mode does without one.
 PlanPicture picture_of(const Config& config, const PassSettings& passes) {
   const std::string title = fmt::format("{}, batch {}, ", config.model.name, config.data.batch);
@@ -62,7 +56,7 @@ void write_html(const Arguments& arguments, const Config& config) {
     pictures.push_back(picture_of(load_config(arguments.config, overrides), arguments.passes));
   }
   write_file(arguments.html, draw_plan_html(pictures));
-  fmt::print("{}: {} tensors\n", arguments.html, pictures[0].labels.size());
+  write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
 }
 
 // As SVG, or for the terminal.
@@ -71,10 +65,10 @@ void draw(const Arguments& arguments, const Config& config) {
   for (size_t i = 0; i < picture.labels.size(); ++i)
     picture.problem.buffers[i].id = picture.labels[i].name;
   if (arguments.svg.empty()) {
-    fmt::print("{}\n", draw_plan_text(picture.problem, picture.plan));
+    write_out(fmt::format("{}\n", draw_plan_text(picture.problem, picture.plan)));
   } else {
     write_file(arguments.svg, draw_plan_svg(picture.problem, picture.plan));
-    fmt::print("{}: {} tensors\n", arguments.svg, picture.labels.size());
+    write_out(fmt::format("{}: {} tensors\n", arguments.svg, picture.labels.size()));
   }
 }
 
@@ -98,7 +92,7 @@ void write_csv(const Arguments& arguments, Config config) {
   }
   const std::string text = write_plan_csv(report.problem);
   if (arguments.csv == "-") {
-    fmt::print("{}", text);
+    write_out(text);
   } else {
     write_file(arguments.csv, text);
   }
@@ -114,12 +108,12 @@ int max_batch(Config config, const Arguments& arguments) {
   config.data.batch = std::max<int64_t>(batch, 1);
   const MemoryNeed need = memory_need(config);
   if (arguments.json) {
-    fmt::print("{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}}}\n", batch,
-               limit, config.data.batch, need.bytes());
+    write_out(fmt::format("{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}}}\n",
+                          batch, limit, config.data.batch, need.bytes()));
   } else {
-    fmt::print("largest batch {}: {} bytes of {}\n", batch, need.bytes(), limit);
+    write_out(fmt::format("largest batch {}: {} bytes of {}\n", batch, need.bytes(), limit));
     for (const HostBuffer& block : need.blocks)
-      fmt::print("  {:<24} {:>14}\n", block.name, block.bytes);
+      write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
   }
   return batch > 0 ? 0 : kTooLarge;
 }
@@ -127,18 +121,22 @@ int max_batch(Config config, const Arguments& arguments) {
 int run(const Arguments& arguments) {
   if (!arguments.diff.empty()) {
     const std::string &a = arguments.diff[0], &b = arguments.diff[1];
-    fmt::print("{}", diff_plans(read_file(a), a, read_file(b), b));
+    write_out(diff_plans(read_file(a), a, read_file(b), b));
     return 0;
   }
   if (arguments.config.empty())
     throw ConfigError("plan: --config F or --diff A.json B.json is needed");
+  const bool drawn = arguments.draw || !arguments.svg.empty();
+  if (!arguments.beside.empty() && (arguments.html.empty() || drawn))
+    throw ConfigError(
+        "plan: --beside stands in --html F alone; --draw and --svg show one plan: give them the "
+        "second one's settings in a command of its own");
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.max_batch) return max_batch(config, arguments);
   if (!arguments.csv.empty()) {
     write_csv(arguments, config);
     return 0;
   }
-  const bool drawn = arguments.draw || !arguments.svg.empty();
   const bool pictures = drawn || !arguments.html.empty();
   if (!arguments.html.empty()) write_html(arguments, config);
   if (drawn) draw(arguments, config);
@@ -146,9 +144,9 @@ int run(const Arguments& arguments) {
   const PlanReport report = plan(config, arguments.passes);
   if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
   if (!arguments.why.empty())
-    fmt::print("{}", report.why(arguments.why));
+    write_out(report.why(arguments.why));
   else if (!pictures)
-    fmt::print("{}\n", arguments.json ? report.json() : report.text());
+    write_out(fmt::format("{}\n", arguments.json ? report.json() : report.text()));
   if (arguments.max_bytes < 0 || report.need() <= arguments.max_bytes) return 0;
   fmt::print(stderr, "trainer: the training takes {} bytes, {} more than the {} of --max-bytes\n",
              report.need(), report.need() - arguments.max_bytes, arguments.max_bytes);
@@ -167,10 +165,11 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   plan->add_option("--csv", arguments->csv,
                    "write what there is to plan as CSV, for planner; - is the terminal");
   plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
-  plan->add_option("--svg", arguments->svg, "the same picture, without hover and search");
+  plan->add_option("--svg", arguments->svg,
+                   "the same picture of one plan, without hover and search");
   plan->add_option("--beside", arguments->beside,
-                   "key=value of a second plan to stand beside it in --html; may be given again;\n"
-                   "mode=eager is run for two steps, and drawn as it was")
+                   "key=value of a second plan to stand beside it, in --html alone; may be given\n"
+                   "again; mode=eager is run for two steps, and drawn as it was")
       ->allow_extra_args(false);
   plan->add_option("--why", arguments->why,
                    "where tensors of that name, op or place stand and who keeps them alive");

@@ -357,6 +357,20 @@ class Questions(Test):
         self.succeed("plan", "--config", QUICKSTART, "--svg", "p.svg")
         self.assertIn("conv2d", (self.folder / "p.svg").read_text())
 
+    def test_a_picture_that_cannot_be_written_says_why(self):
+        for option, file, why in (("--html", "/nonexistent/x.html", "No such file or directory"),
+                                  ("--html", "/dev/full", "No space left on device"),
+                                  ("--svg", "/dev/full", "No space left on device"),
+                                  ("--csv", "/dev/full", "No space left on device")):
+            self.fail_with(MISUSE, [f"{file}: cannot be written: {why}"], "plan", "--config",
+                           QUICKSTART, option, file)
+
+    def test_a_second_plan_stands_beside_in_html_alone(self):
+        for words in ([], ["--draw"], ["--svg", "p.svg"], ["--html", "p.html", "--svg", "p.svg"]):
+            self.fail_with(MISUSE, ["--beside", "--html F"], "plan", "--config", QUICKSTART, *words,
+                           "--beside", "mode=eager")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
     def test_a_step_without_a_plan_as_a_picture(self):
         self.succeed("plan", "--config", QUICKSTART, "--html", "p.html", "--beside", "mode=eager",
                      "data.batch=8")

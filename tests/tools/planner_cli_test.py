@@ -55,6 +55,22 @@ class Test(unittest.TestCase):
         self.assertEqual(done.stdout, "")
 
 
+class LostOutput(Test):
+    def test_is_an_error(self):
+        self.succeed("solve", "tiny.csv", "-o", "plan.csv")
+        for words in (["solve", "tiny.csv"], ["bound", "tiny.csv"], ["check", "plan.csv"],
+                      ["compare", "tiny.csv"], ["list"], ["draw", "tiny.csv"],
+                      ["why", "plan.csv", "a"], ["random"], ["bench", "tiny.csv", "--json"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([PLANNER, *words], cwd=self.folder, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.stderr, "planner: cannot write to standard output: "
+                                          "No space left on device\n", words)
+            self.assertEqual(done.returncode, 1, words)
+        self.fail_with(USAGE, ["/dev/full: cannot be written: No space left on device"], "solve",
+                       "tiny.csv", "-o", "/dev/full")
+
+
 class Usage(Test):
     def test_help_of_every_verb(self):
         verbs = "solve bound check compare bench list draw why random export".split()

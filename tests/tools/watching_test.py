@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import termios
 import unittest
@@ -115,6 +116,40 @@ class Watching(Test):
         (run / "weights.h5").rmdir()
         self.succeed("--config", QUICKSTART, *TINY, f"run.dir={run}", "--resume")
         self.assertTrue((run / "weights.h5").is_file())
+
+
+class LostOutput(Test):
+    """Standard output is what a command is for: where it is lost, the exit code says so."""
+
+    WHY = "cannot write to standard output: No space left on device"
+
+    def into_a_full_disk(self, *words):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            return subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, stdout=full,
+                                  stderr=subprocess.PIPE, text=True, check=False)
+
+    def test_is_an_error(self):
+        self.succeed("--config", QUICKSTART, *TINY, "run.dir=run")
+        plan = ("plan", "--config", QUICKSTART, *TINY)
+        for words in (["eval", "--run", "run"], plan, [*plan, "--json"], [*plan, "--draw"],
+                      [*plan, "--why", "conv2"], [*plan, "--csv", "-"], [*plan, "--html", "p.html"],
+                      [*plan, "--dump-after=capture"],
+                      [*plan, "--max-batch", "--limit", "1GiB"], ["devices"], ["config", "schema"],
+                      ["config", "init"], ["data", "inspect", "--config", QUICKSTART, *TINY],
+                      ["doctor", "--config", QUICKSTART, *TINY], ["--help"],
+                      ["bench", "--config", QUICKSTART, *TINY, "--steps", 1],
+                      ["train", "--config", QUICKSTART, "--print-config"],
+                      ["train", "--config", QUICKSTART, *TINY, "--dry-run", "run.dir=other"]):
+            done = self.into_a_full_disk(*words)
+            self.assertEqual(done.stderr, f"trainer: {self.WHY}\n", words)
+            self.assertEqual(done.returncode, 1, words)
+
+    def test_does_not_end_a_training(self):
+        done = self.into_a_full_disk("--config", QUICKSTART, *TINY, "run.dir=run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, f"tessera warning: training: {self.WHY}; what was to be read "
+                                      "there is in 'run'\n")
+        self.assertTrue((self.folder / "run" / "weights.h5").exists())
 
 
 if __name__ == "__main__":

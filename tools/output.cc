@@ -1,0 +1,71 @@
+#include "tessera/tools/output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+int g_output_error = 0;  // errno of the first write that failed
+
+void keep(bool written) {
+  if (!written && g_output_error == 0) g_output_error = errno;
+}
+
+}  // namespace
+
+void write_out(std::string_view text) {
+  keep(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+}
+
+void say(const std::string& line) {
+  write_out(line + "\n");
+  keep(std::fflush(stdout) == 0);
+}
+
+std::string take_output_fault() {
+  keep(std::fflush(stdout) == 0);
+  if (g_output_error == 0 && std::ferror(stdout) == 0) return "";
+  const int error = std::exchange(g_output_error, 0);
+  std::clearerr(stdout);
+  return fmt::format("cannot write to standard output: {}",
+                     std::strerror(error != 0 ? error : EIO));
+}
+
+int end_program(const char* program, int code) {
+  const std::string fault = take_output_fault();
+  if (fault.empty()) return code;
+  fmt::print(stderr, "{}: {}\n", program, fault);
+  return code == 0 ? 1 : code;
+}
+
+int end_program(const char* program, const std::exception& error) {
+  // The library prints with fmt, which throws where it cannot.
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && std::ferror(stdout) != 0 && g_output_error == 0)
+    g_output_error = system->code().value();
+  const std::string fault = take_output_fault();
+  fmt::print(stderr, "{}: {}\n", program, fault.empty() ? error.what() : fault);
+  return 1;
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int error = errno;
+  if (file != nullptr && std::fclose(file) != 0 && written) {
+    written = false;
+    error = errno;
+  }
+  if (!written)
+    throw ConfigError(fmt::format("{}: cannot be written: {}", path, std::strerror(error)));
+}
+
+}  // namespace tessera

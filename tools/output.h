@@ -1,0 +1,30 @@
+// What trainer and planner write: standard output, and files named on the command line.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+// To standard output. Where that cannot be, the program goes on and the fault is kept for
+// take_output_fault().
+void write_out(std::string_view text);
+
+// A whole line, to be seen at once.
+void say(const std::string& line);
+
+// "cannot write to standard output: No space left on device", once, where anything written so far
+// was lost; "" otherwise.
+std::string take_output_fault();
+
+// What main() returns: the code, or 1 with a message where it is 0 and output was lost.
+int end_program(const char* program, int code);
+
+// The same where an exception that is no Error ended it: 1.
+int end_program(const char* program, const std::exception& error);
+
+// Throws ConfigError with the reason.
+void write_file(const std::string& path, std::string_view text);
+
+}  // namespace tessera
