@@ -1,9 +1,12 @@
 #include "tessera/memory/plan_draw.h"
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "tessera/runtime/byte_text.h"
 
 namespace tessera {
 namespace {
@@ -58,6 +61,56 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
+// The first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
+int64_t round_step(int64_t range, int64_t parts) {
+  for (int64_t step = 1;; step *= 10) {
+    for (int64_t factor : {1, 2, 5}) {
+      if (range / (step * factor) <= parts) return step * factor;
+    }
+  }
+}
+
+// "1.5 MiB" for a multiple of a power of two; at most three digits behind the point are needed.
+std::string tick_text(int64_t bytes) {
+  std::string text = byte_text(bytes, 3);
+  const size_t space = text.find(' '), point = text.find('.');
+  if (point == text.npos) return text;
+  size_t end = text.find_last_not_of('0', space - 1) + 1;
+  if (end == point + 1) --end;
+  return text.erase(end, space - end);
+}
+
+// Lines at round addresses and marks at round times, with what they stand for.
+struct Axes {
+  double left, bottom;  // where they cross
+  double right, per_time, per_byte;
+
+  std::string svg(const Frame& frame) const {
+    std::string text = "<g fill=\"#555\" stroke-width=\"0.5\" font-size=\"11\">\n";
+    const auto step = static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(frame.bytes / 8, 1))));
+    for (int64_t at = 0; at <= frame.bytes; at += step) {
+      text += fmt::format(
+          "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.2f}\" y2=\"{2:.2f}\" stroke=\"#ccc\"/>"
+          "<text x=\"{3}\" y=\"{4:.2f}\" text-anchor=\"end\">{5}</text>\n",
+          left, right, bottom - static_cast<double>(at) * per_byte, left - 5,
+          bottom - static_cast<double>(at) * per_byte + 4, tick_text(at));
+    }
+    const int64_t stride = round_step(frame.last_time - frame.first_time, 12);
+    int64_t at = frame.first_time / stride * stride;
+    if (at < frame.first_time) at += stride;
+    for (; at <= frame.last_time; at += stride) {
+      const double x = left + static_cast<double>(at - frame.first_time) * per_time;
+      text += fmt::format(
+          "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#555\"/>"
+          "<text x=\"{3:.2f}\" y=\"{4}\" text-anchor=\"middle\">{5}</text>\n",
+          x, bottom, bottom + 4, std::min(x, right - 12), bottom + 15, at);
+    }
+    return text + fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text>\n</g>\n",
+                              left - 24, bottom + 15);
+  }
+};
+
 }  // namespace
 
 std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns, int rows) {
@@ -101,9 +154,10 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
   const Frame frame = frame_of(problem, plan);
   const double bound = static_cast<double>(lower_bound(problem));
   const double top = 24.0;  // room for the caption
-  const double per_time = width / static_cast<double>(frame.last_time - frame.first_time);
-  const double per_byte = (height - top) / static_cast<double>(frame.bytes);
-  const auto y_of = [&](double address) { return height - address * per_byte; };
+  const Axes axes{80, height - 20.0, 1.0 * width,
+                  (width - 80) / static_cast<double>(frame.last_time - frame.first_time),
+                  (height - 20 - top) / static_cast<double>(frame.bytes)};
+  const auto y_of = [&](double address) { return axes.bottom - address * axes.per_byte; };
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -111,6 +165,7 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
       "<text x=\"4\" y=\"16\">{2} bytes, lower bound {3:.0f}, {4} buffers; x: time {5} to {6}, "
       "y: address</text>\n",
       width, height, plan.bytes, bound, problem.buffers.size(), frame.first_time, frame.last_time);
+  svg += axes.svg(frame);
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& buffer = problem.buffers[i];
     if (!drawn(buffer)) continue;
@@ -121,18 +176,18 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
           "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" "
           "fill=\"hsl({:.0f},60%,70%)\" stroke=\"#333\" stroke-width=\"0.3\"><title>{}: {} bytes "
           "at {}, live in [{}, {})</title></rect>\n",
-          (part.lower - frame.first_time) * per_time,
+          axes.left + (part.lower - frame.first_time) * axes.per_time,
           y_of(static_cast<double>(plan.offsets[i] + buffer.size)),
-          (part.upper - part.lower) * per_time, buffer.size * per_byte, hue,
+          (part.upper - part.lower) * axes.per_time, buffer.size * axes.per_byte, hue,
           buffer.id.empty() ? std::to_string(i) : escaped(buffer.id), buffer.size, plan.offsets[i],
           part.lower, part.upper);
     }
   }
   const auto mark = [&](double address, std::string_view colour) {
     svg += fmt::format(
-        "<line x1=\"0\" x2=\"{}\" y1=\"{:.2f}\" y2=\"{:.2f}\" stroke=\"{}\" "
+        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.2f}\" y2=\"{:.2f}\" stroke=\"{}\" "
         "stroke-dasharray=\"6 3\"/>\n",
-        width, y_of(address), y_of(address), colour);
+        axes.left, width, y_of(address), y_of(address), colour);
   };
   mark(static_cast<double>(plan.bytes), "#c00");
   mark(bound, "#06c");

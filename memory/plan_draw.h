@@ -12,7 +12,7 @@ namespace tessera {
 std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns = 72,
                            int rows = 24);
 
-// One self-contained SVG file; the peak and the lower bound are marked, hovering over a box names
+// One self-contained SVG file with bytes and steps along the axes; the peak and the lower bound are marked, hovering over a box names
 // its buffer.
 std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width = 1200,
                           int height = 600);

@@ -1,5 +1,6 @@
 // Plans as one HTML file that needs nothing else: time to the right, addresses upwards, colour by
-// group; hovering over a box tells what it is, a search finds it. Several stand side by side.
+// group; hovering over a box tells what it is, a search finds it. Several stand side by side, in
+// one scale of bytes, and of time where they have as many steps.
 #pragma once
 
 #include <functional>

@@ -151,5 +151,18 @@ TEST(PlanDraw, SvgHasABoxForEachLivePartAndEscapesNames) {
   EXPECT_EQ(svg.find("<a"), std::string::npos);
 }
 
+TEST(PlanDraw, SvgSaysHowManyBytesAndWhichSteps) {
+  const Problem problem{{{3, 250, 3 << 20}, {0, 40, 3 << 19}}};
+  const std::string svg = draw_plan_svg(problem, {{0, 3 << 20}, 9 << 19});
+  for (const char* tick :
+       {">0 B<", ">1 MiB<", ">2 MiB<", ">4 MiB<", ">0<", ">20<", ">240<", ">step<"})
+    EXPECT_NE(svg.find(tick), svg.npos) << tick;
+  EXPECT_EQ(svg.find(">5 MiB<"), svg.npos);
+  const std::string small = draw_plan_svg({{{0, 2, 1536}}}, {{0}, 1536});
+  for (const char* tick : {">256 B<", ">1 KiB<", ">1.25 KiB<", ">1.5 KiB<", ">1<", ">2<"})
+    EXPECT_NE(small.find(tick), small.npos) << tick;
+  EXPECT_NE(draw_plan_svg({}, {}).find(">0 B<"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera
