@@ -54,6 +54,19 @@ double tick_of(double range, int parts) {
   return tick * 10;
 }
 
+// A dot where there is but one point: a line to nowhere is not seen.
+template <typename X, typename Y>
+std::string line_of(const Curve& curve, const X& x, const Y& y) {
+  if (curve.points.size() == 1)
+    return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>",
+                       x(curve.points[0].x), y(curve.points[0].y), curve.colour);
+  std::string path;
+  for (const Point& p : curve.points) {
+    path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
+  }
+  return fmt::format("<path d=\"{}\" stroke=\"{}\"/>", path, curve.colour);
+}
+
 // Epochs to the right, the value upwards.
 std::string chart(const char* title, const std::vector<Curve>& curves) {
   constexpr double kWidth = 560, kHeight = 260, kLeft = 52, kTop = 28, kBottom = 24;
@@ -67,7 +80,11 @@ std::string chart(const char* title, const std::vector<Curve>& curves) {
   }
   if (!(y0 <= y1)) return "";
   if (x1 <= 0) x1 = 1;
-  if (y1 - y0 < 1e-12) y1 = y0 + 1;
+  const double size = std::max(std::abs(y0), std::abs(y1));
+  if (y1 - y0 <= 1e-9 * size) {  // one value: in the middle
+    y0 -= size > 0 ? size / 10 : 1;
+    y1 += size > 0 ? size / 10 : 1;
+  }
   const auto x = [&](double v) { return kLeft + v / x1 * (kWidth - kLeft - 8); };
   const auto y = [&](double v) {
     return kHeight - kBottom - (v - y0) / (y1 - y0) * (kHeight - kTop - kBottom);
@@ -88,13 +105,9 @@ std::string chart(const char* title, const std::vector<Curve>& curves) {
   double legend = kWidth - 8;
   for (const Curve& curve : curves) {
     if (curve.points.empty()) continue;
-    std::string path;
-    for (const Point& p : curve.points) {
-      path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
-    }
-    svg += fmt::format("<path d=\"{}\" stroke=\"{}\"/><text x=\"{}\" y=\"16\" style=\"fill:{}\" "
-                       "text-anchor=\"end\">{}</text>\n", path, curve.colour, legend, curve.colour,
-                       curve.name);
+    svg += line_of(curve, x, y);
+    svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
+                       legend, curve.colour, curve.name);
     legend -= 48;
   }
   return svg + "</svg>\n";
@@ -138,6 +151,11 @@ std::string epochs_html(const std::vector<Metrics>& metrics) {
   return html + "</table>\n";
 }
 
+std::string summary_html(const RunReport& report) {
+  if (report.summary.empty()) return "";
+  return fmt::format("<h2>Model and memory</h2>\n<pre>{}</pre>\n", escaped(report.summary));
+}
+
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
@@ -178,14 +196,14 @@ std::string report_html(const RunReport& report) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>\n<style>{1}</style>\n"
       "<h1>{0}</h1>\n{2}.</p>\n<div class=\"charts\">{3}{4}{5}</div>\n{6}{7}"
-      "<h2>Model and memory</h2>\n<pre>{8}</pre>\n</html>\n",
+      "{8}</html>\n",
       escaped(report.title), kStyle, result,
       chart("accuracy in %", {curve_of(m, "test", orange, &Metrics::accuracy, 100),
                               curve_of(m, "train", blue, &Metrics::accuracy, 100)}),
       chart("loss", {curve_of(m, "test", orange, &Metrics::loss, 1),
                      curve_of(m, "train", blue, &Metrics::loss, 1)}),
       chart("learning rate", {curve_of(m, "train", blue, &Metrics::lr, 1)}), epochs_html(m),
-      matrix_html(report), escaped(report.summary));
+      matrix_html(report), summary_html(report));
 }
 
 std::vector<Metrics> read_metrics(const std::string& path) {

@@ -24,7 +24,7 @@ struct ConfusionMatrix {
 
 struct RunReport {
   std::string title;             // "resnet20 on cifar10"
-  std::string summary;           // plain text: of the model, of memory
+  std::string summary;           // plain text: of the model, of memory; may be empty
   std::vector<Metrics> metrics;  // as in metrics.csv
   ConfusionMatrix confusion;
   std::vector<std::string> classes;  // names; may be empty

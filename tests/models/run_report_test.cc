@@ -49,6 +49,31 @@ TEST(RunReport, NothingToShowIsNoReasonToFail) {
   EXPECT_EQ(ConfusionMatrix(100).text(20), "");
 }
 
+TEST(RunReport, ACurveOfOnePointIsADotAndAConstantIsInTheMiddle) {
+  RunReport report;
+  report.metrics = {{1, 10, "train", 2.0, 0.3, 0.02, 100},
+                    {2, 20, "train", 1.0, 0.6, 0.02, 100},
+                    {2, 20, "test", 1.5, 0.5, 0.02, 100}};
+  const std::string html = report_html(report);
+  const size_t loss = html.find("aria-label=\"loss\""), rate = html.find("aria-label=\"learning");
+  ASSERT_LT(loss, rate);
+  const std::string_view losses = std::string_view(html).substr(loss, rate - loss);
+  EXPECT_NE(losses.find("<circle cx=\"552.0\" cy=\"132.0\""), losses.npos);  // half way up
+  EXPECT_EQ(losses.find("<path"), losses.rfind("<path"));
+  const std::string_view rates = std::string_view(html).substr(rate);
+  EXPECT_NE(rates.find("<path d=\"M302.0,132.0 L552.0,132.0\""), rates.npos);
+  EXPECT_NE(rates.find(">0.02<"), rates.npos);
+  EXPECT_EQ(rates.find(">1.02<"), rates.npos);
+}
+
+TEST(RunReport, HasNoEmptySection) {
+  RunReport report;
+  EXPECT_EQ(report_html(report).find("Model and memory"), std::string::npos);
+  report.summary = "conv1";
+  EXPECT_NE(report_html(report).find("<h2>Model and memory</h2>\n<pre>conv1</pre>"),
+            std::string::npos);
+}
+
 TEST(RunReport, ReadsMetricsBack) {
   const std::string path = testing::TempDir() + "/run_report_metrics.csv";
   std::ofstream(path) << "epoch,step,phase,loss,accuracy,lr,images_per_second\n"
