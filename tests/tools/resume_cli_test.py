@@ -5,6 +5,7 @@
 """
 
 import csv
+import importlib.util
 import re
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import time
 import unittest
 from pathlib import Path
 
-QUICKSTART = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+QUICKSTART = ROOT / "models" / "configs" / "quickstart.yaml"
 TRAINER = str(Path(sys.argv[1]).resolve())
 MISUSE, BAD_CHECKPOINT = 2, 5
 
@@ -65,6 +67,18 @@ class Resuming(unittest.TestCase):
         said = self.interrupted(signal.SIGINT, again=3)
         self.assertIn("stopped by SIGINT", said)
         self.assertGreater(int(said.split(";")[0].split()[-1]), step)
+
+    @unittest.skipUnless(importlib.util.find_spec("h5py"), "no h5py here (Debian: python3-h5py)")
+    def test_the_example_of_the_documentation_reads_a_checkpoint(self):
+        text = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+        example = re.search(r"```python\n(.*?)```", text, re.S)[1]
+        file = re.search(r'"(runs/.*?\.h5)"', example)[1]
+        self.trainer("train.steps=2")
+        (self.folder / file).parent.mkdir(parents=True)
+        (self.run_folder / "checkpoints" / "step-000000002.h5").rename(self.folder / file)
+        done = subprocess.run([sys.executable, "-c", example], cwd=self.folder, text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_training_is_not_overwritten_by_accident(self):
         self.trainer("train.steps=5")
