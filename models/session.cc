@@ -228,10 +228,10 @@ Tensors Session::weights() const {
   return weights;
 }
 
-void Session::save_weights(const std::string& path) {
+void Session::save_weights(const std::string& path, std::optional<int64_t> step) {
   std::vector<ConstArray> arrays;
   for (const Tensor& tensor : weights()) arrays.push_back(array_of<ConstArray>(tensor));
-  write_weights(path, arrays);
+  write_weights(path, arrays, step);
 }
 
 void Session::load_weights(const std::string& path) {

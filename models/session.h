@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,8 +60,8 @@ class Session {
   // Every block of memory a bound session holds: name and bytes.
   std::vector<HostBuffer> regions() const;
 
-  // Parameters and running statistics, without optimizer state.
-  void save_weights(const std::string& path);
+  // Parameters and running statistics, without optimizer state, and after which step they are so.
+  void save_weights(const std::string& path, std::optional<int64_t> step = {});
   void load_weights(const std::string& path);
 
  private:

@@ -1,7 +1,9 @@
 #include "tessera/models/weights_file.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,7 +22,8 @@ constexpr char kFormat[] = "tessera weights";
   throw CheckpointError(fmt::format("weights '{}': {}", path, what));
 }
 
-Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays) {
+Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays,
+                     std::optional<int64_t> step) {
   for (const ConstArray& array : arrays) {
     if (array.name.find('/') != std::string::npos)
       fail(path, fmt::format("'{}' cannot be the name of an array", array.name));
@@ -29,8 +32,11 @@ Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays
                              array.dtype));
   }
   try {
-    return Hdf5Layout({arrays.begin(), arrays.end()},
-                      {{"format", kFormat}, {"format_version", "", kFormatVersion}});
+    std::vector<Hdf5Attribute> attributes = {{"format", kFormat},
+                                             {"format_version", "", kFormatVersion}};
+    if (step && *step > 0 && *step <= INT32_MAX)
+      attributes.push_back({"step", "", static_cast<int32_t>(*step)});
+    return Hdf5Layout({arrays.begin(), arrays.end()}, std::move(attributes));
   } catch (const Error& error) {
     fail(path, error.what());
   }
@@ -57,10 +63,11 @@ ArrayFile open(const std::string& path) {
 
 }  // namespace
 
-void write_weights(const std::string& path, std::span<const ConstArray> arrays) {
+void write_weights(const std::string& path, std::span<const ConstArray> arrays,
+                   std::optional<int64_t> step) {
   // In parts, from where the values lie: a copy of them all would be memory that nobody planned.
   constexpr std::byte kZeros[64] = {};
-  const Hdf5Layout layout = layout_of(path, arrays);
+  const Hdf5Layout layout = layout_of(path, arrays, step);
   std::vector<std::byte> front(layout.front_bytes());
   layout.write(front);
   std::vector<std::span<const std::byte>> parts = {front};
@@ -96,6 +103,11 @@ void read_weights(const std::string& path, std::span<const MutableArray> arrays)
       fail(path, error.what());
     }
   }
+}
+
+std::optional<int64_t> weights_step(const std::string& path) {
+  const int32_t step = open(path).number("step");
+  return step > 0 ? std::optional<int64_t>(step) : std::nullopt;
 }
 
 std::vector<ArraySpec> list_weights(const std::string& path) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,7 +30,11 @@ struct MutableArray : ArraySpec {
 };
 
 // `path` is the old file or the whole new one at any moment. Names must be unique.
-void write_weights(const std::string& path, std::span<const ConstArray> arrays);
+// `step`: after how many steps of training; the root's attribute of that name.
+void write_weights(const std::string& path, std::span<const ConstArray> arrays,
+                   std::optional<int64_t> step = {});
+// What was given then; none where nothing was, or another program wrote the file.
+std::optional<int64_t> weights_step(const std::string& path);
 
 // Fills every array. The file must hold exactly these names, shapes and dtypes; each one that is
 // missing, too many or different is listed. When anything is wrong no array has been touched,
