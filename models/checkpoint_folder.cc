@@ -8,11 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
-
+#include "tessera/models/record_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/sealed_file.h"
 
@@ -68,10 +64,6 @@ std::string checkpoint_file(const std::string& path, FileSystem& files) {
 CheckpointFolder::CheckpointFolder(std::string dir, FileSystem& files)
     : dir_(std::move(dir)), files_(files) {}
 
-CheckpointFolder::~CheckpointFolder() {
-  if (locked_ >= 0) ::close(locked_);
-}
-
 std::string CheckpointFolder::path(int64_t step) const { return dir_ + "/" + Name(step).text; }
 
 std::vector<int64_t> CheckpointFolder::steps() const {
@@ -106,21 +98,10 @@ std::vector<int64_t> CheckpointFolder::candidates() const {
   return order;
 }
 
-void CheckpointFolder::lock() {
+void CheckpointFolder::make() const {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
-  auto fail = [&](int why) {
-    throw CheckpointError(fmt::format("checkpoints: cannot use the folder '{}': {}; check run.dir",
-                                      dir_, std::strerror(why)));
-  };
-  if (error) fail(error.value());
-  locked_ = ::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (locked_ < 0) fail(errno);
-  if (flock(locked_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  throw ConfigError(
-      fmt::format("checkpoints: another process is training in '{}'; wait for it or "
-                  "give another run.dir",
-                  dir_));
+  if (error) refuse_run_file(dir_, "make", error.value());
 }
 
 void CheckpointFolder::remove_partial_files() const {
@@ -135,11 +116,6 @@ void CheckpointFolder::remove_partial_files() const {
       found.push_back(name);
   }
   for (const std::string& name : found) files_.unlink(Path(dir_, name.c_str()).text);
-}
-
-void CheckpointFolder::remove_all() const {
-  for (const char* name : {"latest", "best"}) files_.unlink(Path(dir_, name).text);
-  for (int64_t step : steps()) remove(step);
 }
 
 FileFault CheckpointFolder::write(int64_t step, std::span<const std::byte> image) const noexcept {

@@ -39,25 +39,18 @@ class CheckpointFolder {
   // In the order in which to try: the latest, what is older, newest first, then what is newer.
   std::vector<int64_t> candidates() const;
 
-  // Makes the folder and locks it for this process until it ends or the object goes. Throws
-  // ConfigError when another one is training there, CheckpointError when it cannot be made.
-  void lock();
+  // Throws RunFolderError when it cannot be made.
+  void make() const;
   void remove_partial_files() const;
-  void remove_all() const;
 
   // For the writer; these allocate nothing and throw nothing.
   FileFault write(int64_t step, std::span<const std::byte> image) const noexcept;
   FileFault point(const char* name, int64_t step) const noexcept;
   FileFault remove(int64_t step) const noexcept;
 
-  ~CheckpointFolder();
-  CheckpointFolder(const CheckpointFolder&) = delete;
-  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
-
  private:
   std::string dir_;
   FileSystem& files_;
-  int locked_ = -1;
 };
 
 // The folder of the checkpoints of a run.
@@ -79,9 +72,9 @@ struct CheckpointReport {
 // construction it asks for no memory. To be used by one thread.
 class CheckpointWriter {
  public:
-  // `folder`, which must be locked, and the files to be synchronised before each checkpoint (for
-  // metrics that must not be behind it) must outlive it. keep >= 1. At the start no checkpoint is
-  // the best.
+  // `folder`, which must be there and no other process's (models/run_lock.h), and the files to be
+  // synchronised before each checkpoint (for metrics that must not be behind it) must outlive it.
+  // keep >= 1. At the start no checkpoint is the best.
   CheckpointWriter(const CheckpointFolder& folder, CheckpointImage image, int keep,
                    std::vector<int> synchronise_first = {});
   ~CheckpointWriter();  // finishes what is in hand

@@ -1,13 +1,16 @@
 #include "tessera/models/checkpointing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "tessera/models/run_lock.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 
@@ -94,18 +97,34 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
     : config_(config),
       print_(print),
       overwrite_(options.overwrite),
+      resume_auto_(options.resume == "auto"),
       folder_(checkpoints_path(config.run.dir), files_of(options)) {
   if (!options.resume.empty()) find_beginning(options);
   if (beginning_ != nullptr) {
     check_same_training(config_, *beginning_);
     check_length();
   }
-  const std::vector<int64_t> there = folder_.steps();
-  if (!there.empty() && !in_own_folder_ && !overwrite_)
-    throw ConfigError(fmt::format(
-        "run folder: '{}' holds a training already (checkpoints up to step {}); go on with it with "
-        "--resume, begin anew with --overwrite, or give another run.dir",
-        config.run.dir, there.back()));
+  refuse_to_overwrite();
+}
+
+// "auto" is how a job is started that may be killed at any time: what it wrote before its first
+// checkpoint is begun anew, but not what it ended with.
+void Checkpointing::refuse_to_overwrite() const {
+  if (overwrite_ || resumes_here()) return;
+  const EarlierTraining there = earlier_training(config_.run.dir, folder_.files());
+  if (!there.checkpoint && !there.weights && (!there.metrics || resume_auto_)) return;
+  throw ConfigError(fmt::format(
+      "run folder: '{}' holds a training already ({}); {}begin anew with --overwrite, or give "
+      "another run.dir",
+      config_.run.dir,
+      there.checkpoint ? fmt::format("checkpoints up to step {}", *there.checkpoint)
+                       : fmt::format("{}, but no checkpoint to go on from",
+                                     there.weights ? "weights.h5" : "metrics.csv"),
+      there.checkpoint ? "go on with it with --resume, " : ""));
+}
+
+void Checkpointing::clear() const {
+  if (overwrite_ && !resumes_here()) remove_run_files(config_.run.dir, folder_.files());
 }
 
 // By the epochs of the checkpoint; restore() sees to it that they are those of the data.
@@ -162,39 +181,76 @@ void Checkpointing::try_candidates(const CheckpointFolder& folder) {
 }
 
 std::optional<int64_t> Checkpointing::metrics_kept() const {
-  if (beginning_ == nullptr || !in_own_folder_) return {};
+  if (!resumes_here()) return {};
   return beginning_->state().step;
 }
 
-void Checkpointing::lock() {
-  if (!enabled()) return;
-  folder_.lock();
-  if (overwrite_ && !in_own_folder_) folder_.remove_all();
-}
-
-void Checkpointing::prepare(PersistentTensors tensors, int64_t steps_per_epoch,
-                            std::vector<int> metrics) {
-  if (!config_.checkpoint.every.is_time())
-    every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
-  if (!enabled()) return;
-  CheckpointImage image(std::move(tensors), print_config(config_));
-  writer_ = std::make_unique<CheckpointWriter>(folder_, std::move(image), config_.checkpoint.keep,
-                                               std::move(metrics));
-}
-
-void Checkpointing::restore(const PersistentTensors& tensors, TrainingState& state) {
+void Checkpointing::check_data(int64_t batches, int64_t images) const {
   if (beginning_ == nullptr) return;
   const TrainingState& saved = beginning_->state();
-  if (saved.batches != state.batches || saved.images != state.images)
+  if (saved.batches != batches || saved.images != images)
     throw CheckpointError(fmt::format(
         "checkpoint '{}': was trained on {} images in {} batches, the data now are {} in {}",
-        beginning_->path(), saved.images, saved.batches, state.images, state.batches));
+        beginning_->path(), saved.images, saved.batches, images, batches));
+}
+
+void Checkpointing::reserve(PersistentTensors tensors, int64_t steps_per_epoch) {
+  if (!config_.checkpoint.every.is_time())
+    every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
+  if (enabled()) image_.emplace(std::move(tensors), print_config(config_));
+}
+
+void Checkpointing::restore(const PersistentTensors& tensors, TrainingState& state) const {
+  if (beginning_ == nullptr) return;
+  check_data(state.batches, state.images);
   beginning_->load(tensors);
-  state = saved;
-  if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best)
-    state.best_step = -1;  // what was compared then is not what is compared now
-  if (writer_ != nullptr && in_own_folder_) writer_->adopt(state);
+  state = beginning_->state();
+  // What was compared then is not what is compared now, or was no number.
+  if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best ||
+      !std::isfinite(state.best_value))
+    state.best_step = -1;
+}
+
+void Checkpointing::start(const PersistentTensors& tensors, TrainingState& state,
+                          std::vector<int> metrics) {
   last_ = Clock::now();
+  if (!image_) return;
+  folder_.make();
+  writer_ = std::make_unique<CheckpointWriter>(folder_, *std::exchange(image_, std::nullopt),
+                                               config_.checkpoint.keep, std::move(metrics));
+  if (beginning_ == nullptr) return;
+  if (!resumes_here() && state.best_step >= 0 && !carry_best(tensors, state)) state.best_step = -1;
+  if (!resumes_here()) return;
+  std::error_code error;
+  if (!std::filesystem::exists(folder_.path(state.best_step), error)) state.best_step = -1;
+  writer_->adopt(state);
+}
+
+// Through the tensors, which then hold the beginning again: the image is all the memory there is
+// for a checkpoint.
+bool Checkpointing::carry_best(const PersistentTensors& tensors, const TrainingState& state) {
+  const std::filesystem::path from = beginning_->path();
+  const CheckpointFolder theirs(from.has_parent_path() ? from.parent_path().string() : ".",
+                                folder_.files());
+  try {
+    const CheckpointFile best(theirs.path(state.best_step), folder_.files());
+    TrainingState then = best.state();
+    if (then.step != state.best_step || then.best_step != state.best_step)
+      throw CheckpointError(fmt::format("checkpoint '{}': is not the best one", best.path()));
+    best.load(tensors);
+    writer_->save(then);
+    const CheckpointReport report = *writer_->wait();
+    beginning_->load(tensors);
+    if (report.saved) return true;
+    tell(report);
+  } catch (const CheckpointError& error) {
+    log(LogLevel::warning,
+        fmt::format("resume: the best checkpoint, after step {}, cannot be had: {}; the best is "
+                    "sought among what follows",
+                    state.best_step, error.what()));
+    beginning_->load(tensors);
+  }
+  return false;
 }
 
 void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy) {
@@ -202,6 +258,7 @@ void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy
   if (best == "none") return;
   const bool by_loss = best == "loss";
   const double value = by_loss ? loss : accuracy;
+  if (!std::isfinite(value)) return;
   const bool better = by_loss ? value < state.best_value : value > state.best_value;
   if (state.best_step >= 0 && !better) return;
   state.best_step = state.step;

@@ -18,7 +18,7 @@ namespace tessera {
 // To be used by one thread.
 class Checkpointing {
  public:
-  // Looks for what to begin from; changes nothing on the disk. Damaged checkpoints are named in a
+  // Looks for what to begin from; changes nothing on the disk, and locks nothing. Damaged checkpoints are named in a
   // warning and the one before is tried. Throws ConfigError: the run folder holds a training that
   // was to be neither resumed nor overwritten, or the configuration contradicts the checkpoint (the
   // keys are named); CheckpointError: none of the checkpoints can be read, or the one asked for is
@@ -30,14 +30,24 @@ class Checkpointing {
   // The steps done whose metrics are in the run folder already.
   std::optional<int64_t> metrics_kept() const;
 
-  // Takes the run folder for this process; with TrainOptions::overwrite removes its checkpoints.
-  void lock();
-  // Takes the memory for checkpoints and starts the thread that writes them. `metrics`: open files.
-  void prepare(PersistentTensors tensors, int64_t steps_per_epoch, std::vector<int> metrics);
-  // Fills the tensors and the state when there is something to begin from.
-  void restore(const PersistentTensors& tensors, TrainingState& state);
+  // Throws as the constructor does when the folder holds a training that would be lost.
+  void refuse_to_overwrite() const;
+  // With TrainOptions::overwrite: removes what an earlier training wrote. The folder must be locked
+  // (models/run_lock.h).
+  void clear() const;
 
-  // Notes the result of an evaluation in the state.
+  // In this order, the first two before anything is written. Throws CheckpointError when the data
+  // are not those of the checkpoint to begin from.
+  void check_data(int64_t batches, int64_t images) const;
+  // Takes the memory for checkpoints.
+  void reserve(PersistentTensors tensors, int64_t steps_per_epoch);
+  // Fills the tensors and the state when there is something to begin from.
+  void restore(const PersistentTensors& tensors, TrainingState& state) const;
+  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files. The
+  // best checkpoint of another folder is copied; where it cannot be, the state forgets it.
+  void start(const PersistentTensors& tensors, TrainingState& state, std::vector<int> metrics);
+
+  // Notes the result of an evaluation in the state. What is not finite is never the best.
   void evaluated(TrainingState& state, double loss, double accuracy);
   // Saves when one is due. Allocates nothing unless something went wrong.
   void after_step(const TrainingState& state);
@@ -53,18 +63,22 @@ class Checkpointing {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Where nothing was found, training starts afresh.
+  bool resumes_here() const { return in_own_folder_ && beginning_ != nullptr; }
   void check_length() const;
   void find_beginning(const TrainOptions& options);
   void try_candidates(const CheckpointFolder& folder);
   bool due(const TrainingState& state) const;
   void tell(const CheckpointReport& report) const;
+  bool carry_best(const PersistentTensors& tensors, const TrainingState& state);
 
   const Config config_;
   const Print& print_;
-  const bool overwrite_;
+  const bool overwrite_, resume_auto_;
   CheckpointFolder folder_;
   std::unique_ptr<CheckpointFile> beginning_;
   bool in_own_folder_ = false;
+  std::optional<CheckpointImage> image_;  // until the writer has it
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t every_steps_ = 0;
   bool new_best_ = false;

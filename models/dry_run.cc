@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/checkpointing.h"
 #include "tessera/models/config_data.h"
 #include "tessera/models/fit.h"
 #include "tessera/models/schedule.h"
@@ -12,14 +13,16 @@
 
 namespace tessera {
 
-void dry_run(const Config& config, const Print& print) {
+void dry_run(const Config& config, const Print& print, const TrainOptions& options) {
   require_fit(config);
+  const Checkpointing checkpoints(config, options, print);
   const DataSplit data = open_fitting(config);
   check_classes(config, *data.train);
   print(data.train->describe());
   print(data.test->describe());
   const int64_t batch = std::min(config.data.batch, data.train->count());
   const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
+  checkpoints.check_data(steps_per_epoch, data.train->count());
   const int64_t steps = config.train.total_steps(steps_per_epoch);
   const Schedule schedule(config.schedule, config.optimizer.lr, steps_per_epoch, steps);
   print(

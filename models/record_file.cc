@@ -11,8 +11,9 @@
 #include "tessera/runtime/log.h"
 
 namespace tessera {
+
 void refuse_run_file(const std::string& path, const char* doing, int error) {
-  throw Error(fmt::format("run folder: cannot {} '{}': {}; check run.dir", doing, path,
+  throw RunFolderError(fmt::format("run folder: cannot {} '{}': {}; check run.dir", doing, path,
                           std::strerror(error)));
 }
 

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Throws Error: "run folder: cannot write 'runs/a/metrics.csv': No space left on device; check
+// Throws RunFolderError: "run folder: cannot write 'runs/a/metrics.csv': No space left on device; check
 // run.dir". `error` as in errno.
 [[noreturn]] void refuse_run_file(const std::string& path, const char* doing, int error);
 
@@ -20,8 +20,8 @@ namespace tessera {
 class RecordFile {
  public:
   // Keeps the first `keep` bytes of the file and cuts the rest. `head` is what a file begins with
-  // that has none; like the records it is tried again as long as it fails. Throws Error naming the
-  // path when the file cannot be opened or cut.
+  // that has none; like the records it is tried again as long as it fails. Throws
+  // RunFolderError naming the path when the file cannot be opened or cut.
   RecordFile(FileSystem& files, std::string path, std::string head, int64_t keep = 0);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;

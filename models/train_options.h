@@ -15,7 +15,7 @@ struct TrainOptions {
   // "": from the start; "auto": from the newest good checkpoint of the run folder, from the start
   // where there is none; else a run folder or a checkpoint file.
   std::string resume = {};
-  bool overwrite = false;  // begin anew in a run folder that holds a training: its checkpoints go
+  bool overwrite = false;  // begin anew in a run folder that holds a training: its files go
   // When it is not 0 (a signal's number, say), the step in hand is finished, a checkpoint written
   // and training returns. Looked at between steps and between batches of an evaluation.
   const std::atomic<int>* stop = nullptr;

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include "tessera/models/fit.h"
 #include "tessera/models/metrics.h"
 #include "tessera/models/progress.h"
+#include "tessera/models/run_lock.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/session.h"
 #include "tessera/models/step_probe.h"
@@ -45,6 +45,7 @@ class Training {
           print(line);
         }),
         stop_(options.stop),
+        lock_(config.run.dir),
         checkpoints_(config, options, print_),
         data_(open_fitting(config)),
         loader_(data_.train, loader_options(config, true)),
@@ -52,13 +53,8 @@ class Training {
         evaluator_(session_, data_.test, loader_options(config, false), config.model.classes),
         total_steps_(config.train.total_steps(loader_.batches())),
         schedule_(config.schedule, config.optimizer.lr, loader_.batches(), total_steps_),
-        folder_((checkpoints_.lock(), config), checkpoints_.metrics_kept(),
-                options.files != nullptr ? *options.files : file_system()) {
-    check_classes(config, *data_.train);
-    session_.train_step(std::min(config.data.batch, loader_.samples()));
-    session_.train_step(last_batch(loader_.samples(), config.data.batch));
-    session_.bind();
-    checkpoints_.prepare(persistent(), loader_.batches(), folder_.descriptors());
+        folder_(take_folder(options)) {
+    checkpoints_.start(persistent(), state_, folder_.descriptors());
     describe(options.command);
     introduce();
     begin();
@@ -81,6 +77,24 @@ class Training {
   }
 
  private:
+  // All that can refuse comes first; what an earlier training left goes when nothing can any more.
+  RunFolder take_folder(const TrainOptions& options) {
+    check_classes(config_, *data_.train);
+    session_.train_step(std::min(config_.data.batch, loader_.samples()));
+    session_.train_step(last_batch(loader_.samples(), config_.data.batch));
+    session_.bind();
+    checkpoints_.reserve(persistent(), loader_.batches());
+    state_.batches = loader_.batches();
+    state_.images = loader_.samples();
+    state_.seed = static_cast<int64_t>(config_.seed);
+    checkpoints_.restore(persistent(), state_);
+    lock_.make();
+    checkpoints_.refuse_to_overwrite();  // one that came while this one got ready
+    checkpoints_.clear();
+    return RunFolder(config_, checkpoints_.metrics_kept(),
+                     options.files != nullptr ? *options.files : file_system());
+  }
+
   bool stopped() const { return stop_ != nullptr && *stop_ != 0; }
   double epochs(int64_t steps) const {
     return static_cast<double>(steps) / static_cast<double>(loader_.batches());
@@ -142,10 +156,6 @@ class Training {
 
   // Puts everything where the checkpoint says, if there is one.
   void begin() {
-    state_.batches = loader_.batches();
-    state_.images = loader_.samples();
-    state_.seed = static_cast<int64_t>(config_.seed);
-    checkpoints_.restore(persistent(), state_);
     if (checkpoints_.beginning() == nullptr) return;
     loader_.start_epoch(state_.epoch, state_.batch);
     since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
@@ -264,8 +274,24 @@ class Training {
     const bool complete = state_.step == total_steps_ && !state_.evaluation_due;
     if (complete && !tested_) tested_ = evaluator_.run(stop_);  // resumed at the end
     progress_.clear();
-    keep_result(complete && tested_);
+    const bool ended = complete && tested_;
+    try {
+      keep_result(ended);
+    } catch (const CheckpointError& error) {
+      if (!ended) throw;
+      throw ResultNotKept(error.what(), result());
+    }
     say_memory();
+    TrainResult all = result();
+    if (!ended) all.stopped_by = *stop_;
+    if (const CheckpointWriter* writer = checkpoints_.writer()) {
+      all.checkpoint = checkpoints_.path(state_.step);
+      all.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();
+    }
+    return all;
+  }
+
+  TrainResult result() const {
     TrainResult result;
     if (tested_) {
       result.test_accuracy = tested_->accuracy();
@@ -281,11 +307,6 @@ class Training {
     result.steps = state_.step;
     result.epochs = epochs(state_.step);
     result.seconds = seconds_since(start_);
-    if (!complete || !tested_) result.stopped_by = *stop_;
-    if (const CheckpointWriter* writer = checkpoints_.writer()) {
-      result.checkpoint = checkpoints_.path(state_.step);
-      result.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();
-    }
     return result;
   }
 
@@ -294,7 +315,7 @@ class Training {
   void keep_result(bool complete) {
     std::string lost;
     try {
-      if (complete) session_.save_weights(folder_.weights_path());
+      if (complete) session_.save_weights(folder_.weights_path(), state_.step);
     } catch (const CheckpointError& error) {
       lost = error.what();
     }
@@ -304,6 +325,9 @@ class Training {
     try {
       checkpoints_.save_now(position());
     } catch (const CheckpointError& error) {
+      if (lost.empty() && complete)
+        throw CheckpointError(fmt::format("{}; the weights after step {} are in '{}'", error.what(),
+                                          state_.step, folder_.weights_path()));
       if (lost.empty()) throw;
       throw CheckpointError(lost + "\n" + error.what());
     }
@@ -368,6 +392,7 @@ class Training {
   const bool skips_ = config_.train.non_finite == "skip";
   const Print print_;  // above the progress bar
   const std::atomic<int>* stop_;
+  RunLock lock_;
   Checkpointing checkpoints_;
   DataSplit data_;
   Loader loader_;
@@ -376,8 +401,8 @@ class Training {
   Evaluator evaluator_;
   int64_t total_steps_;
   Schedule schedule_;
-  RunFolder folder_;
   TrainingState state_;
+  RunFolder folder_;
   Tally since_log_;
   std::optional<Evaluation> tested_;
   Progress progress_;
@@ -388,51 +413,11 @@ class Training {
   int lines_said_ = 0;
 };
 
-void load_trained(Session& session, const std::string& run_dir, const std::string& checkpoint) {
-  if (!checkpoint.empty()) {
-    const bool name = checkpoint == "best" || checkpoint == "latest";
-    const CheckpointFile file(
-        checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
-    return file.load({session.store().parameters(), session.store().states()});
-  }
-  if (!std::filesystem::exists(weights_path(run_dir)))
-    throw CheckpointError(fmt::format(
-        "run folder: there is no '{}', as the training did not reach its end; --checkpoint=latest "
-        "evaluates where it stands",
-        weights_path(run_dir)));
-  session.load_weights(weights_path(run_dir));
-}
-
 }  // namespace
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
   require_fit(config);
   return Training(config, print, options).run();
-}
-
-TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoint,
-                         const std::vector<std::string>& overrides, const Print& print) {
-  if (!std::filesystem::exists(resolved_config_path(run_dir)))
-    throw ConfigError(fmt::format("run folder: there is no '{}'; give the folder of a training",
-                                  resolved_config_path(run_dir)));
-  Config config = load_config(resolved_config_path(run_dir), overrides);
-  require_fit(config, Purpose::evaluation);
-  DataSplit data = open_fitting(config, Purpose::evaluation);
-  check_classes(config, *data.test);
-  Session session(config, data.test->shape(), normalization_of(config, *data.test));
-  Evaluator evaluator(session, data.test, loader_options(config, false), config.model.classes);
-  session.bind();
-  load_trained(session, run_dir, checkpoint);
-  print(data.test->describe());
-  Clock::time_point start = Clock::now();
-  const Evaluation tally = *evaluator.run();
-  TrainResult result;
-  result.test_top5 = tally.top5();
-  result.confusion = tally.confusion;
-  result.test_accuracy = tally.accuracy();
-  result.test_loss = tally.mean_loss();
-  result.seconds = seconds_since(start);
-  return result;
 }
 
 }  // namespace tessera

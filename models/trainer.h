@@ -2,11 +2,13 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "tessera/graph/plan_report.h"
 #include "tessera/models/run_report.h"
 #include "tessera/models/session.h"
 #include "tessera/models/train_options.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
 
@@ -27,10 +29,19 @@ struct TrainResult {
   double checkpoint_wait = 0;  // seconds that steps waited for one to be copied, or to be written
 };
 
+// A training that reached its end, whose weights or last checkpoint could not be written.
+class ResultNotKept : public CheckpointError {
+ public:
+  ResultNotKept(const std::string& text, TrainResult reached)
+      : CheckpointError(text), result(std::move(reached)) {}
+  TrainResult result;
+};
+
 // Trains as configured, writes the run folder and prints a line now and then. A training that goes
 // on from a checkpoint ends with the same bits as one that never stopped. Throws ConfigError,
 // DataError, DeviceError, CheckpointError when there is nothing good to resume from or the last
-// checkpoint cannot be written, and DivergedError when the loss is not finite.
+// checkpoint cannot be written (ResultNotKept at the end), RunFolderError when the run folder
+// cannot be used, and DivergedError when the loss is not finite.
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options = {});
 
 // Evaluates a run folder on its test data: the weights at the end of training, or with `checkpoint`

@@ -62,6 +62,13 @@ class CheckpointError : public Error {
   int exit_code() const override { return 5; }
 };
 
+// A run folder that cannot be made, read or written.
+class RunFolderError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return 5; }
+};
+
 // Training produced a loss that is not finite.
 class DivergedError : public Error {
  public:

@@ -62,6 +62,14 @@ std::string result_table(const Config& config, const TrainResult& result) {
   return text + fmt::format("  on test, after step {}", result.best_step);
 }
 
+void say_result(const Config& config, const TrainResult& result) {
+  if (const std::string table = result.confusion.text(); !table.empty()) say(table);
+  say(result_table(config, result));
+  say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
+                  100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
+                  result.seconds));
+}
+
 int tell_result(const Config& config, const TrainResult& result) {
   if (result.stopped_by != 0) {
     say(fmt::format("stopped by {} after step {}; {}",
@@ -70,11 +78,7 @@ int tell_result(const Config& config, const TrainResult& result) {
                                               : "go on with --resume from " + result.checkpoint));
     return 128 + result.stopped_by;
   }
-  if (const std::string table = result.confusion.text(); !table.empty()) say(table);
-  say(result_table(config, result));
-  say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
-                  100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
-                  result.seconds));
+  say_result(config, result);
   return 0;
 }
 
@@ -86,8 +90,18 @@ void forgive_lost_lines(const Config& config) {
       fmt::format("training: {}; what was to be read there is in '{}'", fault, config.run.dir));
 }
 
+TrainResult train_and_say(const Config& config, const TrainOptions& options) {
+  try {
+    return train(config, say, options);
+  } catch (const ResultNotKept& error) {
+    say_result(config, error.result);
+    throw;
+  }
+}
+
 int run_train(const Arguments& arguments) {
-  if (look_at_config(arguments.look, arguments.config, arguments.overrides)) return 0;
+  if (look_at_config(arguments.look, arguments.config, arguments.overrides, arguments.train))
+    return 0;
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.verify_plan) {
     const VerifyResult verified = verify_plan(config);
@@ -101,7 +115,7 @@ int run_train(const Arguments& arguments) {
   TrainOptions options = arguments.train;
   options.stop = &g_signal;
   options.command = arguments.command;
-  const TrainResult result = train(config, say, options);
+  const TrainResult result = train_and_say(config, options);
   const int code = tell_result(config, result);
   forgive_lost_lines(config);
   return code;

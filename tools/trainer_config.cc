@@ -51,12 +51,12 @@ void add_config_verbs(CLI::App& app, Verb& verb) {
 }
 
 bool look_at_config(const ConfigLook& look, const std::string& path,
-                    const std::vector<std::string>& overrides) {
+                    const std::vector<std::string>& overrides, const TrainOptions& options) {
   if (!look.print && !look.dry_run) return false;
   ConfigOrigins origins;
   const Config config = load_config(path, overrides, &origins);
   if (look.print) write_out(print_config(config, &origins));
-  if (look.dry_run) dry_run(config, say);
+  if (look.dry_run) dry_run(config, say, options);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/models/train_options.h"
 #include "tessera/tools/command_line.h"
 
 namespace tessera {
@@ -20,6 +21,6 @@ struct ConfigLook {
 void add_config_look(CLI::App& train, ConfigLook& look);
 // False when no flag asks for it.
 bool look_at_config(const ConfigLook& look, const std::string& path,
-                    const std::vector<std::string>& overrides);
+                    const std::vector<std::string>& overrides, const TrainOptions& options);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // The folder of checkpoints: what is kept, what is gone on from, and what is left when any call of
 // the operating system fails.
 #include "tessera/models/checkpoint_folder.h"
+#include "tessera/models/run_lock.h"
 
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/checkpoint_fixture.h"
@@ -16,7 +17,7 @@ constexpr char kConfig[] = "seed: 5\n";
 
 class Folder : public testing::Test {
  protected:
-  Folder() : folder_(temporary_.path("checkpoints"), files_) { folder_.lock(); }
+  Folder() : folder_(temporary_.path("checkpoints"), files_) { folder_.make(); }
 
   std::unique_ptr<CheckpointWriter> writer(const Tensors4& tensors, int keep = 2) {
     return std::make_unique<CheckpointWriter>(folder_,
@@ -90,15 +91,9 @@ TEST_F(Folder, OnlyOurOwnFilesCount) {
                            "step-0000000003.h5", "latest.partial", "notes.partial"})
     write_all(folder_.dir() + "/" + name, "x");
   EXPECT_EQ(folder_.steps(), Steps());
-  folder_.remove_partial_files();
-  folder_.remove_all();
+  remove_run_files(temporary_.path());
   EXPECT_EQ(names(), (std::vector<std::string>{"notes.partial", "step-0000000003.h5",
                                                "step-000000002.h5x", "step-1.h5"}));
-}
-
-TEST_F(Folder, TwoTrainingsDoNotShareOne) {
-  CheckpointFolder second(folder_.dir());
-  EXPECT_THROW(second.lock(), ConfigError);
 }
 
 TEST_F(Folder, APipeIsNotWaitedFor) {

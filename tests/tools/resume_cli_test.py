@@ -7,6 +7,7 @@
 import csv
 import importlib.util
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -164,6 +165,58 @@ class Resuming(unittest.TestCase):
         self.assertIn("another process is training", err)
         process.terminate()
         self.assertEqual(process.wait(), 143)
+
+    def test_a_live_training_is_protected_whatever_it_keeps(self):
+        process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000", "checkpoint.keep=0"],
+                                   cwd=self.folder, stdout=subprocess.DEVNULL)
+        while not (self.run_folder / "metrics.csv").exists():
+            time.sleep(0.01)
+        for words in ((), ("--overwrite",), ("--resume",)):
+            _, err = self.trainer("checkpoint.keep=0", "train.steps=3", *words, code=MISUSE)
+            self.assertIn("another process is training", err)
+        process.terminate()
+        self.assertEqual(process.wait(), 143)
+        self.assertFalse((self.run_folder / "weights.h5").exists())
+
+    def test_dry_run_refuses_what_the_training_refuses(self):
+        self.trainer("train.steps=5")
+        before = {path: path.read_bytes() for path in self.run_folder.rglob("*") if path.is_file()}
+        for words, code in ((("train.steps=9",), MISUSE),
+                            (("--resume", "train.steps=9", "optimizer.lr=0.5"), MISUSE),
+                            (("--resume", "train.steps=3"), MISUSE),
+                            (("--resume=nowhere",), BAD_CHECKPOINT)):
+            _, training = self.trainer(*words, code=code)
+            _, dry = self.trainer("--dry-run", *words, code=code)
+            self.assertEqual(dry, training)
+        for words in ("--overwrite", "--resume"):
+            self.trainer("--dry-run", words, "train.steps=9")
+        self.trainer("--dry-run", "run.dir=new")
+        self.assertFalse((self.folder / "new").exists())
+        self.assertEqual(before, {path: path.read_bytes() for path in self.run_folder.rglob("*")
+                                  if path.is_file()})
+
+    def test_a_full_disk_at_the_end_costs_no_result(self):
+        # Room for the weights and the report, but not for a checkpoint, which has momenta too.
+        words = ["model.widths=[64,64,96,96]", "train.steps=2", "train.log_every=1st"]
+        self.trainer(*words)
+        weights = (self.run_folder / "weights.h5").stat().st_size
+        room = weights + 4096
+        others = [path for path in self.run_folder.iterdir() if path.is_file()]
+        self.assertLessEqual(max(path.stat().st_size for path in others), room)
+        done = subprocess.run(
+            [TRAINER, *TINY, "--overwrite", *words], cwd=self.folder, capture_output=True,
+            text=True, check=False, restore_signals=False,  # SIGXFSZ stays ignored
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
+        self.assertEqual(done.returncode, BAD_CHECKPOINT, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"final test accuracy [\d.]+ %")
+        self.assertIn("the weights after step 2 are in 'run/weights.h5'", done.stderr)
+        out, _ = self.trainer_plain("eval", "--run", "run", code=0)
+        self.assertIn("evaluating run/weights.h5, after step 2\n", out)
+
+    def test_a_place_that_cannot_be_used(self):
+        (self.folder / "file").write_text("")
+        _, err = self.trainer("run.dir=file/run", code=BAD_CHECKPOINT)
+        self.assertIn("cannot make 'file/run'", err)
 
     def test_lengths_of_time(self):
         self.trainer("train.steps=3", "checkpoint.every=10min", "checkpoint.best=none")
