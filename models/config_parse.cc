@@ -22,10 +22,12 @@ class Parser {
   explicit Parser(Config& config) : config_(config), keys_(config_keys(config)) {}
 
   void file(std::string_view text, const std::string& name) {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
     file_ = std::make_shared<SourceText>(SourceText{name, std::string(text)});
     const YamlDocument document = read_yaml(file_, 0, errors_);
-    trees_are_right_ = errors_.empty();
     const YamlNode& root = document.root;
+    file_is_read_ = document.complete && root.kind != YamlNode::Kind::kRefused && !root.has_gaps;
     if (root.is_map()) {
       read_map(root, "");
     } else if (root.is_scalar() || root.is_list()) {
@@ -43,17 +45,19 @@ class Parser {
     if (equals == std::string::npos || equals == 0)
       return errors_.add({source, 0, std::max<size_t>(1, text.size())},
                          "an override is written key=value, such as train.steps=50, or ~key");
-    const size_t before = errors_.size();
+    const std::string path = text.substr(0, equals);
     const YamlDocument value = read_yaml(source, equals + 1, errors_);
-    if (errors_.size() > before) trees_are_right_ = false;
-    if (value.complete) read_entry(text.substr(0, equals), value.root, {source, 0, equals});
+    if (value.complete)
+      read_entry(path, value.root, {source, 0, equals});
+    else
+      wrong_groups_.insert(group_of(path));
   }
 
   // What several keys must keep between them; then the errors of all.
   void finish() {
     prefer_last_length();
     if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
-    if (trees_are_right_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
+    if (file_is_read_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
   }
 
@@ -68,9 +72,24 @@ class Parser {
  private:
   static bool is_override(const Place& place) { return place.source->order > 0; }
 
+  // The group that a key stands in, or that is one itself.
+  std::string group_of(const std::string& path) const {
+    const size_t dot = path.find('.');
+    return dot != std::string::npos || !children(path).empty() ? path.substr(0, dot) : "";
+  }
+
+  // Where something was refused, or given twice, nobody knows what was meant.
+  static bool is_whole(const YamlNode& node) {
+    const auto once = [](const YamlNode& key) { return !key.repeated; };
+    return node.kind != YamlNode::Kind::kRefused && !node.has_gaps &&
+           std::all_of(node.keys.begin(), node.keys.end(), once) &&
+           std::all_of(node.items.begin(), node.items.end(), is_whole);
+  }
+
   void read_map(const YamlNode& map, const std::string& prefix) {
     for (size_t i = 0; i < map.keys.size(); ++i) {
       const YamlNode& key = map.keys[i];
+      if (key.repeated) wrong_groups_.insert(group_of(prefix + key.text));
       if (key.text.find('.') == std::string::npos)
         read_entry(prefix + key.text, map.items[i], key.place);
       else
@@ -82,6 +101,7 @@ class Parser {
   void read_entry(const std::string& path, const YamlNode& value, const Place& where) {
     const auto key = std::find_if(keys_.begin(), keys_.end(),
                                   [&](const ConfigKey& known) { return known.path == path; });
+    if (!is_whole(value)) wrong_groups_.insert(group_of(path));
     if (key != keys_.end()) {
       given_[path] = where;
       const size_t before = errors_.size();
@@ -192,8 +212,8 @@ class Parser {
   std::vector<ConfigKey> keys_;
   Diagnostics errors_;
   SourcePtr file_;
-  std::set<std::string> wrong_groups_;  // with a value that could not be read
-  bool trees_are_right_ = true;         // no errors but those of keys and values
+  std::set<std::string> wrong_groups_;  // with something in them that could not be read
+  bool file_is_read_ = true;            // to its end, and with every group in it
   GivenKeys given_;
 };
 

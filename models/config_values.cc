@@ -245,11 +245,18 @@ class Reader {
                 instead);
   }
 
+  // Keys beside the first: those given twice are reported already.
+  static int64_t others(const YamlNode& map) {
+    return std::count_if(map.keys.begin(), map.keys.end(),
+                         [](const YamlNode& key) { return !key.repeated; }) -
+           1;
+  }
+
   // name, {name: value} or {name: {option: value}}
   template <class Step>
   void read_step(const YamlNode& node, Step& step) {
     const bool bare = node.is_scalar();
-    if (!bare && (!node.is_map() || node.keys.size() != 1))
+    if (!bare && (!node.is_map() || others(node) != 0))
       return errors_.add(node.place,
                          fmt::format("{}: must be {}; this entry is not one name with its options",
                                      key_.path, expected(key_)));

@@ -42,7 +42,6 @@ class Cleaner {
       cleaned_.is_text = false;
       return cleaned_;
     }
-    if (begin_ == 0 && text.starts_with("\xEF\xBB\xBF")) blank(0, 3);
     size_t bad = 0;
     for (size_t at = begin_; at < text.size() && bad < kMostBad;) {
       const Utf8Character character = utf8_at(text, at);
@@ -270,21 +269,31 @@ class TreeBuilder final : public YAML::EventHandler {
   void add_key(YamlNode node) {
     Open& map = open_.back();
     map.wants_value = true;
-    map.keep = false;
-    if (node.kind == YamlNode::Kind::kRefused) return;
+    map.keep = check_key(node);
+    map.node.has_gaps |= !map.keep;
+    if (!map.keep) return;
+    const auto [first, is_new] = map.seen.emplace(node.text, node.place);
+    if (!is_new) report_repeated(node, first->second);
+    map.node.keys.push_back(std::move(node));
+  }
+
+  bool check_key(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::kRefused) return false;
     if (!node.is_scalar() || node.text.empty()) {
       errors_.add(node.place, "a key is missing here");
     } else if (node.text == "<<" && !node.quoted) {
       errors_.add(node.place, "merge keys are not read; write each value where it belongs");
-    } else if (const auto [first, is_new] = map.seen.emplace(node.text, node.place); !is_new) {
-      if (errors_.full()) throw Stop();
-      errors_.add(node.place,
-                  fmt::format("'{}' is given twice, first in line {}",
-                              utf8_printable(node.text.substr(0, 64)), first->second.line()));
     } else {
-      map.keep = true;
-      map.node.keys.push_back(std::move(node));
+      return true;
     }
+    return false;
+  }
+
+  void report_repeated(YamlNode& key, const Place& first) {
+    if (errors_.full()) throw Stop();
+    errors_.add(key.place, fmt::format("'{}' is given twice, first in line {}",
+                                       utf8_printable(key.text.substr(0, 64)), first.line()));
+    key.repeated = true;
   }
 
   const SourcePtr& source_;

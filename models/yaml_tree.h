@@ -32,8 +32,10 @@ struct YamlNode {
   Place place;                  // of a map or list its first character
   std::string text;             // of a scalar
   bool quoted = false;          // "15" is a text, 15 a number
-  std::vector<YamlNode> keys;   // of a map: scalars, all different
+  std::vector<YamlNode> keys;   // of a map: scalars
   std::vector<YamlNode> items;  // of a list, or the values of the keys
+  bool repeated = false;        // of a key: an equal one stands before it, which is reported
+  bool has_gaps = false;        // of a map: keys that could not be read are left out
 
   bool is_scalar() const { return kind == Kind::kScalar; }
   bool is_plain() const { return is_scalar() && !quoted; }

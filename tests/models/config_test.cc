@@ -62,11 +62,12 @@ TEST(Config, AnEmptyTextIsAllDefaults) {
 
 // The one description: whatever a key holds, printing and parsing agree on it.
 TEST(Config, PrintsWhatItParses) {
-  for (const char* text : {"", kExample, "train: {steps: 7}", "model: {name: mlp, widths: [3, 4]}",
-                           "data: {mean: [0.5, 0.25, 0.1], std: [1, 2, 0.3], root: 'a, [b]: #c'}",
-                           "data: {augment: [{crop: {padding: 2, border: reflect}}]}",
-                           "schedule: {name: multistep, milestones: [32000st, 48000st]}",
-                           "seed: 18446744073709551615", "run: {dir: 'null'}"}) {
+  for (const char* text :
+       {"", kExample, "train: {steps: 7}", "model: {name: mlp, widths: [3, 4]}",
+        "data: {mean: [0.5, 0.25, 0.1], std: [1, 2, 0.3], root: 'a, [b]: #c'}",
+        "data: {augment: [{crop: {padding: 2, border: reflect}}]}",
+        "schedule: {name: multistep, milestones: [32000st, 48000st]}", "seed: 18446744073709551615",
+        "run: {dir: 'null'}"}) {
     std::string printed = print_config(parse_config(text, "a.yaml"));
     EXPECT_EQ(print_config(parse_config(printed, "printed")), printed) << text;
   }
@@ -115,6 +116,40 @@ TEST(Config, ReportsAllErrorsAtOnceByPlace) {
       "command line:1:7: error: unknown key 'stesp' in train\n"
       "  train.stesp=5\n"
       "        ^~~~~ did you mean 'steps'?");
+}
+
+TEST(Config, AByteOrderMarkIsNoPartOfTheText) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_EQ(parse_config(mark + "seed: 3\ntrain: {steps: 3}\n", "a").seed, 3u);
+  EXPECT_EQ(error_of(mark + "sed: 3\ndata: {batch: 0}"), error_of("sed: 3\ndata: {batch: 0}"));
+}
+
+std::set<std::string> places_of(const std::string& errors) {
+  std::set<std::string> places;
+  for (size_t at = 0; (at = errors.find("a.yaml:", at)) != std::string::npos; ++at)
+    places.insert(errors.substr(at + 7, errors.find(": ", at) - at - 7));
+  return places;
+}
+
+// What is refused in one group keeps no error of another one back, and makes up none in its own.
+TEST(Config, ReportsWhatStandsBesideAKeyGivenTwice) {
+  const std::string others =
+      "model: {name: mlp, depth: 3}\noptimizer: {name: adamw, nesterov: true}\n"
+      "schedule: {name: multistep}\n";
+  const std::set<std::string> theirs{"2:20", "3:26", "4:12"};
+  EXPECT_EQ(places_of(error_of("# all\n" + others)), theirs);
+  const std::pair<std::string, std::string> wrong[] = {
+      {"seed: 1", "seed: 2"}, {"loss: &a {name: cross_entropy}", ""}, {"seed: !!int 3", ""}};
+  for (const auto& [before, behind] : wrong) {
+    std::set<std::string> found = places_of(error_of(before + "\n" + others + behind));
+    for (const std::string& place : theirs) EXPECT_EQ(found.erase(place), 1u) << before << place;
+    EXPECT_EQ(found.size(), 1u) << before;
+  }
+  EXPECT_EQ(places_of(error_of("data: {batch: 3}\ndata: {btch: 1}")),
+            (std::set<std::string>{"2:1", "2:8"}));
+  EXPECT_EQ(places_of(error_of("model: {widths: [4]}\nmodel: {name: mlp}")),
+            (std::set<std::string>{"2:1"}));
+  EXPECT_EQ(places_of(error_of("model: {name: *a, widths: [4]}")), (std::set<std::string>{"1:15"}));
 }
 
 // What stands before a syntax error is checked all the same.
