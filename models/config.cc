@@ -1,5 +1,6 @@
 #include "tessera/models/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -7,8 +8,10 @@
 namespace tessera {
 
 int64_t Duration::steps(int64_t steps_per_epoch) const {
-  double factor = unit == Unit::kEpochs ? static_cast<double>(steps_per_epoch) : 1;
-  return std::llround(count * factor);
+  constexpr double kMost = 0x1p62;  // of more, rounding is not defined
+  const double factor = unit == Unit::kEpochs ? static_cast<double>(steps_per_epoch) : 1;
+  const double exact = std::min(count * factor, kMost);
+  return exact > 0 ? std::max<int64_t>(1, std::llround(exact)) : 0;
 }
 
 std::string Duration::text() const {

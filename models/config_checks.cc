@@ -36,6 +36,8 @@ class Checks {
     if (!wrong_.count("optimizer")) check_optimizer();
     if (!wrong_.count("schedule")) check_schedule();
     if (!wrong_.count("") && !wrong_.count("memory")) check_limit();
+    if (config_.run.dir.empty())
+      add({"run.dir"}, "run.dir: must be the path of a folder, but is empty");
     check_effects();
   }
 

@@ -26,10 +26,16 @@ struct KeyRule {
   bool required = false;           // of an option of a step: has no default
 };
 
+// What lengths may be at most, in minutes and hours as in epochs: products with the steps of an
+// epoch stay whole numbers of 64 bits.
+inline constexpr double kMostSteps = 1e15, kMostEpochs = 1e9;
+// The numbers above 0 that are neither 0 nor infinite as float, and leave room to count with.
+inline constexpr double kLeastFloat = 1e-37, kMostFloat = 1e37;
+
 // Rules as config_keys.cc and config_steps.cc write them.
 KeyRule any();
 KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity());
-KeyRule above(double min);
+KeyRule above(double min, double max = std::numeric_limits<double>::infinity());
 KeyRule from_below(double min, double max);  // [min, max)
 KeyRule between(double min, double max);     // (min, max)
 KeyRule one_of(std::vector<std::string> names);

@@ -53,7 +53,7 @@ std::vector<StepKind> step_kinds(LayerConfig& l) {
     {"size", &l.size, required(at_least(1, 256)), "pixels a side of a window"},
     {"stride", &l.pool_stride, pixels, "pixels from window to window; none: the size"},
     {"padding", &l.padding, padding, "pixels on each side"}};
-  const ConfigKey eps = {"eps", &l.eps, above(0), "added to the variance"};
+  const ConfigKey eps = {"eps", &l.eps, at_least(kLeastFloat, kMostFloat), "added to the variance"};
   const ConfigKey bias = {"bias", &l.bias, any(), "whether one is added"};
   return {
     {"conv", "convolution of images", {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -105,7 +106,12 @@ template <class T>
 requires std::is_arithmetic_v<T> MaybeProblem parse(std::string_view text, const KeyRule& rule,
                                                     T& value) {
   T number{};
-  if (parse_number(text, number) != std::errc()) return number_problem(text, std::is_integral_v<T>);
+  const std::errc error = parse_number(text, number);
+  if constexpr (std::is_integral_v<T>)
+    if (error == std::errc::result_out_of_range && !text.starts_with('-') &&
+        !std::isfinite(rule.max))
+      return Problem{fmt::format("the largest is {}", std::numeric_limits<T>::max()), ""};
+  if (error != std::errc()) return number_problem(text, std::is_integral_v<T>);
   if (!in_range(static_cast<double>(number), rule)) return Problem{};
   value = number;
   return {};
@@ -144,6 +150,11 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) 
                                                : ""};
   if (given.unit == Duration::Unit::kSteps && given.count != std::floor(given.count))
     return Problem{"steps are whole", ""};
+  const bool is_steps = given.unit == Duration::Unit::kSteps;
+  if (given.count > (is_steps ? kMostSteps : kMostEpochs))
+    return Problem{fmt::format("which is more than {:.0f}{}", is_steps ? kMostSteps : kMostEpochs,
+                               is_steps ? "st" : text.substr(number.size())),
+                   ""};
   if (!in_range(given.count, rule)) return Problem{};
   value = given;
   return {};

@@ -64,7 +64,7 @@ TEST(Config, AnEmptyTextIsAllDefaults) {
 TEST(Config, PrintsWhatItParses) {
   for (const char* text :
        {"", kExample, "train: {steps: 7}", "model: {name: mlp, widths: [3, 4]}",
-        "data: {mean: [0.5, 0.25, 0.1], std: [1, 2, 0.3], root: 'a, [b]: #c'}",
+        "data: {name: cifar10, mean: [0.5, 0.25, 0.1], std: [1, 2, 0.3], root: 'a, [b]: #c'}",
         "data: {augment: [{crop: {padding: 2, border: reflect}}]}",
         "schedule: {name: multistep, milestones: [32000st, 48000st]}", "seed: 18446744073709551615",
         "run: {dir: 'null'}"}) {
@@ -150,6 +150,30 @@ TEST(Config, ReportsWhatStandsBesideAKeyGivenTwice) {
   EXPECT_EQ(places_of(error_of("model: {widths: [4]}\nmodel: {name: mlp}")),
             (std::set<std::string>{"2:1"}));
   EXPECT_EQ(places_of(error_of("model: {name: *a, widths: [4]}")), (std::set<std::string>{"1:15"}));
+}
+
+TEST(Config, LengthsAboveNothingAreAtLeastAStep) {
+  const Duration little{0.001, Duration::Unit::kEpochs}, none{0, Duration::Unit::kEpochs};
+  EXPECT_EQ(little.steps(8), 1);
+  EXPECT_EQ(none.steps(8), 0);
+  EXPECT_EQ((Duration{0.3, Duration::Unit::kEpochs}.steps(8)), 2);
+  EXPECT_EQ((Duration{1e300, Duration::Unit::kEpochs}.steps(8)), int64_t{1} << 62);
+}
+
+TEST(Config, BoundsWhatIsCountedWith) {
+  for (const char* text :
+       {"schedule.warmup=1e300ep", "schedule.warmup=2e15st", "checkpoint.every=1e10h",
+        "train.epochs=1e300", "train.steps=2000000000000000", "data.train_count=1000000000000",
+        "data.test_count=9223372036854775807", "optimizer.eps=1e-300", "data.std=[1e-40,1,1]",
+        "data.mean=[1e300,0,0]", "optimizer.lr=1e300", "run.dir=\"\""}) {
+    const std::string key = std::string(text).substr(0, std::string(text).find('='));
+    const std::string adamw = key == "optimizer.eps" ? "optimizer.name=adamw" : "seed=1";
+    const std::string error = error_of("", {adamw, text});
+    EXPECT_TRUE(error.starts_with("command line:2:")) << error;
+    EXPECT_NE(error.find(": error: " + key + ": must be"), std::string::npos) << error;
+  }
+  EXPECT_NE(error_of("seed: 18446744073709551616").find("the largest is 18446744073709551615"),
+            std::string::npos);
 }
 
 // What stands before a syntax error is checked all the same.

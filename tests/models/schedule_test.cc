@@ -94,7 +94,7 @@ TEST(Schedule, RefusesWhatCannotBeMeant) {
   EXPECT_THROW(Schedule(named("cosin"), 1, 10, 100), ConfigError);
   EXPECT_THROW(Schedule(named("cosine"), 1, 0, 100), ConfigError);
   ScheduleConfig step = named("step");
-  step.every = {0.01, kEpochs};
+  step.every = {0, kEpochs};
   EXPECT_THROW(Schedule(step, 1, 10, 100), ConfigError);
   ScheduleConfig mixed = named("multistep");
   mixed.milestones = {{2, kEpochs}, {15, kSteps}};  // steps 20 and 15
