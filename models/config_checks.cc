@@ -67,6 +67,14 @@ class Checks {
     }
   }
 
+  // Given as what it is by default: nothing.
+  bool is_unset(const std::string& option) const {
+    const ModelConfig& model = config_.model;
+    return (option == "dropout" && !model.dropout) || (option == "depth" && !model.depth) ||
+           (option == "widen" && !model.widen) || (option == "growth" && !model.growth) ||
+           (option == "widths" && model.widths.empty());
+  }
+
   // What is given for the model must be an option of that model.
   void check_model() {
     const size_t before = errors_.size();
@@ -75,7 +83,7 @@ class Checks {
         is_layered ? kLayeredOptions : model_options(config_.model.name);
     for (const auto& [path, place] : given_) {
       const std::string option = path.substr(path.find('.') + 1);
-      if (!path.starts_with("model.") || (option == "name" && !is_layered) ||
+      if (!path.starts_with("model.") || (option == "name" && !is_layered) || is_unset(option) ||
           std::find(options.begin(), options.end(), option) != options.end())
         continue;
       errors_.add(place, is_layered
@@ -161,12 +169,23 @@ class Checks {
           "memory.limit: needs mode: graph, where the need is known before the run");
   }
 
+  bool is_put_aside(const std::string& path, const Place& place) const {
+    const std::string choice = choice_that_puts_aside(path);
+    if (choice.empty()) return false;
+    const size_t dot = choice.find('.');
+    if (wrong_.count(dot == std::string::npos ? "" : choice.substr(0, dot)) != 0)
+      return true;  // nobody knows what was chosen
+    const auto chosen = given_.find(choice);
+    return chosen != given_.end() && chosen->second.source->order > 0 && place.source->order == 0;
+  }
+
   // A setting that nothing reads was meant for something.
   void check_effects() {
     Config copy = config_;
     for (const ConfigKey& key : config_keys(copy)) {
       const auto given = given_.find(key.path);
       if (given == given_.end() || wrong_.count(key.group())) continue;
+      if (is_put_aside(key.path, given->second)) continue;
       if (const std::string why = why_without_effect(config_, key); !why.empty())
         errors_.add(given->second, fmt::format("{0}: {1} has no effect {2}; ~{0} puts it aside",
                                                key.path, value_text(key), why));
@@ -175,6 +194,7 @@ class Checks {
 
   void check_data() {
     const bool size_is_right = check_image_size();
+    check_mixes();
     try {
       const Augment augment = make_augment(config_.data);
       if (config_.data.name == "hdf5") return;
@@ -189,6 +209,18 @@ class Checks {
                 made.height, made.width, plain.height, plain.width));
     } catch (const ConfigError& error) {
       add({"data.augment"}, std::string("data.augment: ") + error.what());
+    }
+  }
+
+  // Shares are drawn from one distribution of a kind.
+  void check_mixes() {
+    for (const char* kind : {"mixup", "cutmix"}) {
+      const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
+      if (std::count_if(config_.data.augment.begin(), config_.data.augment.end(), is_kind) > 1)
+        add({"data.augment"},
+            fmt::format("data.augment: {0} stands in it twice, but a batch is mixed once by each "
+                        "kind; leave one {0}",
+                        kind));
     }
   }
 

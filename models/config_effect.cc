@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config_print.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 
@@ -17,16 +18,32 @@ namespace {
 struct Dependent {
   const char* path;
   const char* choice;
-  const std::string& (*chosen)(const Config& config);
+  std::string (*chosen)(const Config& config);
   std::vector<std::string> known_to;
+  bool put_aside = false;  // of a file, where an override makes another choice
 };
 
-const std::string& data(const Config& config) { return config.data.name; }
-const std::string& optimizer(const Config& config) { return config.optimizer.name; }
-const std::string& schedule(const Config& config) { return config.schedule.name; }
+std::string data(const Config& config) { return config.data.name; }
+std::string optimizer(const Config& config) { return config.optimizer.name; }
+std::string schedule(const Config& config) { return config.schedule.name; }
+std::string mode(const Config& config) { return config.mode; }
+std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
+std::string keep(const Config& config) { return some(config.checkpoint.keep); }
+std::string workers(const Config& config) { return some(config.data.workers); }
+
+// Data sets that are read from somewhere.
+std::vector<std::string> files() {
+  std::vector<std::string> names = data_names();
+  std::erase(names, "synthetic");
+  return names;
+}
 
 const std::vector<Dependent>& dependents() {
   static const std::vector<Dependent> all{
+      {"data.root", "data.name", data, files(), true},
+      {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
+      {"memory.planner", "mode", mode, {"graph"}, true},
+      {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
       {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
       {"data.labels", "data.name", data, {"cifar100"}},
       {"data.damaged", "data.name", data, {"image_folder"}},
@@ -57,10 +74,16 @@ bool is_default(const ConfigKey& key) {
 
 }  // namespace
 
+std::string choice_that_puts_aside(const std::string& path) {
+  for (const Dependent& known : dependents())
+    if (known.path == path && known.put_aside) return known.choice;
+  return "";
+}
+
 std::string why_without_effect(const Config& config, const ConfigKey& key) {
   for (const Dependent& known : dependents()) {
     if (known.path != key.path) continue;
-    const std::string& chosen = known.chosen(config);
+    const std::string chosen = known.chosen(config);
     const bool belongs =
         std::find(known.known_to.begin(), known.known_to.end(), chosen) != known.known_to.end();
     if (belongs || is_default(key)) return "";

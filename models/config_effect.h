@@ -12,4 +12,8 @@ namespace tessera {
 // key.
 std::string why_without_effect(const Config& config, const ConfigKey& key);
 
+// The key whose override silences one of the file that has no effect any more: data.name=synthetic
+// beside a file with data.root. "" where nothing does.
+std::string choice_that_puts_aside(const std::string& path);
+
 }  // namespace tessera

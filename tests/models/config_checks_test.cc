@@ -7,6 +7,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/models/config.h"
 #include "tessera/models/config_data.h"
+#include "tessera/models/diagnostics.h"
 #include "tessera/models/network.h"
 #include "tessera/models/schedule.h"
 #include "tessera/models/zoo.h"
@@ -71,6 +72,27 @@ TEST(ConfigChecks, WhatFitsIsAccepted) {
         "optimizer: {name: adamw, momentum: 0.9, nesterov: false, beta1: 0.8}",
         "schedule: {name: one_cycle, gamma: 0.1, every: 30ep, milestones: [], peak_at: 0.2}"})
     EXPECT_NO_THROW(parse_config(text, "a.yaml")) << text;
+}
+
+// An override that makes another choice puts aside what a file gave for the first one.
+TEST(ConfigChecks, ASettingThatNothingReadsIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"data.root=xx", "data.name=synthetic"},
+      {"memory.planner=optimal", "mode=eager"},
+      {"checkpoint.best=loss", "checkpoint.keep=0"},
+      {"data.read_ahead=7", "data.workers=0"}};
+  for (const auto& [key, choice] : cases) {
+    EXPECT_THROW(parse_config("", "a.yaml", {key, choice}), ConfigErrors) << key;
+    const std::string text = key;
+    const size_t dot = text.find('.'), equals = text.find('=');
+    const std::string file = text.substr(0, dot) + ": {" + text.substr(dot + 1, equals - dot - 1) +
+                             ": " + text.substr(equals + 1) + "}";
+    EXPECT_NO_THROW(parse_config(file, "a.yaml", {choice})) << file;
+  }
+  EXPECT_THROW(parse_config("data: {augment: [mixup, {mixup: {alpha: 0.1}}]}", "a.yaml"),
+               ConfigErrors);
+  EXPECT_NO_THROW(parse_config("data: {augment: [mixup, cutmix]}", "a.yaml"));
+  EXPECT_NO_THROW(parse_config("model: {name: lenet5, dropout: none}", "a.yaml"));
 }
 
 TEST(ConfigChecks, EveryModelIsBuiltAsTrainingWould) {
