@@ -84,11 +84,13 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
   graph.mode = "graph";
   ImageShape image = loaded_shape(graph);
   Session session(graph, image, plain_normalization(image), passes);
-  PreparedStep& train = session.train_step(graph.data.batch);
-  session.evaluation_step(graph.data.batch);
+  const DataNeed data = known_data(graph);
+  PreparedStep& train = session.train_step(running_batch(graph, data));
+  session.evaluation_step(data.test_count > 0 ? std::min(graph.data.batch, data.test_count)
+                                              : graph.data.batch);
   PlanReport report = plan_report(*train.program());
   report.arena = static_cast<int64_t>(session.arena()->bytes());
-  const MemoryNeed need = memory_need(graph, known_data(graph), Purpose::training, passes.off);
+  const MemoryNeed need = memory_need(graph, data, Purpose::training, passes.off);
   for (const HostBuffer& block : need.blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
   report.parts_complete = need.complete;
@@ -98,6 +100,7 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
 PlanPicture eager_picture(const Config& config, const std::string& title) {
   Config eager = config;
   eager.mode = "eager";
+  eager.data.batch = running_batch(config, known_data(config));
   const ImageShape image = loaded_shape(eager);
   Session session(eager, image, plain_normalization(image));
   PreparedStep& step = session.train_step(eager.data.batch);

@@ -7,6 +7,7 @@
 
 #include "tessera/models/config_data.h"
 #include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 
@@ -119,9 +120,30 @@ void require_fit(const Config& config, Purpose purpose) {
   require_fit(config, purpose == Purpose::timing ? DataNeed() : known_data(config), purpose);
 }
 
+namespace {
+
+// The order of the images and the batches held ready are asked for at once.
+void require_loaders(const Config& config, const DataSplit& data, Purpose purpose) {
+  int64_t needed =
+      Loader::planned_bytes(data.test->shape(), data.test->count(), loader_options(config, false));
+  if (purpose == Purpose::training)
+    needed += Loader::planned_bytes(data.train->shape(), data.train->count(),
+                                    loader_options(config, true));
+  const int64_t free = host_memory().free;
+  if (free == 0 || needed <= free) return;
+  throw OutOfMemory(fmt::format(
+      "data: the batches and the order of {} training and {} test images take {}, but this machine "
+      "has only {} free; take fewer with data.train_count and data.test_count, or a smaller "
+      "data.batch or data.read_ahead",
+      data.train->count(), data.test->count(), byte_text(needed), byte_text(free)));
+}
+
+}  // namespace
+
 DataSplit open_fitting(const Config& config, Purpose purpose) {
   DataSplit data = open_data(data_source(config));
   if (config.memory.limit) require_fit(config, data_need(data), purpose);
+  require_loaders(config, data, purpose);
   return data;
 }
 
@@ -132,7 +154,9 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
   const int64_t batch = config.data.batch;
   const auto [most, exact] = search.largest(config, there, kMostProbes);
   std::string growth;
-  if (most > batch && most == data.train_count) {
+  if (data.train_count > 0 && batch >= data.train_count) {
+    growth = "; data.batch is all images";
+  } else if (most > batch && most == data.train_count) {
     growth = fmt::format("; data.batch could grow to all {} images", most);
   } else if (most > batch) {
     growth = fmt::format("; data.batch could grow to {}{}", exact ? "" : "at least ", most);

@@ -125,6 +125,10 @@ int64_t generated_bytes(int64_t batch, const ImageShape& image) {
 
 int64_t MemoryNeed::bytes() const { return sum(blocks); }
 
+int64_t running_batch(const Config& config, const DataNeed& data) {
+  return std::min(config.data.batch, known_or(data.train_count, config.data.batch));
+}
+
 DataNeed known_data(const Config& config) { return data_need(data_source(config)); }
 
 MemoryNeed memory_need(const Config& config, const DataNeed& data, Purpose purpose,
@@ -229,7 +233,9 @@ BatchSearch::Found BatchSearch::largest(const Config& config, int64_t limit, int
 }
 
 int64_t largest_batch(const Config& config, int64_t limit) {
-  return BatchSearch(config, known_data(config), Purpose::training).largest(config, limit).batch;
+  Config limited = config;
+  limited.memory.limit = ByteSize{limit};
+  return BatchSearch(limited, known_data(limited), Purpose::training).largest(limited, limit).batch;
 }
 
 }  // namespace tessera

@@ -36,6 +36,9 @@ struct MemoryNeed {
 // As far as is known without opening the data (data_need() says how far).
 DataNeed known_data(const Config& config);
 
+// Images of the training's first batch: data.batch, but no more than there are.
+int64_t running_batch(const Config& config, const DataNeed& data);
+
 // Takes no memory for tensors; eager mode counts as if it were graph mode. With the need of opened
 // data it is exact: what is asked for then is this, to the byte. `off`: passes not to run
 // (graph/lower.h). Throws what compiling throws.
@@ -68,8 +71,8 @@ class BatchSearch {
   std::unique_ptr<Impl> impl_;
 };
 
-// The largest data.batch whose training needs at most `limit` bytes; 0 when not even one image
-// fits.
+// The largest data.batch whose training needs at most `limit` bytes, with memory.limit set to that
+// (a checkpoint holds the configuration, and so its text); 0 when not even one image fits.
 int64_t largest_batch(const Config& config, int64_t limit);
 
 }  // namespace tessera

@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
       "the columns id,lower,upper,size and optionally alignment,hint,gaps,offset.");
   app.name("planner");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "planner of Tessera " TESSERA_VERSION);
   app.fallthrough();
   app.add_option("--planner-lib",
                  "a shared library with one more planner (memory/planner_library.h)")

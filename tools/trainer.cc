@@ -13,6 +13,7 @@
 #include "tessera/models/diagnostics.h"
 #include "tessera/models/doctor.h"
 #include "tessera/models/environment.h"
+#include "tessera/models/spelling.h"
 #include "tessera/models/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
@@ -122,6 +123,10 @@ int run_train(const Arguments& arguments) {
 }
 
 int run_eval(const Arguments& arguments) {
+  for (const std::string& text : arguments.overrides)
+    for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
+      if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
+        throw ConfigError(fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
   TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides, say);
   const std::string top5 =
       result.confusion.classes > 5
@@ -171,6 +176,32 @@ CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   return app;
 }
 
+// Words that CLI11 would only answer with what is missing.
+void require_known_words(const CLI::App& app, const CLI::App& train,
+                         const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  if (words[0].starts_with('-')) {
+    const std::string name = words[0].substr(0, words[0].find('='));
+    if (app.get_option_no_throw(name) != nullptr) return;
+    std::vector<std::string> known;
+    for (const CLI::Option* option : train.get_options())
+      if (!option->get_lnames().empty()) known.push_back("--" + option->get_lnames()[0]);
+    throw ConfigError("trainer: the option " + unknown_name(name, known));
+  }
+  require_verb(app, words[0]);
+  const CLI::App& verb = *app.get_subcommand(words[0]);
+  const bool has_verbs = !verb.get_subcommands([](const CLI::App*) { return true; }).empty();
+  if (has_verbs && words.size() > 1 && !words[1].starts_with('-')) require_verb(verb, words[1]);
+}
+
+// A file without --config is taken for an override.
+void hint_at_config(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i)
+    if ((words[i].ends_with(".yaml") || words[i].ends_with(".yml")) &&
+        words[i].find('=') == std::string::npos)
+      fmt::print(stderr, "did you mean '--config {}'?\n", words[i]);
+}
+
 // train is what is meant where an option of it is the first word, or the first behind a planner.
 bool train_is_meant(const CLI::App& app, const CLI::App& train,
                     const std::vector<std::string>& words) {
@@ -195,6 +226,7 @@ int dispatch(int argc, char** argv) {
     return sub;
   };
   app.require_subcommand(1);
+  app.set_version_flag("--version", "trainer of Tessera " TESSERA_VERSION);
   app.fallthrough();
   app.add_option("--planner-lib", "a shared library with a planner, to be named in memory.planner")
       ->allow_extra_args(false)
@@ -217,6 +249,7 @@ int dispatch(int argc, char** argv) {
                    "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
   add_config_look(*train, arguments.look);
+  train->get_option("--verify-plan")->excludes(train->get_option("--print-config"));
   add_plan_verb(app, verb);
   add_config_verbs(app, verb);
   add_data_verbs(app, verb);
@@ -228,12 +261,13 @@ int dispatch(int argc, char** argv) {
 
   std::vector<std::string> words(argv + 1, argv + argc);
   if (train_is_meant(app, *train, words)) words.insert(words.begin(), "train");
-  if (!words.empty() && !words[0].starts_with('-')) require_verb(app, words[0]);
-  std::reverse(words.begin(), words.end());
+  require_known_words(app, *train, words);
   try {
-    app.parse(words);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) == 0) return 0;
+    if (error.get_name() == "RequiredError" && arguments.config.empty()) hint_at_config(words);
+    return 2;
   }
   return verb();
 }

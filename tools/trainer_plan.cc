@@ -15,6 +15,7 @@
 #include "tessera/models/fit.h"
 #include "tessera/models/plan_diff.h"
 #include "tessera/models/trainer.h"
+#include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
@@ -42,7 +43,8 @@ std::string read_file(const std::string& path) {
 
 // The plan, or what eager mode does without one.
 PlanPicture picture_of(const Config& config, const PassSettings& passes) {
-  const std::string title = fmt::format("{}, batch {}, ", config.model.name, config.data.batch);
+  const std::string title =
+      fmt::format("{}, batch {}, ", config.model.name, running_batch(config, known_data(config)));
   if (config.mode == "eager") return eager_picture(config, title + "eager");
   return plan(config, passes).picture(title + "planner " + config.memory.planner);
 }
@@ -98,6 +100,10 @@ void write_csv(const Arguments& arguments, Config config) {
   }
 }
 
+const char* decoders_text(bool complete) {
+  return complete ? "" : "; what decoders of pictures take comes on top";
+}
+
 // The largest batch that trains within the limit, and what it needs.
 int max_batch(Config config, const Arguments& arguments) {
   int64_t limit = arguments.limit;
@@ -106,16 +112,73 @@ int max_batch(Config config, const Arguments& arguments) {
     throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
   const int64_t batch = largest_batch(config, limit);
   config.data.batch = std::max<int64_t>(batch, 1);
+  config.memory.limit = ByteSize{limit};
   const MemoryNeed need = memory_need(config);
   if (arguments.json) {
-    write_out(fmt::format("{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}}}\n",
-                          batch, limit, config.data.batch, need.bytes()));
+    write_out(fmt::format(
+        "{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}, \"complete\": {}}}\n",
+        batch, limit, config.data.batch, need.bytes(), need.complete));
   } else {
-    write_out(fmt::format("largest batch {}: {} bytes of {}\n", batch, need.bytes(), limit));
+    write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, need.bytes(), limit,
+                          decoders_text(need.complete)));
     for (const HostBuffer& block : need.blocks)
       write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
   }
   return batch > 0 ? 0 : kTooLarge;
+}
+
+// What is asked for and above what is allowed: by --max-bytes, and by memory.limit.
+int check_need(const Arguments& arguments, const Config& config, const PlanReport& report) {
+  int code = 0;
+  const auto check = [&](const char* name, int64_t allowed) {
+    if (report.need() <= allowed) return;
+    fmt::print(stderr, "trainer: the training takes {} bytes, {} more than the {} of {}{}\n",
+               report.need(), report.need() - allowed, allowed, name,
+               decoders_text(report.parts_complete));
+    code = kTooLarge;
+  };
+  if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes);
+  if (config.memory.limit) check("memory.limit", config.memory.limit->bytes);
+  return code;
+}
+
+// What the figures of the plan should not leave unsaid.
+void print_remarks(const Config& config, const PlanReport& report) {
+  const int64_t batch = running_batch(config, known_data(config));
+  if (batch < config.data.batch)
+    write_out(fmt::format("data.batch is cut from {} to the {} training images\n",
+                          config.data.batch, batch));
+  if (!config.memory.limit) return;
+  const int64_t limit = config.memory.limit->bytes, over = report.need() - limit;
+  write_out(fmt::format("memory.limit is {}: {} of the {} needed\n", byte_text(limit),
+                        over > 0 ? "over by " + byte_text(over) : "enough for all",
+                        byte_text(report.need())));
+}
+
+void print_report(const Arguments& arguments, const Config& config, const PlanReport& report) {
+  if (!arguments.why.empty()) {
+    write_out(fmt::format("{}", report.why(arguments.why)));
+  } else if (arguments.json) {
+    write_out(fmt::format("{}\n", report.json()));
+  } else {
+    write_out(fmt::format("{}\n", report.text()));
+    print_remarks(config, report);
+  }
+}
+
+// "--csv -" writes where the others print.
+void check_terminal(const Arguments& arguments) {
+  if (arguments.csv != "-") return;
+  const auto refuse = [](bool given, const char* option) {
+    if (given)
+      throw ConfigError(
+          fmt::format("plan: --csv - and {} write to the same output; give --csv a file", option));
+  };
+  refuse(arguments.json, "--json");
+  refuse(arguments.draw, "--draw");
+  refuse(!arguments.html.empty(), "--html");
+  refuse(!arguments.svg.empty(), "--svg");
+  refuse(!arguments.why.empty(), "--why");
 }
 
 int run(const Arguments& arguments) {
@@ -126,6 +189,7 @@ int run(const Arguments& arguments) {
   }
   if (arguments.config.empty())
     throw ConfigError("plan: --config F or --diff A.json B.json is needed");
+  check_terminal(arguments);
   const bool drawn = arguments.draw || !arguments.svg.empty();
   if (!arguments.beside.empty() && (arguments.html.empty() || drawn))
     throw ConfigError(
@@ -133,24 +197,34 @@ int run(const Arguments& arguments) {
         "second one's settings in a command of its own");
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.max_batch) return max_batch(config, arguments);
-  if (!arguments.csv.empty()) {
-    write_csv(arguments, config);
-    return 0;
-  }
-  const bool pictures = drawn || !arguments.html.empty();
+  const bool answered = drawn || !arguments.html.empty() || !arguments.csv.empty() ||
+                        !arguments.passes.dump_after.empty();
+  const bool reported = arguments.json || !arguments.why.empty() || !answered;
+  if (!arguments.csv.empty()) write_csv(arguments, config);
   if (!arguments.html.empty()) write_html(arguments, config);
   if (drawn) draw(arguments, config);
-  if (pictures && arguments.max_bytes < 0) return 0;
-  const PlanReport report = plan(config, arguments.passes);
-  if (!arguments.passes.dump_after.empty()) return 0;  // the graph is the answer
-  if (!arguments.why.empty())
-    write_out(report.why(arguments.why));
-  else if (!pictures)
-    write_out(fmt::format("{}\n", arguments.json ? report.json() : report.text()));
-  if (arguments.max_bytes < 0 || report.need() <= arguments.max_bytes) return 0;
-  fmt::print(stderr, "trainer: the training takes {} bytes, {} more than the {} of --max-bytes\n",
-             report.need(), report.need() - arguments.max_bytes, arguments.max_bytes);
-  return kTooLarge;
+  const bool checked = arguments.max_bytes >= 0 || config.memory.limit;
+  if (!reported && !checked && arguments.passes.dump_after.empty()) return 0;
+  const PlanReport report = plan(config, arguments.passes);  // prints the graph of --dump-after
+  if (reported) print_report(arguments, config, report);
+  std::fflush(stdout);
+  return check_need(arguments, config, report);
+}
+
+// Options that answer different questions, or on the same output, are not taken together.
+void exclude(CLI::App& plan) {
+  const auto apart = [&](const char* name, std::initializer_list<const char*> others) {
+    for (const char* other : others) plan.get_option(name)->excludes(plan.get_option(other));
+  };
+  apart("--diff",
+        {"--config", "overrides", "--json", "--draw", "--csv", "--html", "--svg", "--beside",
+         "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after", "--off"});
+  apart("--max-batch", {"--draw", "--csv", "--html", "--svg", "--beside", "--why", "--max-bytes",
+                        "--dump-after", "--off"});
+  apart("--dump-after", {"--json", "--draw", "--csv", "--html", "--svg", "--beside", "--why"});
+  apart("--json", {"--draw", "--html", "--svg", "--why"});
+  apart("--draw", {"--svg", "--why"});
+  plan.get_option("--limit")->needs(plan.get_option("--max-batch"));
 }
 
 }  // namespace
@@ -183,6 +257,7 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
                    "print the graph after this pass, or after \"capture\"");
   plan->add_option("--off", arguments->passes.off, "leave out a pass; may be given again")
       ->allow_extra_args(false);
+  exclude(*plan);
   plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
 }
 

@@ -39,6 +39,42 @@ TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
   EXPECT_EQ(cpu_memory().statistics().peak_bytes, before.peak_bytes);
 }
 
+TEST(Fit, ABatchOfAllImagesHasNoneToGrowBy) {
+  Config config = with_limit(int64_t{1} << 30);
+  config.data.train_count = config.data.batch = 64;
+  const std::string text = headroom_text(config, known_data(config), 1);
+  EXPECT_TRUE(text.ends_with("; data.batch is all images")) << text;
+  config.data.batch = 8;
+  EXPECT_NE(headroom_text(config, known_data(config), 1).find("could grow to all 64 images"),
+            std::string::npos);
+}
+
+TEST(Fit, TheLargestBatchCountsTheLimitsOwnText) {
+  Config config = with_limit(1);
+  config.memory.limit.reset();
+  config.data.train_count = 512;
+  config.data.batch = 64;
+  const int64_t without = memory_need(config).bytes();
+  for (int64_t limit = without - 2; limit < without + 16; ++limit) {
+    Config limited = config;
+    limited.memory.limit = ByteSize{limit};
+    limited.data.batch = largest_batch(config, limit);
+    EXPECT_NO_THROW(require_fit(limited)) << limit;
+  }
+}
+
+TEST(Fit, MoreImagesThanTheMachineHolds) {
+  Config config = with_limit(1);
+  config.memory.limit.reset();
+  config.data.train_count = int64_t{1} << 32;
+  try {
+    open_fitting(config);
+    FAIL();
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("data.train_count"), std::string::npos);
+  }
+}
+
 TEST(Fit, AfterARefusalASmallerOneRuns) {
   const int64_t limit = memory_need(with_limit(99'999'999)).bytes() - 1;
   EXPECT_THROW(require_fit(with_limit(limit)), PlanInfeasible);

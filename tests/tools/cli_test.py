@@ -70,7 +70,7 @@ class Usage(Test):
         for words in ([], ["--verify-plan"], ["--overwrite"], ["--dry-run"], ["--resume=x"],
                       ["--print-config"]):
             self.fail_with(MISUSE, ["none.yaml"], *words, f"--config={missing}")
-        self.fail_with(MISUSE, ["subcommand is required"], "--json", "--config", missing)
+        self.fail_with(MISUSE, ["'--json' is not known"], "--json", "--config", missing)
         self.fail_with(MISUSE, ["--steps"], "bench", "--config", RESNET, "--steps", 0)
 
     def test_keys_and_names(self):

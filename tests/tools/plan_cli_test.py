@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""trainer plan and the command line around it: what is asked for is done, or refused by name.
+
+    plan_cli_test.py TRAINER PLANNER
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TRAINER, PLANNER = (str(Path(word).resolve()) for word in sys.argv[1:3])
+MISUSE, NO_MEMORY = 2, 4  # runtime/error.h
+SMALL = """model: {name: lenet5}
+data: {name: synthetic, train_count: 512, test_count: 128, batch: 64, workers: 1}
+threads: 1
+train: {steps: 6}
+"""
+
+
+class Test(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        (self.folder / "s.yaml").write_text(SMALL, encoding="utf-8")
+
+    def run_it(self, *words, code=0, program=TRAINER):
+        done = subprocess.run([program, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout, done.stderr
+
+    def plan(self, *words, code=0):
+        return self.run_it("plan", "--config", "s.yaml", *words, code=code)
+
+    def refused(self, words, *texts):
+        out, err = self.run_it(*words, code=MISUSE)
+        self.assertEqual(out, "")
+        for text in texts:
+            self.assertIn(text, err)
+
+
+class Plan(Test):
+    def test_max_bytes_gates_whatever_is_asked_for(self):
+        for words in ([], ["--json"], ["--why", "conv1"], ["--csv", "x.csv"], ["--html", "x.html"],
+                      ["--svg", "x.svg"], ["--draw"], ["--dump-after", "capture"]):
+            with self.subTest(words=words):
+                out, err = self.plan(*words, "--max-bytes", 0, code=NO_MEMORY)
+                self.assertIn("of --max-bytes", err)
+                if len(words) < 2 or words[0] in ("--why", "--dump-after"):
+                    self.assertGreater(len(out), 100)
+        self.assertTrue(all((self.folder / name).stat().st_size for name in ("x.csv", "x.html", "x.svg")))
+
+    def test_what_can_be_had_together_is_all_done(self):
+        out, _ = self.plan("--html", "a.html", "--csv", "a.csv", "--svg", "a.svg", "--why", "conv1")
+        self.assertIn("kept until", out)
+        for name in ("a.html", "a.csv", "a.svg"):
+            self.assertGreater((self.folder / name).stat().st_size, 100)
+
+    def test_what_cannot_is_refused(self):
+        plan = ["plan", "--config", "s.yaml"]
+        for words, *names in ((["--max-batch", "--limit", "1GiB", "--max-bytes", 0], "--max-bytes", "--max-batch"),
+                              (["--limit", "1GiB"], "--limit", "--max-batch"),
+                              (["--json", "--why", "conv1"], "--json", "--why"),
+                              (["--json", "--html", "a.html"], "--json", "--html"),
+                              (["--draw", "--svg", "a.svg"], "--draw", "--svg"),
+                              (["--dump-after", "capture", "--csv", "a.csv"], "--dump-after", "--csv"),
+                              (["--csv", "-", "--why", "conv1"], "--csv -", "--why")):
+            self.refused(plan + words, *names)
+        self.refused(["plan", "--diff", "a", "b", "--why", "x"], "--diff", "--why")
+        self.refused(["plan", "--diff", "a", "b", "data.batch=zz"], "--diff")
+        self.refused(["--config", "s.yaml", "--print-config", "--verify-plan"], "--print-config", "--verify-plan")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["s.yaml"])
+
+    def test_memory_limit_is_heeded(self):
+        out, err = self.plan("memory.limit=1MiB", code=NO_MEMORY)
+        self.assertRegex(out, r"memory.limit is 1.00 MiB: over by [\d.]+ MiB of the [\d.]+ MiB needed")
+        self.assertIn("of memory.limit", err)
+        out, err = self.plan("memory.limit=1GiB")
+        self.assertIn("memory.limit is 1.00 GiB: enough for all", out)
+        out, _ = self.plan("memory.limit=1MiB", "--json", code=NO_MEMORY)
+        json.loads(out)
+
+    def test_the_plan_is_of_the_batch_that_runs(self):
+        large, whole = (self.plan(f"data.batch={batch}")[0] for batch in (1000, 512))
+        self.assertIn("data.batch is cut from 1000 to the 512 training images", large)
+        self.assertNotIn("is cut", whole)
+        self.assertEqual(large.splitlines()[0], whole.splitlines()[0])
+
+    def test_the_largest_batch_trains_within_the_limit(self):
+        wanted, _ = self.plan("--json", "data.batch=64", "memory.limit=9999999B", "run.dir=run", code=NO_MEMORY)
+        need = json.loads(wanted)["need_bytes"]
+        for limit in range(need + 4, need + 20, 2):
+            said = json.loads(self.plan("--max-batch", "--json", "--limit", limit, "run.dir=run")[0])
+            self.assertLessEqual(said["bytes_at_batch_%d" % said["max_batch"]], limit)
+            self.assertTrue(said["complete"])
+            self.plan(f"memory.limit={limit}B", f"data.batch={said['max_batch']}", "run.dir=run")
+
+    def test_decoders_are_mentioned(self):
+        for split in ("train", "test"):
+            for name in ("a", "b"):
+                at = self.folder / "pictures" / split / name
+                at.mkdir(parents=True)
+                (at / "0.png").write_bytes(b"only counted here")
+        words = ("data.name=image_folder", "data.root=pictures", "data.image_size=32", "~data.train_count",
+                 "~data.test_count")
+        self.assertIn("decoders", self.plan(*words, "--max-batch", "--limit", "1GiB")[0])
+        said = json.loads(self.plan(*words, "--max-batch", "--json", "--limit", "1GiB")[0])
+        self.assertFalse(said["complete"])
+        self.assertIn("decoders", self.plan(*words, "--max-bytes", 0, code=NO_MEMORY)[1])
+
+
+class Words(Test):
+    def test_wrong_words_are_named(self):
+        self.refused(["--confg", "s.yaml"], "'--confg'", "did you mean '--config'")
+        self.refused(["data", "foo"], "'foo'", "fetch")
+        self.refused(["config", "foo"], "'foo'", "schema")
+        self.refused(["--print-config", "s.yaml"], "--config is required", "did you mean '--config s.yaml'")
+        self.refused(["config", "init", "--model", "foo"], "'foo' is not known (known: ")
+        self.refused(["eval", "--run", "run", "train.steps=2"], "'train.steps=2' has no effect")
+
+    def test_version(self):
+        for program in (TRAINER, PLANNER):
+            self.assertRegex(self.run_it("--version", program=program)[0], r"^\w+ of Tessera \d+\.\d+\.\d+\n$")
+
+    def test_images_that_no_machine_holds(self):
+        _, err = self.run_it("--config", "s.yaml", "data.train_count=4000000000", "run.dir=run", code=NO_MEMORY)
+        self.assertIn("data.train_count", err)
+        self.refused(["plan", "--config", "s.yaml", "data.train_count=9223372036854775807", "--max-bytes", "1GiB"],
+                     "data.train_count: must be a whole number from 0 to 4294967296")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
