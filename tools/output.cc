@@ -25,13 +25,15 @@ void write_out(std::string_view text) {
   keep(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
 }
 
+void flush_out() { keep(std::fflush(stdout) == 0); }
+
 void say(const std::string& line) {
   write_out(line + "\n");
-  keep(std::fflush(stdout) == 0);
+  flush_out();
 }
 
 std::string take_output_fault() {
-  keep(std::fflush(stdout) == 0);
+  flush_out();
   if (g_output_error == 0 && std::ferror(stdout) == 0) return "";
   const int error = std::exchange(g_output_error, 0);
   std::clearerr(stdout);

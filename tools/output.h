@@ -14,6 +14,9 @@ void write_out(std::string_view text);
 // A whole line, to be seen at once.
 void say(const std::string& line);
 
+// Before something is written to standard error that belongs behind it.
+void flush_out();
+
 // "cannot write to standard output: No space left on device", once, where anything written so far
 // was lost; "" otherwise.
 std::string take_output_fault();

@@ -207,7 +207,7 @@ int run(const Arguments& arguments) {
   if (!reported && !checked && arguments.passes.dump_after.empty()) return 0;
   const PlanReport report = plan(config, arguments.passes);  // prints the graph of --dump-after
   if (reported) print_report(arguments, config, report);
-  std::fflush(stdout);
+  flush_out();
   return check_need(arguments, config, report);
 }
 
