@@ -30,7 +30,7 @@ struct Duration {
 
   bool is_time() const { return unit == Unit::kMinutes || unit == Unit::kHours; }
   double seconds() const { return count * (unit == Unit::kHours ? 3600 : 60); }  // of a time
-  // In steps, rounded to the nearest; not for a time.
+  // In steps, rounded to the nearest, but at least one of what is above 0; not for a time.
   int64_t steps(int64_t steps_per_epoch) const;
   std::string text() const;  // "500st"
   bool operator==(const Duration&) const = default;
