@@ -150,6 +150,12 @@ DataSplit open_fitting(const Config& config, Purpose purpose) {
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
   const bool limited = config.memory.limit.has_value();
   const int64_t there = limited ? config.memory.limit->bytes : used + host_memory().free;
+  if (config.mode == "eager")
+    return fmt::format(
+        "{} of {} that this machine has free; eager steps ask for more as they go, of which "
+        "nothing "
+        "is known ahead",
+        byte_text(used), byte_text(there));
   BatchSearch search(config, data, Purpose::training);
   const int64_t batch = config.data.batch;
   const auto [most, exact] = search.largest(config, there, kMostProbes);

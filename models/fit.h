@@ -21,7 +21,7 @@ DataSplit open_fitting(const Config& config, Purpose purpose = Purpose::training
 
 // "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of
 // memory.limit or else of what the machine has free, and the largest batch that would fit; "at
-// least": the search for it was ended.
+// least": the search for it was ended. In eager mode, instead, that more will be asked for.
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used);
 
 }  // namespace tessera

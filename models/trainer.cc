@@ -337,10 +337,10 @@ class Training {
   // What was known before, and what the system says of it.
   void say_memory() const {
     const HostMemory now = host_memory();
-    print_(
-        fmt::format("memory: {} as planned; the process has {} in use, the machine {} of {} free",
-                    byte_text(static_cast<int64_t>(held_bytes_)), byte_text(now.process),
-                    byte_text(now.free), byte_text(now.total)));
+    print_(fmt::format("memory: {} {}; the process has {} in use, the machine {} of {} free",
+                       byte_text(static_cast<int64_t>(held_bytes_)),
+                       config_.mode == "eager" ? "besides what eager steps took" : "as planned",
+                       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
   }
 
   void write_report() {

@@ -49,6 +49,15 @@ TEST(Fit, ABatchOfAllImagesHasNoneToGrowBy) {
             std::string::npos);
 }
 
+TEST(Fit, NothingIsPromisedOfEagerSteps) {
+  Config config = with_limit(int64_t{1} << 30);
+  config.memory.limit = {};
+  config.mode = "eager";
+  const std::string text = headroom_text(config, known_data(config), 1);
+  EXPECT_EQ(text.find("could grow"), std::string::npos) << text;
+  EXPECT_NE(text.find("eager steps ask for more"), std::string::npos) << text;
+}
+
 TEST(Fit, TheLargestBatchCountsTheLimitsOwnText) {
   Config config = with_limit(1);
   config.memory.limit.reset();

@@ -231,6 +231,11 @@ class Training(Test):
                                 r"best +\d+\.\d\d %  on test, after step 2\nfinal test")
         self.assertRegex(after, r"\nmemory: [\d.]+ MiB as planned; the process has [\d.]+ MiB in use")
 
+    def test_nothing_is_promised_of_what_eager_steps_take(self):
+        _, said = self.train("run", "mode=eager")
+        self.assertRegex(said, r"\nmemory: [\d.]+ \w+ of .* free; eager steps ask for more as they go")
+        self.assertRegex(said, r"\nmemory: [\d.]+ \w+ besides what eager steps took; the process has")
+
     def test_a_resolved_configuration_reproduces_its_run(self):
         run, _ = self.train("run", "seed=9", "data.augment=[{flip: horizontal},{cutout: {size: 4}}]", "optimizer.name=adamw", "~optimizer.nesterov")
         again = self.folder / "again"
