@@ -8,8 +8,6 @@
 #include "tessera/engine/finite.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"
-#include "tessera/layers/checks.h"
-#include "tessera/layers/optimizer_cpu.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -12,8 +12,8 @@ namespace tessera {
 std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns = 72,
                            int rows = 24);
 
-// One self-contained SVG file with bytes and steps along the axes; the peak and the lower bound are marked, hovering over a box names
-// its buffer.
+// One self-contained SVG file with bytes and steps along the axes; the peak and the lower bound are
+// marked, hovering over a box names its buffer.
 std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width = 1200,
                           int height = 600);
 

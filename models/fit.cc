@@ -153,8 +153,7 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
   if (config.mode == "eager")
     return fmt::format(
         "{} of {} that this machine has free; eager steps ask for more as they go, of which "
-        "nothing "
-        "is known ahead",
+        "nothing is known ahead",
         byte_text(used), byte_text(there));
   BatchSearch search(config, data, Purpose::training);
   const int64_t batch = config.data.batch;

@@ -14,7 +14,7 @@ namespace tessera {
 
 void refuse_run_file(const std::string& path, const char* doing, int error) {
   throw RunFolderError(fmt::format("run folder: cannot {} '{}': {}; check run.dir", doing, path,
-                          std::strerror(error)));
+                                   std::strerror(error)));
 }
 
 RecordFile::RecordFile(FileSystem& files, std::string path, std::string head, int64_t keep)

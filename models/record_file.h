@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Throws RunFolderError: "run folder: cannot write 'runs/a/metrics.csv': No space left on device; check
-// run.dir". `error` as in errno.
+// Throws RunFolderError: "run folder: cannot write 'runs/a/metrics.csv': No space left on device;
+// check run.dir". `error` as in errno.
 [[noreturn]] void refuse_run_file(const std::string& path, const char* doing, int error);
 
 // Not thread-safe.

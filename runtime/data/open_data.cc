@@ -161,8 +161,6 @@ DataSplit open_folder(const DataSource& source) {
       {.size = source.image_size, .damaged = source.damaged, .readers = source.readers});
 }
 
-DataSplit open_pack(const DataSource& source) { return open_packed(source.root); }
-
 // Into memory when that is small: made once then, not again each epoch.
 constexpr int64_t kMostKept = int64_t{256} << 20;
 
@@ -197,15 +195,19 @@ DataSplit open_synthetic(const DataSource& source) {
 struct Known {
   const char* name;
   DataSplit (*open)(const DataSource& source);
+  // The published files are shuffled; a folder, and a pack of one, is sorted by class.
+  Choice choice = Choice::kFirst;
 };
 
-constexpr Known kKnown[] = {{"cifar10", open_cifar10},
-                            {"cifar100", open_cifar100},
-                            {"fashion_mnist", open_fashion_mnist},
-                            {"hdf5", open_pack},
-                            {"image_folder", open_folder},
-                            {"mnist", open_mnist},
-                            {"synthetic", open_synthetic}};
+constexpr Known kKnown[] = {
+    {"cifar10", open_cifar10},
+    {"cifar100", open_cifar100},
+    {"fashion_mnist", open_fashion_mnist},
+    {"hdf5", [](const DataSource& source) { return open_packed(source.root); },
+     Choice::kProportion},
+    {"image_folder", open_folder, Choice::kProportion},
+    {"mnist", open_mnist},
+    {"synthetic", open_synthetic}};
 
 }  // namespace
 
@@ -229,11 +231,8 @@ DataSplit open_data(const DataSource& source) {
                       source.name));
     }
     DataSplit split = known.open(source);
-    // The published files are shuffled; a folder, and a pack of one, is sorted by class.
-    const bool sorted = known.open == open_folder || known.open == open_pack;
-    const Choice choice = sorted ? Choice::kProportion : Choice::kFirst;
-    return {some(split.train, source.train_count, "train_count", choice),
-            some(split.test, source.test_count, "test_count", choice)};
+    return {some(split.train, source.train_count, "train_count", known.choice),
+            some(split.test, source.test_count, "test_count", known.choice)};
   }
   throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
                                 fmt::join(data_names(), ", ")));
