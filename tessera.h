@@ -28,7 +28,7 @@
 #include "tessera/layers/optimizer.h"
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/sgd.h"
-#include "tessera/models/zoo.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/device.h"

@@ -18,6 +18,8 @@ BELOW = {
     "models": {"runtime", "memory", "engine", "layers", "graph"},
     "tools": {"runtime", "memory", "engine", "layers", "graph", "models"},
 }
+# The storeys of models/, each above the ones before it.
+STOREYS = ["zoo", "config", "run", "training"]
 MAX_DEPTH = 6
 SWITCH_HEADER = "runtime/cuda/cuda.h"
 
@@ -42,10 +44,18 @@ def floor_of(name):
     return name.split("/")[0] if "/" in name else None
 
 
+def storey_of(name):
+    """The number of the storey of models/ that a file stands on; None elsewhere."""
+    parts = name.split("/")
+    return STOREYS.index(parts[1]) if parts[0] == "models" and parts[1] in STOREYS else None
+
+
 def check_file(name, text, files):
     """Returns (violations, project files that this one includes)."""
     problems, targets = [], []
     floor = floor_of(name)
+    if floor == "models" and storey_of(name) is None:
+        problems.append(f"{name}: stands on no storey of models/ ({', '.join(STOREYS)})")
     is_header = name.endswith(".h")
     is_cuda = "/cuda/" in name or name.endswith("_cuda.h")
     for quote, spelled in INCLUDE.findall(text):
@@ -63,6 +73,10 @@ def check_file(name, text, files):
             problems.append(f'{name}: "{spelled}" does not exist')
         elif floor is not None and floor_of(target) not in BELOW[floor] | {floor}:
             problems.append(f'{name}: {floor}/ must not include "{spelled}": it is not below')
+        elif (storey_of(name) is not None and storey_of(target) is not None
+              and storey_of(target) > storey_of(name)):
+            problems.append(f'{name}: models/{STOREYS[storey_of(name)]}/ must not include '
+                            f'"{spelled}": it is not below')
     if SWITCH.search(text) and name != SWITCH_HEADER:
         problems.append(f"{name}: only {SWITCH_HEADER} reads TESSERA_CUDA; use `if constexpr "
                         "(kCuda)`")

@@ -10,11 +10,11 @@
 #include <cstdio>
 
 #include "tessera/memory/planner_library.h"
-#include "tessera/models/diagnostics.h"
-#include "tessera/models/doctor.h"
-#include "tessera/models/environment.h"
-#include "tessera/models/spelling.h"
-#include "tessera/models/trainer.h"
+#include "tessera/models/config/diagnostics.h"
+#include "tessera/models/training/doctor.h"
+#include "tessera/models/run/environment.h"
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"

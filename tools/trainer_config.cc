@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tessera/models/config_docs.h"
-#include "tessera/models/dry_run.h"
+#include "tessera/models/config/config_docs.h"
+#include "tessera/models/training/dry_run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"

@@ -10,10 +10,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "tessera/models/config.h"
-#include "tessera/models/config_data.h"
-#include "tessera/models/config_effect.h"
-#include "tessera/models/environment.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/config/config_effect.h"
+#include "tessera/models/run/environment.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/packed.h"
 #include "tessera/runtime/error.h"

@@ -12,9 +12,9 @@
 
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
-#include "tessera/models/fit.h"
-#include "tessera/models/plan_diff.h"
-#include "tessera/models/trainer.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/graph/plan_diff.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/byte_text.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/train_options.h"
+#include "tessera/models/training/train_options.h"
 #include "tessera/tools/command_line.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/engine/store.h"
-#include "tessera/models/checkpoint.h"
+#include "tessera/models/run/checkpoint.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/sealed_file.h"
 

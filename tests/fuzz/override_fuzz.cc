@@ -4,9 +4,9 @@
 #include <sstream>
 #include <string>
 
-#include "tessera/models/config.h"
-#include "tessera/models/diagnostics.h"
-#include "tessera/models/utf8.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/config/diagnostics.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace {
 

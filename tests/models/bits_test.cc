@@ -7,7 +7,7 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/memory/plan.h"
-#include "tessera/models/session.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/synthetic.h"
 #include "tessera/tests/models/zoo_step.h"

@@ -12,7 +12,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/engine/store.h"
-#include "tessera/models/checkpoint.h"
+#include "tessera/models/run/checkpoint.h"
 
 namespace tessera::testing_checkpoint {
 

@@ -1,7 +1,7 @@
 // The folder of checkpoints: what is kept, what is gone on from, and what is left when any call of
 // the operating system fails.
-#include "tessera/models/checkpoint_folder.h"
-#include "tessera/models/run_lock.h"
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/run/run_lock.h"
 
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/checkpoint_fixture.h"

@@ -1,6 +1,6 @@
 // Checkpoint files: what is written comes back, what is damaged is refused, and no order of bytes
 // makes reading do harm. TESSERA_LONG_TESTS=1: ten times as many mutants.
-#include "tessera/models/checkpoint.h"
+#include "tessera/models/run/checkpoint.h"
 
 #include <cstdlib>
 

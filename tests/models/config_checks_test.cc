@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/store.h"
-#include "tessera/models/config.h"
-#include "tessera/models/config_data.h"
-#include "tessera/models/diagnostics.h"
-#include "tessera/models/network.h"
-#include "tessera/models/schedule.h"
-#include "tessera/models/zoo.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/config/diagnostics.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/config/schedule.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/error.h"
 

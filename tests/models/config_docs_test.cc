@@ -1,4 +1,4 @@
-#include "tessera/models/config_docs.h"
+#include "tessera/models/config/config_docs.h"
 
 #include <filesystem>
 #include <fstream>
@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/models/config.h"
-#include "tessera/models/yaml_tree.h"
-#include "tessera/models/zoo.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/config/yaml_tree.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

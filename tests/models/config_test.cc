@@ -1,4 +1,4 @@
-#include "tessera/models/config.h"
+#include "tessera/models/config/config.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/models/config_data.h"
-#include "tessera/models/config_keys.h"
-#include "tessera/models/spelling.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/config/config_keys.h"
+#include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

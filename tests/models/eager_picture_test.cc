@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/memory/plan_check.h"
-#include "tessera/models/trainer.h"
+#include "tessera/models/training/trainer.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/models/layered.h"
+#include "tessera/models/config/layer_network.h"
 
 #include <cmath>
 
@@ -7,8 +7,8 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/cross_entropy.h"
-#include "tessera/models/config.h"
-#include "tessera/models/session.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/training/session.h"
 #include "tessera/tests/models/element_count.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/models/metrics.h"
+#include "tessera/models/run/run_folder.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "tessera/models/config.h"
+#include "tessera/models/config/config.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/models/faulty_files.h"

@@ -11,7 +11,7 @@
 #include "tessera/graph/capture.h"
 #include "tessera/graph/program.h"
 #include "tessera/memory/plan_check.h"
-#include "tessera/models/session.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/synthetic.h"
 #include "tessera/tests/models/zoo_step.h"

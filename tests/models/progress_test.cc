@@ -1,4 +1,4 @@
-#include "tessera/models/progress.h"
+#include "tessera/models/training/progress.h"
 
 #include <cmath>
 #include <set>

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <regex>
 
-#include "tessera/models/checkpointing.h"
-#include "tessera/models/trainer.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -75,7 +75,7 @@ class Resume : public testing::Test {
     }
     return train(config, print, options);
   }
-  // The flag is set by the step's own probe (models/step_probe.h), as a signal would be.
+  // The flag is set by the step's own probe (models/training/step_probe.h), as a signal would be.
   TrainResult train_until(const Config& config, const Print& print, const TrainOptions& options,
                           std::atomic<int>& stop, int64_t stop_after);
 

@@ -1,5 +1,5 @@
 // What a run folder holds is not lost by accident, whatever the next training keeps there.
-#include "tessera/models/run_lock.h"
+#include "tessera/models/run/run_lock.h"
 
 #include <cmath>
 #include <functional>
@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "tessera/models/checkpointing.h"
-#include "tessera/models/dry_run.h"
-#include "tessera/models/metrics.h"
-#include "tessera/models/trainer.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/dry_run.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"

@@ -1,4 +1,4 @@
-#include "tessera/models/run_report.h"
+#include "tessera/models/run/run_report.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
-#include "tessera/models/environment.h"
+#include "tessera/models/run/environment.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

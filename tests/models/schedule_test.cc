@@ -1,4 +1,4 @@
-#include "tessera/models/schedule.h"
+#include "tessera/models/config/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/storage.h"
-#include "tessera/models/session.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {

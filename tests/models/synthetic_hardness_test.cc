@@ -9,7 +9,7 @@
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
-#include "tessera/models/mlp.h"
+#include "tessera/models/zoo/mlp.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/synthetic.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/models/tensorboard.h"
+#include "tessera/models/run/tensorboard.h"
 
 #include <cmath>
 #include <filesystem>

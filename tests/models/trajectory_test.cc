@@ -11,7 +11,7 @@
 #include "tessera/graph/compile.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/sgd.h"
-#include "tessera/models/zoo.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/tests/golden/formula.h"
 #include "tessera/tests/golden/golden_file.h"
 

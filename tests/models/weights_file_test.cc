@@ -1,4 +1,4 @@
-#include "tessera/models/weights_file.h"
+#include "tessera/models/run/weights_file.h"
 
 #include <csignal>
 #include <cstdlib>

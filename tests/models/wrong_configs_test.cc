@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/models/config.h"
-#include "tessera/models/config_keys.h"
-#include "tessera/models/diagnostics.h"
-#include "tessera/models/spelling.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/config/config_keys.h"
+#include "tessera/models/config/diagnostics.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 namespace {

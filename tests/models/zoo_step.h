@@ -14,7 +14,7 @@
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/sgd.h"
-#include "tessera/models/zoo.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/tests/golden/formula.h"
 
 namespace tessera::testing_zoo {

@@ -1,4 +1,4 @@
-#include "tessera/models/zoo.h"
+#include "tessera/models/zoo/zoo.h"
 
 #include <algorithm>
 #include <cmath>

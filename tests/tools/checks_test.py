@@ -61,10 +61,20 @@ class Includes(Checks):
         self.write("layers/conv2d.cc", '#include "tessera/graph/graph.h"\n')
         self.assert_caught("check_includes", "layers/ must not include")
 
+    def test_storeys_of_models(self):
+        self.write("models/zoo/zoo.h", "")
+        self.write("models/training/session.h", '#include "tessera/models/zoo/zoo.h"\n')
+        self.assert_fine("check_includes")
+        self.write("models/config/network.cc", '#include "tessera/models/training/session.h"\n')
+        self.assert_caught("check_includes", "models/config/ must not include")
+        self.write("models/config/network.cc", "")
+        self.write("models/trainer.h", "")
+        self.assert_caught("check_includes", "stands on no storey of models/")
+
     def test_the_umbrella_is_above_all(self):
         self.write("tessera.h", '#include "tessera/runtime/error.h"\n')
         self.assert_fine("check_includes")
-        self.write("models/zoo.cc", '#include "tessera/tessera.h"\n')
+        self.write("models/zoo/zoo.cc", '#include "tessera/tessera.h"\n')
         self.assert_caught("check_includes", "models/ must not include")
 
     def test_third_party_in_a_header(self):

@@ -1,0 +1,103 @@
+#include "tessera/graph/plan_diff.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+struct Life {
+  int64_t bytes = 0, steps = 0;
+  bool operator==(const Life&) const = default;
+};
+
+// JSON is YAML.
+struct PlanFile {
+  std::map<std::string, int64_t> sizes;
+  std::map<std::string, Life> tensors;  // by name and place, numbered where these repeat
+};
+
+PlanFile read(const std::string& text, const std::string& name) {
+  PlanFile file;
+  try {
+    const YAML::Node root = YAML::Load(text);
+    for (const char* key : {"total_bytes", "arena_bytes", "lower_bound_bytes", "unplanned_bytes",
+                            "persistent_bytes", "slot_bytes", "tensors", "steps"})
+      file.sizes[key] = root[key].as<int64_t>();
+    for (const auto& entry : root["classes"])
+      file.sizes["class " + entry.first.as<std::string>()] = entry.second.as<int64_t>();
+    std::map<std::string, int> seen;
+    for (const YAML::Node& block : root["blocks"]) {
+      // Without "%12 ": numbers move when a step is added before.
+      std::string title = block["name"].as<std::string>();
+      if (title.starts_with('%')) title = title.substr(std::min(title.find(' ') + 1, title.size()));
+      title = fmt::format("{} {}", title, block["place"].as<std::string>());
+      if (const int n = seen[title]++; n > 0) title = fmt::format("{} ({})", title, n + 1);
+      file.tensors[title] = {block["bytes"].as<int64_t>(),
+                             block["upper"].as<int64_t>() - block["lower"].as<int64_t>()};
+    }
+  } catch (const YAML::Exception& error) {
+    throw ConfigError(fmt::format("{}: is no plan as `trainer plan --json` writes it: {}", name,
+                                  error.what()));
+  }
+  return file;
+}
+
+struct Change {
+  int64_t weight;
+  std::string text;
+};
+
+void add_tensors(const PlanFile& a, const PlanFile& b, std::vector<Change>& changes) {
+  for (const auto& [name, life] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end()) {
+      changes.push_back({life.bytes, fmt::format("- {} bytes  {}", life.bytes, name)});
+    } else if (other->second != life) {
+      const Life& now = other->second;
+      changes.push_back(
+          {std::abs(now.bytes - life.bytes),
+           fmt::format("~ {} -> {} bytes, {} -> {} steps  {}", life.bytes, now.bytes, life.steps,
+                       now.steps, name)});
+    }
+  }
+  for (const auto& [name, life] : b.tensors) {
+    if (a.tensors.contains(name)) continue;
+    changes.push_back({life.bytes, fmt::format("+ {} bytes  {}", life.bytes, name)});
+  }
+}
+
+}  // namespace
+
+std::string diff_plans(const std::string& a, const std::string& name_a, const std::string& b,
+                       const std::string& name_b) {
+  const PlanFile before = read(a, name_a), after = read(b, name_b);
+  std::string text;
+  std::map<std::string, int64_t> keys = before.sizes;
+  keys.insert(after.sizes.begin(), after.sizes.end());
+  for (const auto& entry : keys) {
+    const std::string& key = entry.first;
+    const auto value = [&](const PlanFile& file) {
+      const auto at = file.sizes.find(key);
+      return at == file.sizes.end() ? 0 : at->second;
+    };
+    const int64_t from = value(before), to = value(after);
+    if (from != to) text += fmt::format("{:<20} {:>14} -> {:>14}  {:+}\n", key, from, to, to - from);
+  }
+  std::vector<Change> changes;
+  add_tensors(before, after, changes);
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& x, const Change& y) { return x.weight > y.weight; });
+  if (!changes.empty()) text += "\n";
+  for (const Change& change : changes) text += change.text + "\n";
+  return text.empty() ? fmt::format("{} and {} are the same plan\n", name_a, name_b) : text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+#include "tessera/models/config/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace tessera {
+
+int64_t Duration::steps(int64_t steps_per_epoch) const {
+  constexpr double kMost = 0x1p62;  // of more, rounding is not defined
+  const double factor = unit == Unit::kEpochs ? static_cast<double>(steps_per_epoch) : 1;
+  const double exact = std::min(count * factor, kMost);
+  return exact > 0 ? std::max<int64_t>(1, std::llround(exact)) : 0;
+}
+
+std::string Duration::text() const {
+  constexpr const char* kNames[] = {"st", "ep", "min", "h"};
+  return fmt::format("{}{}", count, kNames[static_cast<int>(unit)]);
+}
+
+std::string ByteSize::text() const {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int64_t count = bytes;
+  size_t unit = 0;
+  while (count != 0 && count % 1024 == 0 && unit + 1 < std::size(kUnits)) count /= 1024, ++unit;
+  return fmt::format("{}{}", count, kUnits[unit]);
+}
+
+int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
+  if (steps) return *steps;
+  return Duration{epochs, Duration::Unit::kEpochs}.steps(steps_per_epoch);
+}
+
+}  // namespace tessera

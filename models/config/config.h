@@ -1,0 +1,181 @@
+// The configuration of a run: plain structs, and the YAML they are read from.
+//
+// Reading is strict: a key that does not exist, a key given twice, a value of the wrong type, unit
+// or range are errors with file:line:column, and all of them are reported at once in one
+// ConfigErrors (models/config/diagnostics.h). Every key has a default, so an empty file is a configuration
+// too.
+//
+//   Config config = load_config("resnet.yaml", {"train.steps=50", "~data.augment"});
+//
+// The keys, their rules and their help are described once, in config_keys(). Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/models/config/layer_config.h"
+
+namespace tessera {
+
+// A length of training: "1ep", "0.5ep" or "500st"; for a few keys also one of time: "10min", "2h".
+// Zero may be written without a unit.
+struct Duration {
+  enum class Unit { kSteps, kEpochs, kMinutes, kHours };
+  double count = 0;  // whole when in steps
+  Unit unit = Unit::kSteps;
+
+  bool is_time() const { return unit == Unit::kMinutes || unit == Unit::kHours; }
+  double seconds() const { return count * (unit == Unit::kHours ? 3600 : 60); }  // of a time
+  // In steps, rounded to the nearest, but at least one of what is above 0; not for a time.
+  int64_t steps(int64_t steps_per_epoch) const;
+  std::string text() const;  // "500st"
+  bool operator==(const Duration&) const = default;
+};
+
+// A size of memory: "2GiB", "512MiB", "64KiB" or "100B".
+struct ByteSize {
+  int64_t bytes = 0;
+
+  std::string text() const;  // in the largest unit that leaves it whole
+  bool operator==(const ByteSize&) const = default;
+};
+
+// One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
+// and their options are described in config_steps.cc.
+struct AugmentConfig {
+  std::string kind = "crop";
+  int padding = 0;                  // crop: pixels on each side
+  std::string border = "zero";      // crop: zero | reflect
+  std::string flip = "horizontal";  // flip
+  int size = 0;                     // resize_crop, cutout: pixels a side
+  std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // resize_crop
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;       // color_jitter
+  int level = 128;                                                    // cutout
+  int n = 2, magnitude = 9;                                           // rand_augment
+  double alpha = 1;                                                   // mixup, cutmix
+  double probability = 1;                                             // cutout
+  bool operator==(const AugmentConfig&) const = default;
+};
+
+struct ModelConfig {
+  std::string name = "resnet20";
+  int64_t classes = 10;
+  // For the models that have them; the model's own where nothing is given.
+  std::optional<double> dropout;    // probability
+  std::vector<int64_t> widths;      // mlp, cnn_bn: of each layer
+  std::optional<int64_t> depth;     // wide_resnet, densenet_bc
+  std::optional<int64_t> widen;     // wide_resnet: factor of the channels
+  std::optional<int64_t> growth;    // densenet_bc: channels that a layer adds
+  std::vector<LayerConfig> layers;  // instead of a model by name, which is "layers" then
+};
+
+struct DataConfig {
+  std::string name = "synthetic";
+  std::string root;               // folder of the files; hdf5: the file
+  int64_t batch = 128;            // images of a step
+  int workers = 2;                // loader threads; 0: load in the training thread
+  int read_ahead = 4;             // batches held ready at most
+  int image_size = 0;             // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
+  std::string labels = "fine";    // cifar100: fine | coarse
+  std::string damaged = "error";  // image_folder, pictures that do not decode: error | skip
+  int64_t train_count = 0;        // use only so many training images; 0: all
+  int64_t test_count = 0;         // the same for the test images
+  std::vector<AugmentConfig> augment;
+  std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
+  std::vector<double> std;
+};
+
+struct LossConfig {
+  std::string name = "cross_entropy";
+  double label_smoothing = 0;
+};
+
+struct OptimizerConfig {
+  std::string name = "sgd";  // sgd | adamw
+  double lr = 0.1;           // the learning rate that the schedule scales
+  double momentum = 0.9;     // sgd
+  bool nesterov = false;     // sgd
+  double weight_decay = 0;
+  double beta1 = 0.9;    // adamw
+  double beta2 = 0.999;  // adamw
+  double eps = 1e-8;     // adamw
+};
+
+// The formulas stand in models/config/schedule.h.
+struct ScheduleConfig {
+  std::string name = "constant";  // constant | step | multistep | cosine | linear | one_cycle
+  Duration warmup;                // linear from 0 to lr; not for one_cycle, which rises itself
+  Duration every{30, Duration::Unit::kEpochs};  // step: how often lr is multiplied by gamma
+  std::vector<Duration> milestones;             // multistep: when lr is multiplied by gamma, rising
+  double gamma = 0.1;                           // step, multistep
+  double final_lr = 0;         // cosine, linear, one_cycle: the learning rate at the end
+  double start_factor = 0.04;  // one_cycle: the first learning rate, as a part of lr
+  double peak_at = 0.3;        // one_cycle: where lr is reached, as a part of the training
+};
+
+struct TrainConfig {
+  double epochs = 10;                                   // how long; a fraction is allowed
+  std::optional<int64_t> steps;                         // when given, how long instead of epochs
+  Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
+  std::string non_finite = "stop";  // stop | skip: a batch whose loss or gradients are not finite
+  Duration log_every{50, Duration::Unit::kSteps};  // 0: only at the end of an epoch
+
+  int64_t total_steps(int64_t steps_per_epoch) const;
+};
+
+struct MemoryConfig {
+  std::string planner = "best";
+  std::optional<ByteSize> limit;  // of all that the engine asks for
+};
+
+struct CheckpointConfig {
+  Duration every{1, Duration::Unit::kEpochs};  // 0: only at the end; may be a time
+  int keep = 2;                   // how many of the newest stay; 0: none are written at all
+  std::string best = "accuracy";  // accuracy | loss | none: keep the best one on the test data too
+};
+
+struct RunConfig {
+  std::string dir = "runs/run";
+};
+
+struct Config {
+  uint64_t seed = 1;
+  std::string device = "cpu";
+  std::string mode = "graph";  // graph | eager
+  bool deterministic = true;
+  int threads = 0;  // 0: all cores
+  ModelConfig model;
+  DataConfig data;
+  LossConfig loss;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  MemoryConfig memory;
+  CheckpointConfig checkpoint;
+  RunConfig run;
+};
+
+// Where each key that was given was given last: "resnet.yaml:10", or "command line".
+using ConfigOrigins = std::map<std::string, std::string>;
+
+// An override is "group.key=value", the value in YAML, or "~group.key", which puts a key or a whole
+// group back to the default. Of train.epochs and train.steps one may be given in the file; an
+// override of one puts the other aside. Throws ConfigErrors, and ConfigError when the file cannot
+// be read.
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
+                   ConfigOrigins* origins = nullptr);
+// name: what errors call the text.
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<std::string>& overrides = {},
+                    ConfigOrigins* origins = nullptr);
+
+// YAML of every key that means something; parse_config() of it gives a configuration that trains
+// the same. With origins, each line
+// ends in a comment that says where its value comes from.
+std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
+
+}  // namespace tessera

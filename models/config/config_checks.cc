@@ -1,0 +1,261 @@
+#include "tessera/models/config/config_checks.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/config/config_effect.h"
+#include "tessera/models/config/config_print.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/device.h"
+
+namespace tessera {
+
+namespace {
+
+class Checks {
+ public:
+  Checks(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
+         const Place& otherwise, Diagnostics& errors)
+      : config_(config), given_(given), wrong_(wrong), otherwise_(otherwise), errors_(errors) {}
+
+  void run() {
+    if (!wrong_.count("")) check_device();
+    if (!wrong_.count("data")) {
+      check_data();
+      check_normalization();
+      check_counts();
+    }
+    if (!wrong_.count("model")) check_model();
+    if (!wrong_.count("optimizer")) check_optimizer();
+    if (!wrong_.count("schedule")) check_schedule();
+    if (!wrong_.count("") && !wrong_.count("memory")) check_limit();
+    if (config_.run.dir.empty())
+      add({"run.dir"}, "run.dir: must be the path of a folder, but is empty");
+    check_effects();
+  }
+
+ private:
+  // At the first of the keys that was given.
+  void add(std::initializer_list<const char*> keys, const std::string& text) {
+    errors_.add(place_of(first_given({keys.begin(), keys.size()})), text);
+  }
+
+  const Place& place_of(const std::string& key) const {
+    return key.empty() ? otherwise_ : given_.at(key);
+  }
+
+  // "" when none was.
+  std::string first_given(std::span<const char* const> keys) const {
+    for (const char* key : keys)
+      if (given_.count(key) != 0) return key;
+    return "";
+  }
+
+  void check_device() {
+    if (config_.device == "auto") return;
+    try {
+      parse_device(config_.device);
+    } catch (const Error& error) {
+      add({"device"}, error.what());
+    }
+  }
+
+  // Given as what it is by default: nothing.
+  bool is_unset(const std::string& option) const {
+    const ModelConfig& model = config_.model;
+    return (option == "dropout" && !model.dropout) || (option == "depth" && !model.depth) ||
+           (option == "widen" && !model.widen) || (option == "growth" && !model.growth) ||
+           (option == "widths" && model.widths.empty());
+  }
+
+  // What is given for the model must be an option of that model.
+  void check_model() {
+    const size_t before = errors_.size();
+    const bool is_layered = given_.count("model.layers") != 0;
+    const std::vector<std::string>& options =
+        is_layered ? kLayeredOptions : model_options(config_.model.name);
+    for (const auto& [path, place] : given_) {
+      const std::string option = path.substr(path.find('.') + 1);
+      if (!path.starts_with("model.") || (option == "name" && !is_layered) || is_unset(option) ||
+          std::find(options.begin(), options.end(), option) != options.end())
+        continue;
+      errors_.add(place, is_layered
+                             ? path + ": stands beside model.layers; give one of them"
+                             : fmt::format("{}: {} has no such option (its options: {})", path,
+                                           config_.model.name, fmt::join(options, ", ")));
+    }
+    if (is_layered && config_.model.layers.empty())
+      return add({"model.layers"}, "model.layers: needs at least one layer");
+    if (errors_.size() == before) check_network();
+  }
+
+  // As training will build it; its shapes only where they are known without opening data.
+  void check_network() {
+    const std::optional<NetworkProblem> problem = find_network_problem(config_, image_);
+    if (!problem) return;
+    if (problem->place) return errors_.add(*problem->place, problem->text);
+    const std::string key = first_given(problem->keys);
+    errors_.add(place_of(key),
+                fmt::format("{}: {}", key.empty() ? "model.name" : key, problem->text));
+  }
+
+  void check_optimizer() {
+    const OptimizerConfig& optimizer = config_.optimizer;
+    if (optimizer.name == "sgd" && optimizer.nesterov && optimizer.momentum == 0)
+      add({"optimizer.nesterov"}, "optimizer.nesterov: needs a momentum above 0");
+  }
+
+  void check_schedule() {
+    const ScheduleConfig& schedule = config_.schedule;
+    if (schedule.name == "one_cycle" && schedule.warmup.count > 0)
+      add({"schedule.warmup"},
+          "schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
+    if (schedule.name == "multistep" && schedule.milestones.empty())
+      add({"schedule.milestones", "schedule.name"},
+          "schedule.milestones: multistep needs some, such as [32000st, 48000st]");
+    for (size_t i = 1; i < schedule.milestones.size(); ++i) {
+      const Duration &before = schedule.milestones[i - 1], &now = schedule.milestones[i];
+      if (before.unit == now.unit && before.count >= now.count)
+        add({"schedule.milestones"},
+            fmt::format("schedule.milestones: must rise, but {} follows {}", now.text(),
+                        before.text()));
+    }
+  }
+
+  void check_normalization() {
+    const size_t mean = config_.data.mean.size(), std = config_.data.std.size();
+    if (mean != std)
+      add({"data.mean", "data.std"},
+          fmt::format("data.mean and data.std: must have one entry per channel each, but have {} "
+                      "and {}",
+                      mean, std));
+    else if (channels_ > 0 && mean > 0 && mean != channels_)
+      add({"data.mean"},
+          fmt::format("data.mean and data.std: must have one entry per channel each, "
+                      "but have {} and the images of {} have {}",
+                      mean, config_.data.name, channels_));
+  }
+
+  // Where the name of the data set tells; no file is looked at here.
+  void check_counts() {
+    if (config_.data.name == "hdf5" || config_.data.name == "image_folder") return;
+    DataSource source = data_source(config_);
+    source.train_count = source.test_count = 0;
+    const DataNeed all = data_need(source);
+    if (config_.model.classes < all.classes && !wrong_.count("model"))
+      add({"model.classes", "data.name", "model.name"},
+          fmt::format("model.classes: {} has {} classes, the model only {}", config_.data.name,
+                      all.classes, config_.model.classes));
+    if (config_.data.name == "synthetic") return;  // as many as are asked for
+    const auto check = [&](const char* key, int64_t asked, int64_t there) {
+      if (there > 0 && asked > there)
+        add({key}, fmt::format("{}: {} is asked for, but {} has {} images; 0 takes all", key, asked,
+                               config_.data.name, there));
+    };
+    check("data.train_count", config_.data.train_count, all.train_count);
+    check("data.test_count", config_.data.test_count, all.test_count);
+  }
+
+  void check_limit() {
+    if (config_.memory.limit && config_.mode == "eager")
+      add({"memory.limit", "mode"},
+          "memory.limit: needs mode: graph, where the need is known before the run");
+  }
+
+  bool is_put_aside(const std::string& path, const Place& place) const {
+    const std::string choice = choice_that_puts_aside(path);
+    if (choice.empty()) return false;
+    const size_t dot = choice.find('.');
+    if (wrong_.count(dot == std::string::npos ? "" : choice.substr(0, dot)) != 0)
+      return true;  // nobody knows what was chosen
+    const auto chosen = given_.find(choice);
+    return chosen != given_.end() && chosen->second.source->order > 0 && place.source->order == 0;
+  }
+
+  // A setting that nothing reads was meant for something.
+  void check_effects() {
+    Config copy = config_;
+    for (const ConfigKey& key : config_keys(copy)) {
+      const auto given = given_.find(key.path);
+      if (given == given_.end() || wrong_.count(key.group())) continue;
+      if (is_put_aside(key.path, given->second)) continue;
+      if (const std::string why = why_without_effect(config_, key); !why.empty())
+        errors_.add(given->second, fmt::format("{0}: {1} has no effect {2}; ~{0} puts it aside",
+                                               key.path, value_text(key), why));
+    }
+  }
+
+  void check_data() {
+    const bool size_is_right = check_image_size();
+    check_mixes();
+    try {
+      const Augment augment = make_augment(config_.data);
+      if (config_.data.name == "hdf5") return;
+      const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
+      channels_ = static_cast<size_t>(plain.channels);
+      if (size_is_right && made == plain) image_ = made;
+      if (made != plain && plain.bytes() > 0)
+        add({"data.augment"},
+            fmt::format(
+                "data.augment: makes training images {}x{}, but test images are {}x{}; leave "
+                "out the size of resize_crop, or give that of the data",
+                made.height, made.width, plain.height, plain.width));
+    } catch (const ConfigError& error) {
+      add({"data.augment"}, std::string("data.augment: ") + error.what());
+    }
+  }
+
+  // Shares are drawn from one distribution of a kind.
+  void check_mixes() {
+    for (const char* kind : {"mixup", "cutmix"}) {
+      const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
+      if (std::count_if(config_.data.augment.begin(), config_.data.augment.end(), is_kind) > 1)
+        add({"data.augment"},
+            fmt::format("data.augment: {0} stands in it twice, but a batch is mixed once by each "
+                        "kind; leave one {0}",
+                        kind));
+    }
+  }
+
+  bool check_image_size() {
+    const int size = config_.data.image_size;
+    const std::string& name = config_.data.name;
+    if (name == "image_folder" && size == 0)
+      add({"data.image_size", "data.name"},
+          "data.image_size: image_folder needs it: pixels a side that every picture is brought to");
+    else if (name == "synthetic" && size != 0 &&
+             (size < kSmallestSynthetic || size > kLargestSynthetic))
+      add({"data.image_size"},
+          fmt::format("data.image_size: synthetic makes pictures of {} to {} pixels a side, not {}",
+                      kSmallestSynthetic, kLargestSynthetic, size));
+    else
+      return true;
+    return false;
+  }
+
+  inline static const std::vector<std::string> kLayeredOptions{"classes", "layers"};
+
+  const Config& config_;
+  const GivenKeys& given_;
+  const std::set<std::string>& wrong_;
+  const Place& otherwise_;
+  Diagnostics& errors_;
+  std::optional<ImageShape> image_;  // that the network is given, where it is known
+  size_t channels_ = 0;              // of an image; 0: not known
+};
+
+}  // namespace
+
+void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
+                  const Place& otherwise, Diagnostics& errors) {
+  Checks(config, given, wrong, otherwise, errors).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,112 @@
+#include "tessera/models/config/config_data.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+DataSource data_source(const Config& config) {
+  DataSource source;
+  source.name = config.data.name;
+  source.root = config.data.root;
+  source.seed = config.seed;
+  source.train_count = config.data.train_count;
+  source.test_count = config.data.test_count;
+  source.image_size = config.data.image_size;
+  source.coarse = config.data.labels == "coarse";
+  source.damaged = config.data.damaged == "skip" ? Damaged::kSkip : Damaged::kError;
+  source.readers = std::clamp(config.data.workers, 1, 256);
+  return source;
+}
+
+namespace {
+
+ResizeCrop resize_crop_of(const AugmentConfig& step) {
+  if (step.scale.size() != 2 || step.ratio.size() != 2)
+    throw ConfigError("resize_crop: scale and ratio are two numbers each, [low, high]");
+  return {step.size, {step.scale[0], step.scale[1]}, {step.ratio[0], step.ratio[1]}};
+}
+
+}  // namespace
+
+Augment make_augment(const DataConfig& data) {
+  Augment steps;
+  for (const AugmentConfig& step : data.augment) {
+    if (step.kind == "flip") {
+      steps.push_back(flip_horizontal());
+    } else if (step.kind == "resize_crop") {
+      steps.push_back(resize_crop(resize_crop_of(step)));
+    } else if (step.kind == "color_jitter") {
+      steps.push_back(color_jitter({step.brightness, step.contrast, step.saturation, step.hue}));
+    } else if (step.kind == "cutout") {
+      steps.push_back(cutout(step.size, step.level, step.probability));
+    } else if (step.kind == "rand_augment") {
+      for (const AugmentStepPtr& change : rand_augment(step.n, step.magnitude))
+        steps.push_back(change);
+    } else if (step.kind == "crop") {
+      steps.push_back(
+          crop(step.padding, step.border == "reflect" ? CropBorder::kReflect : CropBorder::kZero));
+    }
+  }
+  return steps;
+}
+
+Mix make_mix(const DataConfig& data) {
+  Mix mix;
+  for (const AugmentConfig& step : data.augment) {
+    if (step.kind == "mixup") mix.mixup = step.alpha;
+    if (step.kind == "cutmix") mix.cutmix = step.alpha;
+  }
+  return mix;
+}
+
+LoaderOptions loader_options(const Config& config, bool training) {
+  LoaderOptions options;
+  options.batch = config.data.batch;
+  options.workers = config.data.workers;
+  options.read_ahead = config.data.read_ahead;
+  if (!training) return options;
+  options.shuffle = true;
+  options.seed = config.seed;
+  options.augment = make_augment(config.data);
+  options.mix = make_mix(config.data);
+  return options;
+}
+
+ImageShape image_shape(const DataConfig& data) {
+  int synthetic = data.image_size == 0 ? 32 : data.image_size;
+  if (data.name == "synthetic") return {synthetic, synthetic, 3};
+  if (data.name == "image_folder") return {data.image_size, data.image_size, 3};
+  if (data.name == "hdf5") return open_packed(data.root).train->shape();
+  if (data.name == "cifar10" || data.name == "cifar100") return {32, 32, 3};
+  if (data.name == "mnist" || data.name == "fashion_mnist") return {28, 28, 1};
+  throw ConfigError("data.name: " + unknown_name(data.name, data_names()));
+}
+
+Normalization normalization_of(const Config& config, const Dataset& data) {
+  Normalization normalization = data.normalization();
+  const auto take = [&](const char* key, const std::vector<double>& given,
+                        std::vector<float>& values) {
+    if (given.empty()) return;
+    if (given.size() != static_cast<size_t>(data.channels()))
+      throw ConfigError(fmt::format("{}: has {} entries, but the images of {} have {} channels",
+                                    key, given.size(), data.name(), data.channels()));
+    values.assign(given.begin(), given.end());
+  };
+  take("data.mean", config.data.mean, normalization.mean);
+  take("data.std", config.data.std, normalization.std);
+  return normalization;
+}
+
+void check_classes(const Config& config, const Dataset& data) {
+  if (config.model.classes < data.classes())
+    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",
+                                  data.name(), data.classes(), config.model.classes));
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// What a configuration says about data, in the words of the data floor. Thread-safe.
+#pragma once
+
+#include "tessera/models/config/config.h"
+#include "tessera/runtime/data/loader.h"
+
+namespace tessera {
+
+DataSource data_source(const Config& config);
+Augment make_augment(const DataConfig& data);
+Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
+// How a loader reads: batches as configured, and for training in a random order, changed and mixed.
+LoaderOptions loader_options(const Config& config, bool training);
+// The shape of an image before augmentation; only hdf5 is opened for it. Throws ConfigError for a
+// data set that is not known, DataError.
+ImageShape image_shape(const DataConfig& data);
+// That of the configuration, or else the data set's own. Throws ConfigError: not one for each
+// channel.
+Normalization normalization_of(const Config& config, const Dataset& data);
+// Throws ConfigError when the data has more classes than the model.
+void check_classes(const Config& config, const Dataset& data);
+
+}  // namespace tessera

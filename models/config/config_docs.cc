@@ -1,0 +1,139 @@
+// config_keys() as a page and as a commented configuration.
+#include "tessera/models/config/config_docs.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/config/config_print.h"
+#include "tessera/models/config/network.h"
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr char kIntroduction[] = R"(# Configuration
+
+Written by `trainer config reference`; a test keeps it so.
+
+A configuration is a YAML file. Every key has a default, so it may be as short as it likes:
+
+```yaml
+model: {name: resnet20}
+data: {name: cifar10, root: data/cifar10}
+train: {epochs: 15}
+```
+
+- `trainer config init` writes a file of every key with comments, `trainer config schema` a JSON
+  Schema for editors.
+- `trainer --config FILE key=value ~key` changes keys for one run; `~key` puts a key, or a whole
+  group, back to its default. `--print-config` shows what the run would use and where each value
+  comes from, `--dry-run` checks everything up to the first step and writes nothing.
+- Lengths carry their unit: `2ep` epochs, `500st` steps, where it says so `10min`, `1h`. Sizes are
+  written `512MiB`, `2GiB`. A bare 0 needs no unit.
+- Everything wrong is reported at once, with line and column, before any work is done. Keys given
+  twice, anchors, aliases, tags, tabs, more than one document, 32 levels or 1 MiB are errors; so are
+  numbers that readers of YAML disagree about (`010`, `0x10`, `1_000`) and `yes` for `true`.
+- So are networks that cannot be built for the images, and settings that nothing would read: a
+  `schedule.gamma` beside `cosine`, unless it is the default. Where an override chooses another data
+  set or mode, what the file gave for the first (`data.root`, `memory.planner`, with `data.workers=0`
+  `data.read_ahead`, with `checkpoint.keep=0` `checkpoint.best`) is put aside.
+- A length above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit.
+
+)";
+
+// A cell of a table.
+std::string cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string heading(const std::string& group) {
+  return fmt::format("{}## {}\n\n| key | must be | default | |\n|---|---|---|---|\n",
+                     group.empty() ? "" : "\n", group.empty() ? "Top level" : "`" + group + "`");
+}
+
+template <class Step>
+std::string steps_reference(const std::string& path) {
+  Step fresh;
+  std::string page = fmt::format(
+      "\n## Entries of `{}`\n\n| entry | option | must be | default | |\n"
+      "|---|---|---|---|---|\n",
+      path);
+  for (const StepKind& kind : step_kinds(fresh)) {
+    page += fmt::format("| `{}` | | | | {} |\n", kind.name, cell(kind.help));
+    for (const ConfigKey& option : kind.options)
+      page += fmt::format(
+          "| | {} | {} | {} | {} |\n", option.path.empty() ? "" : fmt::format("`{}`", option.path),
+          cell(expected(option)),
+          option.rule.required ? "" : fmt::format("`{}`", value_text(option)), cell(option.help));
+  }
+  return page;
+}
+
+}  // namespace
+
+std::string config_reference() {
+  Config defaults;
+  std::string page = kIntroduction, group = "-";
+  for (const ConfigKey& key : config_keys(defaults)) {
+    if (key.group() != group) page += heading(group = key.group());
+    page += fmt::format("| `{}` | {} | `{}` | {} |\n", key.leaf(), cell(expected(key)),
+                        cell(value_text(key)), cell(key.help));
+  }
+  page += steps_reference<LayerConfig>("model.layers");
+  page += steps_reference<AugmentConfig>("data.augment");
+  page += "\n## Options of each model\n\n| model | options |\n|---|---|\n";
+  for (const std::string& name : model_names()) {
+    page += fmt::format("| `{}` |", name);
+    for (const std::string& option : model_options(name)) page += fmt::format(" `{}`", option);
+    page += " |\n";
+  }
+  return page;
+}
+
+namespace {
+
+// 0, the default, where its images are large enough for the model.
+int image_size_for(const Config& config) {
+  if (!find_network_problem(config, image_shape(config.data))) return 0;
+  int size = 64;
+  while (size < 256 && find_network_problem(config, ImageShape{size, size, 3})) size *= 2;
+  return size;
+}
+
+}  // namespace
+
+std::string config_template(const std::string& model) {
+  const std::vector<std::string>& names = model_names();
+  if (std::find(names.begin(), names.end(), model) == names.end())
+    throw ConfigError("model: " + unknown_name(model, names));
+  constexpr size_t kCommentColumn = 30;
+  Config config;
+  config.model.name = model;
+  const int size = image_size_for(config);
+  config.data.image_size = size;
+  const std::vector<std::string>& options = model_options(model);
+  std::string out = "# Every key with its default; leave out what you do not change.\n", group;
+  if (size != 0) out += fmt::format("# Only data.image_size is what {} needs.\n", model);
+  for (const ConfigKey& key : config_keys(config)) {
+    const bool is_option = key.group() == "model" && key.leaf() != "name";
+    if (is_option && std::find(options.begin(), options.end(), key.leaf()) == options.end())
+      continue;
+    if (key.group() != group) out += fmt::format("\n{}:\n", group = key.group());
+    const std::string line =
+        fmt::format("{}{}: {}", group.empty() ? "" : "  ", key.leaf(), value_text(key));
+    out += fmt::format("{:<{}}  # {}; {}\n", line, kCommentColumn, key.help, expected(key));
+  }
+  return out;
+}
+
+}  // namespace tessera

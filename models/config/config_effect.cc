@@ -1,0 +1,96 @@
+#include "tessera/models/config/config_effect.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/config/config_print.h"
+#include "tessera/runtime/data/dataset.h"
+
+namespace tessera {
+
+namespace {
+
+// A key that only some values of another one know.
+struct Dependent {
+  const char* path;
+  const char* choice;
+  std::string (*chosen)(const Config& config);
+  std::vector<std::string> known_to;
+  bool put_aside = false;  // of a file, where an override makes another choice
+};
+
+std::string data(const Config& config) { return config.data.name; }
+std::string optimizer(const Config& config) { return config.optimizer.name; }
+std::string schedule(const Config& config) { return config.schedule.name; }
+std::string mode(const Config& config) { return config.mode; }
+std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
+std::string keep(const Config& config) { return some(config.checkpoint.keep); }
+std::string workers(const Config& config) { return some(config.data.workers); }
+
+// Data sets that are read from somewhere.
+std::vector<std::string> files() {
+  std::vector<std::string> names = data_names();
+  std::erase(names, "synthetic");
+  return names;
+}
+
+const std::vector<Dependent>& dependents() {
+  static const std::vector<Dependent> all{
+      {"data.root", "data.name", data, files(), true},
+      {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
+      {"memory.planner", "mode", mode, {"graph"}, true},
+      {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
+      {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
+      {"data.labels", "data.name", data, {"cifar100"}},
+      {"data.damaged", "data.name", data, {"image_folder"}},
+      {"optimizer.momentum", "optimizer.name", optimizer, {"sgd"}},
+      {"optimizer.nesterov", "optimizer.name", optimizer, {"sgd"}},
+      {"optimizer.beta1", "optimizer.name", optimizer, {"adamw"}},
+      {"optimizer.beta2", "optimizer.name", optimizer, {"adamw"}},
+      {"optimizer.eps", "optimizer.name", optimizer, {"adamw"}},
+      {"schedule.every", "schedule.name", schedule, {"step"}},
+      {"schedule.milestones", "schedule.name", schedule, {"multistep"}},
+      {"schedule.gamma", "schedule.name", schedule, {"step", "multistep"}},
+      {"schedule.final_lr", "schedule.name", schedule, {"cosine", "linear", "one_cycle"}},
+      {"schedule.start_factor", "schedule.name", schedule, {"one_cycle"}},
+      {"schedule.peak_at", "schedule.name", schedule, {"one_cycle"}},
+  };
+  return all;
+}
+
+bool is_default(const ConfigKey& key) {
+  static const std::map<std::string, std::string> defaults = [] {
+    Config fresh;
+    std::map<std::string, std::string> texts;
+    for (const ConfigKey& known : config_keys(fresh)) texts[known.path] = value_text(known);
+    return texts;
+  }();
+  return defaults.at(key.path) == value_text(key);
+}
+
+}  // namespace
+
+std::string choice_that_puts_aside(const std::string& path) {
+  for (const Dependent& known : dependents())
+    if (known.path == path && known.put_aside) return known.choice;
+  return "";
+}
+
+std::string why_without_effect(const Config& config, const ConfigKey& key) {
+  for (const Dependent& known : dependents()) {
+    if (known.path != key.path) continue;
+    const std::string chosen = known.chosen(config);
+    const bool belongs =
+        std::find(known.known_to.begin(), known.known_to.end(), chosen) != known.known_to.end();
+    if (belongs || is_default(key)) return "";
+    return fmt::format("with {}: {}; it belongs to {}", known.choice, chosen,
+                       fmt::join(known.known_to, ", "));
+  }
+  return "";
+}
+
+}  // namespace tessera

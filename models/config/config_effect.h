@@ -1,0 +1,19 @@
+// Which keys mean something beside which choices.
+#pragma once
+
+#include <string>
+
+#include "tessera/models/config/config_keys.h"
+
+namespace tessera {
+
+// Why what the key holds changes nothing in this configuration: "with data.name: mnist; it belongs
+// to cifar100". Empty where it may, and at the default, which a printed configuration has of every
+// key.
+std::string why_without_effect(const Config& config, const ConfigKey& key);
+
+// The key whose override silences one of the file that has no effect any more: data.name=synthetic
+// beside a file with data.root. "" where nothing does.
+std::string choice_that_puts_aside(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,220 @@
+#include "tessera/models/config/config_keys.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/memory/plan.h"
+#include "tessera/models/config/schedule.h"
+#include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/synthetic.h"
+
+namespace tessera {
+
+KeyRule any() { return {}; }
+
+KeyRule at_least(double min, double max) {
+  KeyRule rule;
+  rule.min = min;
+  rule.max = max;
+  return rule;
+}
+
+KeyRule above(double min, double max) {
+  KeyRule rule = at_least(min, max);
+  rule.above_min = true;
+  return rule;
+}
+
+KeyRule from_below(double min, double max) {
+  KeyRule rule = at_least(min, max);
+  rule.below_max = true;
+  return rule;
+}
+
+KeyRule between(double min, double max) {
+  KeyRule rule = from_below(min, max);
+  rule.above_min = true;
+  return rule;
+}
+
+KeyRule or_time(KeyRule rule) {
+  rule.time = true;
+  return rule;
+}
+
+KeyRule one_of(std::vector<std::string> names) {
+  KeyRule rule;
+  rule.names = std::move(names);
+  return rule;
+}
+
+KeyRule required(KeyRule rule) {
+  rule.required = true;
+  return rule;
+}
+
+std::string ConfigKey::group() const {
+  const size_t dot = path.find('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string ConfigKey::leaf() const { return path.substr(path.find('.') + 1); }
+
+namespace {
+
+// What a value is, and how it is written where that needs an example.
+struct TypeText {
+  using Text = std::pair<const char*, const char*>;
+  Text operator()(const bool*) const { return {"true or false", ""}; }
+  Text operator()(const int*) const { return {"a whole number", ""}; }
+  Text operator()(const int64_t*) const { return {"a whole number", ""}; }
+  Text operator()(const uint64_t*) const { return {"a whole number", ""}; }
+  Text operator()(const double*) const { return {"a number", ""}; }
+  Text operator()(const std::string*) const { return {"a text", ""}; }
+  Text operator()(const Duration*) const {
+    return {"a length in epochs or steps", " (such as 2ep or 500st)"};
+  }
+  Text operator()(const ByteSize*) const {
+    return {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
+  }
+  Text operator()(const std::optional<int64_t>*) const { return {"none or a whole number", ""}; }
+  Text operator()(const std::optional<double>*) const { return {"none or a number", ""}; }
+  Text operator()(const std::optional<ByteSize>*) const {
+    return {"none or a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
+  }
+  Text operator()(const std::vector<int64_t>*) const { return {"a list of whole numbers", ""}; }
+  Text operator()(const std::vector<double>*) const { return {"a list of numbers", ""}; }
+  Text operator()(const std::vector<Duration>*) const {
+    return {"a list of lengths in epochs or steps", " (such as [30ep, 500st])"};
+  }
+  Text operator()(const std::vector<LayerConfig>*) const {
+    return {"a list of layers", " (such as [{conv: {filters: 32, kernel: 3}}, relu])"};
+  }
+  Text operator()(const std::vector<AugmentConfig>*) const {
+    return {"a list", " (such as [{crop: {padding: 4}}, {flip: horizontal}])"};
+  }
+};
+
+std::string range_text(const KeyRule& rule) {
+  std::string text;
+  if (std::isfinite(rule.min)) {
+    text += fmt::format(" {} {}", rule.above_min ? "above" : "from", rule.min);
+    if (!std::isfinite(rule.max)) return text + (rule.above_min ? "" : " on");
+  }
+  if (!std::isfinite(rule.max)) return text;
+  const char* word = rule.below_max ? "below" : (text.empty() ? "at most" : "to");
+  return text +
+         fmt::format("{} {} {}", rule.below_max && !text.empty() ? " and" : "", word, rule.max);
+}
+
+}  // namespace
+
+std::string expected(const ConfigKey& key) {
+  if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
+  auto [type, example] = std::visit(TypeText(), key.target);
+  if (key.rule.time) {
+    type = "a length in epochs, steps, minutes or hours";
+    example = " (such as 2ep, 500st, 10min or 1h)";
+  }
+  return type + range_text(key.rule) + example;
+}
+
+namespace {
+
+std::vector<std::string> known_planners() {
+  std::vector<std::string> names;
+  for (const Planner* planner : planners()) names.emplace_back(planner->name());
+  return names;
+}
+
+std::string image_size_help() {
+  return fmt::format("pixels a side of image_folder (from 1), synthetic ({} to {}; 0: 32)",
+                     kSmallestSynthetic, kLargestSynthetic);
+}
+
+}  // namespace
+
+// One key, one line.
+// clang-format off
+std::vector<ConfigKey> config_keys(Config& c) {
+  constexpr double kInts = std::numeric_limits<int>::max();
+  // No sum of bytes that this is a factor of leaves 64 bits (models/training/memory_need.h).
+  constexpr double kMostImages = 0x1p32;
+  return {
+    {"seed", &c.seed, at_least(0), "where all random numbers start"},
+    {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
+    {"mode", &c.mode, one_of({"graph", "eager"}), "capture and plan the step, or run op by op"},
+    {"deterministic", &c.deterministic, any(), "same bits in every run; always so on the CPU"},
+    {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
+
+    {"model.name", &c.model.name, one_of(model_names()), "the network"},
+    {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
+    {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
+    {"model.widths", &c.model.widths, at_least(1, kInts), "mlp, cnn_bn: units or filters a layer"},
+    {"model.depth", &c.model.depth, at_least(1, 10000), "wide_resnet, densenet_bc: 6 n + 4 layers"},
+    {"model.widen", &c.model.widen, at_least(1, 1000), "wide_resnet: factor of the channels"},
+    {"model.growth", &c.model.growth, at_least(1, 10000), "densenet_bc: channels a layer adds"},
+    {"model.layers", &c.model.layers, any(), "a model of one's own, layer by layer, instead of name"},
+
+    {"data.name", &c.data.name, one_of(data_names()), "the data set"},
+    {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},
+    {"data.batch", &c.data.batch, at_least(1, kMostBatch), "images of a step"},
+    {"data.workers", &c.data.workers, at_least(0, kMostWorkers), "loader threads; 0: the training thread"},
+    {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
+    {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), image_size_help()},
+    {"data.labels", &c.data.labels, one_of({"fine", "coarse"}), "cifar100: 100 classes or 20"},
+    {"data.damaged", &c.data.damaged, one_of({"error", "skip"}), "image_folder: broken pictures"},
+    {"data.train_count", &c.data.train_count, at_least(0, kMostImages), "training images used; 0: all"},
+    {"data.test_count", &c.data.test_count, at_least(0, kMostImages), "test images used; 0: all"},
+    {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
+    {"data.mean", &c.data.mean, at_least(-kMostFloat, kMostFloat), "per channel, of pixels / 255; []: the data set's own"},
+    {"data.std", &c.data.std, at_least(kLeastFloat, kMostFloat), "per channel, of pixels / 255; []: the data set's own"},
+
+    {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "what training makes small"},
+    {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
+
+    {"optimizer.name", &c.optimizer.name, one_of({"sgd", "adamw"}), "how parameters are updated"},
+    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMostFloat), "learning rate, scaled by the schedule"},
+    {"optimizer.momentum", &c.optimizer.momentum, from_below(0, 1), "sgd"},
+    {"optimizer.nesterov", &c.optimizer.nesterov, any(), "sgd: look ahead"},
+    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMostFloat), "pull of weights to zero"},
+    {"optimizer.beta1", &c.optimizer.beta1, from_below(0, 1), "adamw: memory of the mean"},
+    {"optimizer.beta2", &c.optimizer.beta2, from_below(0, 1), "adamw: memory of the square"},
+    {"optimizer.eps", &c.optimizer.eps, at_least(kLeastFloat, kMostFloat), "adamw: keeps the divisor from zero"},
+
+    {"schedule.name", &c.schedule.name, one_of(schedule_names()), "course of the learning rate"},
+    {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
+    {"schedule.every", &c.schedule.every, above(0), "step: between multiplications by gamma"},
+    {"schedule.milestones", &c.schedule.milestones, above(0), "multistep: when gamma is applied"},
+    {"schedule.gamma", &c.schedule.gamma, above(0, kMostFloat), "step, multistep: factor"},
+    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMostFloat), "cosine, linear, one_cycle: the last"},
+    {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), "one_cycle: first / lr"},
+    {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), "one_cycle: part before the peak"},
+
+    {"train.epochs", &c.train.epochs, above(0, kMostEpochs), "how long; or give steps"},
+    {"train.steps", &c.train.steps, at_least(1, kMostSteps), "how long, instead of epochs"},
+    {"train.non_finite", &c.train.non_finite, one_of({"stop", "skip"}),
+     "a batch whose loss or gradients are not finite ends the training, or updates nothing; "
+     "to skip takes the memory of all gradients at once"},
+    {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
+    {"train.log_every", &c.train.log_every, at_least(0),
+     "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
+
+    {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
+    {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for"},
+
+    {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
+    {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
+    {"checkpoint.best", &c.checkpoint.best, one_of({"accuracy", "loss", "none"}), "keep the best too"},
+
+    {"run.dir", &c.run.dir, any(), "folder for results"},
+  };
+}
+// clang-format on
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// The one description of the configuration: every key, where its value lives, what it may be and
+// what it is for. Parsing, checking, overriding and printing all walk this list.
+//
+// A new key is a member of a struct in config.h and a line in config_keys.cc.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tessera/models/config/config.h"
+
+namespace tessera {
+
+// What a value may be, beyond its type.
+struct KeyRule {
+  double min = -std::numeric_limits<double>::infinity();  // of a number, a list's entry, a count
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;          // min itself is not allowed
+  bool below_max = false;          // nor is max
+  std::vector<std::string> names;  // of a text: one of these, when there are any
+  bool time = false;               // of a length: minutes and hours are allowed too
+  bool required = false;           // of an option of a step: has no default
+};
+
+// What lengths may be at most, in minutes and hours as in epochs: products with the steps of an
+// epoch stay whole numbers of 64 bits.
+inline constexpr double kMostSteps = 1e15, kMostEpochs = 1e9;
+// The numbers above 0 that are neither 0 nor infinite as float, and leave room to count with.
+inline constexpr double kLeastFloat = 1e-37, kMostFloat = 1e37;
+
+// Rules as config_keys.cc and config_steps.cc write them.
+KeyRule any();
+KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity());
+KeyRule above(double min, double max = std::numeric_limits<double>::infinity());
+KeyRule from_below(double min, double max);  // [min, max)
+KeyRule between(double min, double max);     // (min, max)
+KeyRule one_of(std::vector<std::string> names);
+KeyRule or_time(KeyRule rule);  // a length may be a time too
+KeyRule required(KeyRule rule);
+
+struct ConfigKey {
+  using Target =
+      std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
+                   std::optional<int64_t>*, std::optional<ByteSize>*, std::optional<double>*,
+                   std::vector<int64_t>*, std::vector<double>*, std::vector<Duration>*,
+                   std::vector<AugmentConfig>*, std::vector<LayerConfig>*>;
+
+  std::string path;  // "data.batch"
+  Target target;     // into the Config the list was made for
+  KeyRule rule;
+  std::string help;
+
+  std::string group() const;  // "data", "" for a key without one
+  std::string leaf() const;   // "batch"
+};
+
+// In the order of printing: keys of a group stand together, those without a group come first.
+std::vector<ConfigKey> config_keys(Config& config);
+
+// One thing a list of steps may hold: `{crop: {padding: 4}}`, `{flip: horizontal}` or `relu`. The
+// options are described like keys, with paths such as "padding"; "" is a value right after the
+// name.
+struct StepKind {
+  std::string name;
+  std::string help;
+  std::vector<ConfigKey> options;  // into the step the list was made for
+
+  bool takes_value() const { return options.size() == 1 && options[0].path.empty(); }
+  bool may_be_bare() const;  // its name alone says everything
+  bool takes_list() const;   // a list right after the name is its first option
+};
+std::vector<StepKind> step_kinds(AugmentConfig& step);
+std::vector<StepKind> step_kinds(LayerConfig& step);
+
+// "a whole number from 1 on", for errors and help.
+std::string expected(const ConfigKey& key);
+
+}  // namespace tessera

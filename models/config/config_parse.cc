@@ -1,0 +1,247 @@
+// YAML and overrides to Config: walks each along config_keys(), and gathers every error on the way.
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/config/config_checks.h"
+#include "tessera/models/config/config_values.h"
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+using SourcePtr = std::shared_ptr<const SourceText>;
+
+class Parser {
+ public:
+  explicit Parser(Config& config) : config_(config), keys_(config_keys(config)) {}
+
+  void file(std::string_view text, const std::string& name) {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    file_ = std::make_shared<SourceText>(SourceText{name, std::string(text)});
+    const YamlDocument document = read_yaml(file_, 0, errors_);
+    const YamlNode& root = document.root;
+    file_is_read_ = document.complete && root.kind != YamlNode::Kind::kRefused && !root.has_gaps;
+    if (root.is_map()) {
+      read_map(root, "");
+    } else if (root.is_scalar() || root.is_list()) {
+      errors_.add(root.place, "a configuration is a map of keys, such as `seed: 1`");
+    }
+  }
+
+  void override_key(const std::string& text, int index) {
+    const auto source = std::make_shared<SourceText>(
+        SourceText{"command line", text, /*order=*/index, /*first_line=*/index});
+    if (text.size() > kYamlMostBytes)
+      return errors_.add({source, 0, 1}, "is larger than 1 MiB; an override is not");
+    if (text.starts_with('~')) return put_back(text.substr(1), {source, 1, text.size() - 1});
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return errors_.add({source, 0, std::max<size_t>(1, text.size())},
+                         "an override is written key=value, such as train.steps=50, or ~key");
+    const std::string path = text.substr(0, equals);
+    const YamlDocument value = read_yaml(source, equals + 1, errors_);
+    if (value.complete)
+      read_entry(path, value.root, {source, 0, equals});
+    else
+      wrong_groups_.insert(group_of(path));
+  }
+
+  // What several keys must keep between them; then the errors of all.
+  void finish() {
+    prefer_last_length();
+    if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
+    if (file_is_read_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
+    errors_.throw_if_any();
+  }
+
+  ConfigOrigins origins() const {
+    ConfigOrigins origins;
+    for (const auto& [path, place] : given_)
+      origins[path] = is_override(place) ? place.source->name
+                                         : fmt::format("{}:{}", place.source->name, place.line());
+    return origins;
+  }
+
+ private:
+  static bool is_override(const Place& place) { return place.source->order > 0; }
+
+  // The group that a key stands in, or that is one itself.
+  std::string group_of(const std::string& path) const {
+    const size_t dot = path.find('.');
+    return dot != std::string::npos || !children(path).empty() ? path.substr(0, dot) : "";
+  }
+
+  // Where something was refused, or given twice, nobody knows what was meant.
+  static bool is_whole(const YamlNode& node) {
+    const auto once = [](const YamlNode& key) { return !key.repeated; };
+    return node.kind != YamlNode::Kind::kRefused && !node.has_gaps &&
+           std::all_of(node.keys.begin(), node.keys.end(), once) &&
+           std::all_of(node.items.begin(), node.items.end(), is_whole);
+  }
+
+  void read_map(const YamlNode& map, const std::string& prefix) {
+    for (size_t i = 0; i < map.keys.size(); ++i) {
+      const YamlNode& key = map.keys[i];
+      if (key.repeated) wrong_groups_.insert(group_of(prefix + key.text));
+      if (key.text.find('.') == std::string::npos)
+        read_entry(prefix + key.text, map.items[i], key.place);
+      else
+        errors_.add(key.place, fmt::format("unknown key '{}'; a group's keys are nested: {}",
+                                           utf8_printable(key.text.substr(0, 64)), kNested));
+    }
+  }
+
+  void read_entry(const std::string& path, const YamlNode& value, const Place& where) {
+    const auto key = std::find_if(keys_.begin(), keys_.end(),
+                                  [&](const ConfigKey& known) { return known.path == path; });
+    if (!is_whole(value)) wrong_groups_.insert(group_of(path));
+    if (key != keys_.end()) {
+      given_[path] = where;
+      const size_t before = errors_.size();
+      read_value(*key, value, where, errors_);
+      if (errors_.size() > before) wrong_groups_.insert(key->group());
+    } else if (children(path).empty()) {
+      report_unknown(path, where);
+    } else if (value.is_map()) {
+      read_map(value, path + ".");
+    } else if (value.kind != YamlNode::Kind::kRefused) {
+      errors_.add(
+          value.kind == YamlNode::Kind::kMissing ? where : value.place,
+          fmt::format("{}: must be a map of keys ({})", path, fmt::join(children(path), ", ")));
+    }
+  }
+
+  // ~key: as if neither the file nor an override before had given it.
+  void put_back(const std::string& path, const Place& where) {
+    Config defaults;
+    const std::vector<ConfigKey> fresh = config_keys(defaults);
+    bool found = false;
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i].path != path && !keys_[i].path.starts_with(path + ".")) continue;
+      found = true;
+      given_.erase(keys_[i].path);
+      std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh[i].target); },
+                 keys_[i].target);
+    }
+    if (found) return;
+    if (path.find('=') != std::string::npos)
+      return errors_.add(where, "~key puts a key back to its default and takes no value");
+    report_unknown(path, where);
+  }
+
+  // The names in a group, or for "" at the top.
+  std::vector<std::string> children(const std::string& group) const {
+    const std::string prefix = group.empty() ? "" : group + ".";
+    std::vector<std::string> names;
+    for (const ConfigKey& key : keys_) {
+      if (!key.path.starts_with(prefix)) continue;
+      std::string name = key.path.substr(prefix.size());
+      name = name.substr(0, name.find('.'));
+      if (names.empty() || names.back() != name) names.push_back(name);
+    }
+    return names;
+  }
+
+  void report_unknown(const std::string& path, Place where) {
+    const size_t dot = path.rfind('.');
+    std::string group = dot == std::string::npos ? "" : path.substr(0, dot);
+    std::vector<std::string> known = children(group);
+    std::string name = path.substr(dot + 1);
+    const bool dotted = is_override(where) && dot != std::string::npos;
+    if (known.empty()) {  // an override whose group is wrong, too
+      known = children(group = "");
+      name = path;
+    } else if (dotted && where.length == path.size()) {
+      where.begin += dot + 1;
+      where.length -= dot + 1;
+    }
+    const std::string instead = meant(name, known);
+    errors_.add(
+        where,
+        fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
+                    group.empty() ? "" : " in " + utf8_printable(group),
+                    instead.empty() ? fmt::format(" (known: {})", fmt::join(known, ", ")) : ""),
+        instead);
+  }
+
+  // A name of the same group, or else a key as it is written in full.
+  std::string meant(const std::string& name, const std::vector<std::string>& known) const {
+    std::string nearest = nearest_spelling(name, known);
+    if (!nearest.empty()) return nearest;
+    std::vector<std::string> paths;
+    for (const ConfigKey& key : keys_) {
+      if (key.leaf() == name) return key.path;
+      paths.push_back(key.path);
+    }
+    return nearest_spelling(name, paths);
+  }
+
+  // epochs or steps: both in the file contradict each other; an override puts the other aside.
+  void prefer_last_length() {
+    const auto steps = given_.find("train.steps"), epochs = given_.find("train.epochs");
+    if (!config_.train.steps) return;
+    if (steps != given_.end() && epochs != given_.end()) {
+      const bool steps_last = is_override(steps->second);
+      if (steps_last == is_override(epochs->second)) {
+        errors_.add(std::max(steps, epochs,
+                             [](auto a, auto b) { return a->second.begin < b->second.begin; })
+                        ->second,
+                    "train.steps and train.epochs: give one of them");
+        return;
+      }
+      if (!steps_last) {
+        config_.train.steps.reset();
+        given_.erase(steps);
+        return;
+      }
+      given_.erase(epochs);
+    }
+    config_.train.epochs = TrainConfig().epochs;
+  }
+
+  static constexpr const char* kNested = "`data: {batch: 128}`";
+
+  Config& config_;
+  std::vector<ConfigKey> keys_;
+  Diagnostics errors_;
+  SourcePtr file_;
+  std::set<std::string> wrong_groups_;  // with something in them that could not be read
+  bool file_is_read_ = true;            // to its end, and with every group in it
+  GivenKeys given_;
+};
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<std::string>& overrides, ConfigOrigins* origins) {
+  Config config;
+  Parser parser(config);
+  parser.file(text, name);
+  int index = 0;
+  for (const std::string& override_text : overrides) parser.override_key(override_text, ++index);
+  parser.finish();
+  if (origins != nullptr) *origins = parser.origins();
+  return config;
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                   ConfigOrigins* origins) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text, part(4096, '\0');
+  while (text.size() <= kYamlMostBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
+    text.append(part, 0, static_cast<size_t>(file.gcount()));
+  if (!file.eof() && text.size() <= kYamlMostBytes) {
+    throw ConfigError(
+        fmt::format("{}: cannot be read as a file; give the path of a configuration", path));
+  }
+  return parse_config(text, path, overrides, origins);
+}
+
+}  // namespace tessera

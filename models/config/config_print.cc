@@ -1,0 +1,143 @@
+// Config to YAML, along config_keys().
+#include "tessera/models/config/config_print.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/config/config_effect.h"
+#include "tessera/runtime/text/utf8.h"
+#include "tessera/models/zoo/zoo.h"
+
+namespace tessera {
+
+namespace {
+
+std::string text_of(bool value) { return value ? "true" : "false"; }
+std::string text_of(double value) { return fmt::format("{}", value); }
+std::string text_of(int value) { return fmt::format("{}", value); }
+std::string text_of(int64_t value) { return fmt::format("{}", value); }
+std::string text_of(uint64_t value) { return fmt::format("{}", value); }
+std::string text_of(const Duration& value) { return value.text(); }
+std::string text_of(const ByteSize& value) { return value.text(); }
+
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_./+-").find(c) != std::string_view::npos;
+}
+
+// Plain where every YAML reader takes it for a text, in quotes otherwise.
+std::string text_of(const std::string& value) {
+  const bool letter = !value.empty() && (value[0] == '/' || std::isalpha(value[0] & 0x7F));
+  static const std::set<std::string> kTaken{"null", "true", "false", "yes", "no",
+                                            "on",   "off",  "y",     "n"};
+  std::string lower = value;
+  for (char& c : lower) c = static_cast<char>(std::tolower(c & 0x7F));
+  if (letter && !kTaken.count(lower) && std::all_of(value.begin(), value.end(), is_word_character))
+    return value;
+  std::string quoted = "\"";
+  for (size_t at = 0; at < value.size();) {
+    const size_t bytes = utf8_at(value, at).bytes;
+    if (value[at] == '"' || value[at] == '\\') quoted += '\\';
+    quoted += value.substr(at, bytes);
+    at += bytes;
+  }
+  return quoted + '"';
+}
+
+template <class T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? text_of(*value) : "none";
+}
+
+template <class Step>
+requires requires(Step step) { step_kinds(step); }
+std::string text_of(const Step& step);
+
+template <class T>
+std::string text_of(const std::vector<T>& values) {
+  std::vector<std::string> texts;
+  for (const T& value : values) texts.push_back(text_of(value));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+// Options that are as they would be anyway are left out.
+template <class Step>
+requires requires(Step step) { step_kinds(step); }
+std::string text_of(const Step& step) {
+  Step copy = step, fresh;
+  const std::vector<StepKind> kinds = step_kinds(copy), defaults = step_kinds(fresh);
+  size_t i = 0;
+  while (i < kinds.size() && kinds[i].name != step.kind) ++i;
+  if (i == kinds.size()) return step.kind;
+  if (kinds[i].takes_value())
+    return fmt::format("{{{}: {}}}", step.kind, value_text(kinds[i].options[0]));
+  std::vector<std::string> options;
+  for (size_t o = 0; o < kinds[i].options.size(); ++o) {
+    const ConfigKey& option = kinds[i].options[o];
+    const std::string value = value_text(option);
+    if (option.rule.required || value != value_text(defaults[i].options[o]))
+      options.push_back(fmt::format("{}: {}", option.path, value));
+  }
+  if (options.size() == 1 && kinds[i].takes_list())
+    return fmt::format("{{{}: {}}}", step.kind, value_text(kinds[i].options[0]));
+  if (options.empty())
+    return kinds[i].may_be_bare() ? step.kind : fmt::format("{{{}: {{}}}}", step.kind);
+  return fmt::format("{{{}: {{{}}}}}", step.kind, fmt::join(options, ", "));
+}
+
+// Whether the key says anything about this model.
+bool has_option(const Config& config, const std::string& key) {
+  if (!config.model.layers.empty()) return key == "classes" || key == "layers";
+  const std::vector<std::string>& options = model_options(config.model.name);
+  return key == "name" || std::find(options.begin(), options.end(), key) != options.end();
+}
+
+}  // namespace
+
+std::string value_text(const ConfigKey& key) {
+  return std::visit([](const auto* target) { return text_of(*target); }, key.target);
+}
+
+namespace {
+
+// Layers are many: one a line.
+std::string layers_text(const std::vector<LayerConfig>& layers) {
+  std::string lines;
+  for (const LayerConfig& layer : layers) lines += "    - " + text_of(layer) + "\n";
+  return lines;
+}
+
+}  // namespace
+
+std::string print_config(const Config& config, const ConfigOrigins* origins) {
+  constexpr size_t kCommentColumn = 40;
+  Config copy = config;
+  std::string out, group;
+  for (const ConfigKey& key : config_keys(copy)) {
+    if (key.path == "train.epochs" && config.train.steps) continue;  // the steps count
+    if (key.group() == "model" && !has_option(config, key.leaf())) continue;
+    if (!why_without_effect(config, key).empty()) continue;
+    if (key.group() != group) {
+      group = key.group();
+      out += group + ":\n";
+    }
+    const bool is_layers = key.path == "model.layers";
+    std::string line = fmt::format("{}{}:{}{}", group.empty() ? "" : "  ", key.leaf(),
+                                   is_layers ? "" : " ", is_layers ? "" : value_text(key));
+    if (origins != nullptr) {
+      const auto given = origins->find(key.path);
+      line += fmt::format("{}  # {}",
+                          std::string(kCommentColumn - std::min(kCommentColumn, line.size()), ' '),
+                          given == origins->end() ? "default" : given->second);
+    }
+    out += line + "\n";
+    if (is_layers) out += layers_text(config.model.layers);
+  }
+  return out;
+}
+
+}  // namespace tessera

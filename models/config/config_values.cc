@@ -1,0 +1,361 @@
+#include "tessera/models/config/config_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr size_t kShown = 64;  // characters of a wrong value that an error repeats
+
+// Why a text is not the value: a remark for the error, and what was probably meant.
+struct Problem {
+  std::string remark, instead;
+};
+using MaybeProblem = std::optional<Problem>;
+
+bool in_range(double value, const KeyRule& rule) {
+  if (rule.above_min ? value <= rule.min : value < rule.min) return false;
+  return rule.below_max ? value < rule.max : value <= rule.max;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// std::from_chars takes 010 and nan, which nobody means; the rest of its grammar is ours.
+template <class T>
+std::errc parse_number(std::string_view text, T& value) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  if (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1]))
+    return std::errc::invalid_argument;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size()) return std::errc::invalid_argument;
+  if constexpr (std::is_floating_point_v<T>)
+    if (error == std::errc() && !std::isfinite(value)) return std::errc::invalid_argument;
+  return error;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return result;
+}
+
+// What is to be said of a text that should be a number.
+Problem number_problem(std::string_view text, bool whole) {
+  std::string_view digits = text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
+  const std::string sign(text.substr(0, text.size() - digits.size()));
+  double value = 0;
+  const std::errc error = parse_number(text, value);
+  if (error == std::errc::result_out_of_range) return {"which a double cannot hold", ""};
+  if (error == std::errc()) {
+    const std::string digits_only = fmt::format("{:.0f}", value);
+    const bool better = whole && value == std::floor(value) && std::abs(value) < 1e15;
+    return {"", better && digits_only != text ? digits_only : ""};
+  }
+  if (digits.empty()) return {};
+  if (text[0] == '+' && parse_number(digits, value) == std::errc())
+    return {"", std::string(digits)};
+  uint64_t bits = 0;
+  const std::string_view after = digits.substr(std::min<size_t>(2, digits.size()));
+  for (const auto& [prefix, base] : {std::pair("0x", 16), std::pair("0o", 8), std::pair("0b", 2)}) {
+    if (!lower(digits).starts_with(prefix)) continue;
+    const auto [end, bad] = std::from_chars(after.data(), after.data() + after.size(), bits, base);
+    if (bad == std::errc() && end == after.data() + after.size() && !after.empty())
+      return {"numbers are written in decimal", sign + std::to_string(bits)};
+  }
+  const std::string word = lower(digits);
+  if (word == ".inf" || word == ".nan" || word == "inf" || word == "nan" || word == "infinity")
+    return {"a number is finite", ""};
+  std::string plain;
+  std::copy_if(digits.begin(), digits.end(), std::back_inserter(plain),
+               [](char c) { return c != '_'; });
+  if (plain.size() < digits.size() && parse_number(plain, value) == std::errc())
+    return {"", sign + plain};
+  size_t first = std::min(digits.find_first_not_of('0'), digits.size());
+  if (first > 0 && first < digits.size() && digits[first] == '.') --first;
+  if (first > 0 && parse_number(digits.substr(first), value) == std::errc())
+    return {"a leading 0 would mean 8 to some and 10 to others",
+            sign + std::string(digits.substr(first))};
+  return {};
+}
+
+MaybeProblem parse(std::string_view text, const KeyRule&, bool& value) {
+  if (text == "true" || text == "false") {
+    value = text == "true";
+    return {};
+  }
+  const std::string word = lower(text);
+  if (word == "true" || word == "yes" || word == "on" || word == "1" || word == "y")
+    return Problem{"", "true"};
+  if (word == "false" || word == "no" || word == "off" || word == "0" || word == "n")
+    return Problem{"", "false"};
+  return Problem{"", nearest_spelling(text, {"true", "false"})};
+}
+
+template <class T>
+requires std::is_arithmetic_v<T> MaybeProblem parse(std::string_view text, const KeyRule& rule,
+                                                    T& value) {
+  T number{};
+  const std::errc error = parse_number(text, number);
+  if constexpr (std::is_integral_v<T>)
+    if (error == std::errc::result_out_of_range && !text.starts_with('-') &&
+        !std::isfinite(rule.max))
+      return Problem{fmt::format("the largest is {}", std::numeric_limits<T>::max()), ""};
+  if (error != std::errc()) return number_problem(text, std::is_integral_v<T>);
+  if (!in_range(static_cast<double>(number), rule)) return Problem{};
+  value = number;
+  return {};
+}
+
+// "15ep": the number and what follows it.
+struct Quantity {
+  std::string_view number, unit;
+};
+
+Quantity split_unit(std::string_view text) {
+  size_t end = text.find_first_not_of("0123456789.-+_eE");
+  end = std::min(end, text.size());
+  while (end > 0 && !is_digit(text[end - 1]) && text[end - 1] != '.') --end;
+  const size_t unit = std::min(text.find_first_not_of(' ', end), text.size());
+  return {text.substr(0, end), text.substr(unit)};
+}
+
+MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) {
+  const Quantity quantity = split_unit(text);
+  Duration given;
+  if (parse_number(quantity.number, given.count) != std::errc())
+    return number_problem(quantity.number, false);
+  const std::string number(quantity.number), unit = lower(quantity.unit);
+  if (text == number + "ep")
+    given.unit = Duration::Unit::kEpochs;
+  else if (rule.time && (text == number + "min" || text == number + "h"))
+    given.unit = unit == "h" ? Duration::Unit::kHours : Duration::Unit::kMinutes;
+  else if (rule.time && (unit.starts_with('m') || unit.starts_with('h')))
+    return Problem{"", number + (unit[0] == 'm' ? "min" : "h")};
+  else if (unit.empty() && given.count != 0)
+    return Problem{fmt::format("which has no unit; write {0}ep or {0}st", number), ""};
+  else if (text != number + "st" && text != "0")
+    return Problem{"", unit.starts_with('e')   ? number + "ep"
+                       : unit.starts_with('s') ? number + "st"
+                                               : ""};
+  if (given.unit == Duration::Unit::kSteps && given.count != std::floor(given.count))
+    return Problem{"steps are whole", ""};
+  const bool is_steps = given.unit == Duration::Unit::kSteps;
+  if (given.count > (is_steps ? kMostSteps : kMostEpochs))
+    return Problem{fmt::format("which is more than {:.0f}{}", is_steps ? kMostSteps : kMostEpochs,
+                               is_steps ? "st" : text.substr(number.size())),
+                   ""};
+  if (!in_range(given.count, rule)) return Problem{};
+  value = given;
+  return {};
+}
+
+MaybeProblem parse(std::string_view text, const KeyRule& rule, ByteSize& value) {
+  constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  const Quantity quantity = split_unit(text);
+  double count = 0;
+  if (parse_number(quantity.number, count) != std::errc())
+    return number_problem(quantity.number, false);
+  const std::string number(quantity.number), unit = lower(quantity.unit);
+  if (unit.empty()) return Problem{"which has no unit", ""};
+  for (size_t i = 0; i < std::size(kUnits); ++i) {
+    const std::string_view known = kUnits[i];
+    const std::string short_unit = lower(known.substr(0, 1));
+    if (text == number + std::string(known)) {
+      const double bytes = count * std::exp2(10.0 * static_cast<double>(i));
+      if (count >= 0 && bytes != std::floor(bytes)) return Problem{"bytes are whole", ""};
+      if (bytes >= std::exp2(63) || !in_range(bytes, rule)) return Problem{};
+      value.bytes = static_cast<int64_t>(bytes);
+      return {};
+    }
+    if (unit == lower(known) || unit == short_unit || unit == short_unit + "b")
+      return Problem{unit == "b" || unit == lower(known) ? "" : "units are powers of 1024",
+                     number + std::string(known)};
+  }
+  return Problem{};
+}
+
+class Reader {
+ public:
+  Reader(const ConfigKey& key, Diagnostics& errors) : key_(key), errors_(errors) {}
+
+  template <class T>
+  void read(const YamlNode& node, T& value) {
+    if (!node.is_plain()) return refuse(node, node.quoted ? "leave out the quotes" : "");
+    if (MaybeProblem problem = parse(node.text, key_.rule, value))
+      refuse(node, problem->remark, problem->instead);
+  }
+
+  void read(const YamlNode& node, std::string& value) {
+    if (!node.is_scalar()) return refuse(node);
+    for (size_t at = 0; at < node.text.size(); at += utf8_at(node.text, at).bytes)
+      if (utf8_at(node.text, at).is_control() || utf8_at(node.text, at).code < 0)
+        return refuse(node, "which has a control character");
+    const std::vector<std::string>& names = key_.rule.names;
+    if (!names.empty() && std::find(names.begin(), names.end(), node.text) == names.end()) {
+      errors_.add(node.place,
+                  fmt::format("{}: '{}' is not known (known: {})", key_.path, shown(node.text),
+                              fmt::join(names, ", ")),
+                  nearest_spelling(node.text, names));
+      return;
+    }
+    value = node.text;
+  }
+
+  template <class T>
+  void read(const YamlNode& node, std::optional<T>& value) {
+    T given{};
+    const bool none = node.is_plain() && node.text == "none";
+    if (!none) read(node, given);
+    value = none ? std::nullopt : std::optional<T>(given);
+  }
+
+  template <class T>
+  void read(const YamlNode& node, std::vector<T>& value) {
+    if (!node.is_list()) return refuse(node);
+    value.clear();
+    for (const YamlNode& entry : node.items) {
+      if (entry.kind == YamlNode::Kind::kRefused) continue;
+      T given{};
+      if constexpr (requires { step_kinds(given); })
+        read_step(entry, given);
+      else
+        read(entry, given);
+      value.push_back(given);
+    }
+  }
+
+ private:
+  static std::string shown(std::string_view text) {
+    return utf8_printable(text.substr(0, utf8_start(text, kShown)));
+  }
+
+  void refuse(const YamlNode& node, const std::string& remark = "",
+              const std::string& instead = "") {
+    std::string given = "nothing is given";
+    if (node.is_scalar())
+      given = fmt::format("is {}'{}'", node.quoted ? "the text " : "", shown(node.text));
+    if (node.is_list()) given = "is a list";
+    if (node.is_map()) given = "is a map";
+    errors_.add(node.place,
+                fmt::format("{}: must be {}, but {}{}{}", key_.path, expected(key_), given,
+                            remark.empty()                ? ""
+                            : remark.starts_with("which") ? ", "
+                                                          : "; ",
+                            remark),
+                instead);
+  }
+
+  // Keys beside the first: those given twice are reported already.
+  static int64_t others(const YamlNode& map) {
+    return std::count_if(map.keys.begin(), map.keys.end(),
+                         [](const YamlNode& key) { return !key.repeated; }) -
+           1;
+  }
+
+  // name, {name: value} or {name: {option: value}}
+  template <class Step>
+  void read_step(const YamlNode& node, Step& step) {
+    const bool bare = node.is_scalar();
+    if (!bare && (!node.is_map() || others(node) != 0))
+      return errors_.add(node.place,
+                         fmt::format("{}: must be {}; this entry is not one name with its options",
+                                     key_.path, expected(key_)));
+    const YamlNode& name = bare ? node : node.keys[0];
+    const std::vector<StepKind> kinds = step_kinds(step);
+    const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                   [&](const StepKind& k) { return k.name == name.text; });
+    if (kind == kinds.end()) {
+      std::vector<std::string> names;
+      for (const StepKind& known : kinds) names.push_back(known.name);
+      return errors_.add(name.place,
+                         fmt::format("{}: '{}' is not known (known: {})", key_.path,
+                                     shown(name.text), fmt::join(names, ", ")),
+                         nearest_spelling(name.text, names));
+    }
+    step.kind = kind->name;
+    if constexpr (requires { step.place; }) step.place = name.place;
+    static const YamlNode kNone;
+    read_options(*kind, bare ? kNone : node.items[0], name.place);
+  }
+
+  void read_options(const StepKind& kind, const YamlNode& value, const Place& where) {
+    const std::string path = fmt::format("{}: {}", key_.path, kind.name);
+    if (kind.takes_value()) {
+      ConfigKey key = kind.options[0];
+      key.path = path;
+      return read_value(key, value, where, errors_);
+    }
+    if (value.kind == YamlNode::Kind::kRefused) return;
+    if (kind.takes_list() && value.is_list()) {
+      ConfigKey key = kind.options[0];
+      key.path = path;
+      return read_value(key, value, where, errors_);
+    }
+    const bool missing = value.kind == YamlNode::Kind::kMissing;
+    if (!missing && !value.is_map())
+      return errors_.add(value.place,
+                         fmt::format("{}: its options are a map{}", path, options_text(kind)));
+    bool known = true;
+    for (size_t i = 0; i < value.keys.size(); ++i)
+      known = read_option(kind, path, value.keys[i], value.items[i]) && known;
+    if (!known) return;  // a missing one may only be misspelt
+    for (const ConfigKey& option : kind.options) {
+      const bool given = std::any_of(value.keys.begin(), value.keys.end(),
+                                     [&](const YamlNode& k) { return k.text == option.path; });
+      if (option.rule.required && !given)
+        errors_.add(where, fmt::format("{}: needs {}, {}", path, option.path, expected(option)));
+    }
+  }
+
+  // False for an option that is not known.
+  bool read_option(const StepKind& kind, const std::string& path, const YamlNode& name,
+                   const YamlNode& value) {
+    std::vector<std::string> known;
+    for (const ConfigKey& option : kind.options) {
+      known.push_back(option.path);
+      if (option.path != name.text) continue;
+      ConfigKey key = option;
+      key.path = path + "." + option.path;
+      read_value(key, value, name.place, errors_);
+      return true;
+    }
+    errors_.add(
+        name.place,
+        fmt::format("{}: unknown option '{}'{}", path, shown(name.text), options_text(kind)),
+        nearest_spelling(name.text, known));
+    return false;
+  }
+
+  static std::string options_text(const StepKind& kind) {
+    std::vector<std::string> known;
+    for (const ConfigKey& option : kind.options) known.push_back(option.path);
+    return known.empty() ? " (it has none)" : fmt::format(" (known: {})", fmt::join(known, ", "));
+  }
+
+  const ConfigKey& key_;
+  Diagnostics& errors_;
+};
+
+}  // namespace
+
+void read_value(const ConfigKey& key, const YamlNode& value, const Place& where,
+                Diagnostics& errors) {
+  if (value.kind == YamlNode::Kind::kRefused) return;
+  if (value.kind == YamlNode::Kind::kMissing)
+    return errors.add(where,
+                      fmt::format("{}: must be {}, but nothing is given", key.path, expected(key)));
+  std::visit([&](auto* target) { Reader(key, errors).read(value, *target); }, key.target);
+}
+
+}  // namespace tessera

@@ -1,0 +1,88 @@
+#include "tessera/models/config/diagnostics.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr size_t kBefore = 60, kAfter = 60;  // characters shown around the place in a long line
+
+struct Line {
+  size_t begin, end;
+};
+
+Line line_around(const std::string& text, size_t at) {
+  const size_t before = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+  const size_t after = text.find('\n', at);
+  return {before == std::string::npos ? 0 : before + 1,
+          after == std::string::npos ? text.size() : after};
+}
+
+size_t clamped(const Place& place) { return std::min(place.begin, place.source->text.size()); }
+
+}  // namespace
+
+int Place::line() const {
+  const std::string& text = source->text;
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(clamped(*this));
+  return source->first_line + static_cast<int>(std::count(text.begin(), end, '\n'));
+}
+
+int Place::column() const {
+  const size_t at = clamped(*this), begin = line_around(source->text, at).begin;
+  return 1 +
+         static_cast<int>(utf8_length(std::string_view(source->text).substr(begin, at - begin)));
+}
+
+std::string Place::name() const { return fmt::format("{}:{}:{}", source->name, line(), column()); }
+
+std::string Place::error(const std::string& text, const std::string& instead) const {
+  const std::string_view all = source->text;
+  const size_t at = clamped(*this);
+  const Line line = line_around(source->text, at);
+  const size_t token_end = std::clamp(at + length, at, line.end);
+
+  size_t from = line.begin, to = line.end;
+  if (at - from > kBefore) from = utf8_start(all, at - kBefore);
+  if (to - at > kAfter) to = utf8_start(all, at + kAfter);
+  const std::string lead = from > line.begin ? "..." : "";
+  const std::string head = lead + utf8_printable(all.substr(from, at - from));
+  const std::string shown =
+      head + utf8_printable(all.substr(at, to - at)) + (to < line.end ? "..." : "");
+  const size_t marked =
+      std::max<size_t>(1, utf8_length(all.substr(at, std::min(token_end, to) - at)));
+  return fmt::format("{}: error: {}\n  {}\n  {}^{}{}", name(), text, shown,
+                     std::string(utf8_length(head), ' '), std::string(marked - 1, '~'),
+                     instead.empty() ? "" : fmt::format(" did you mean '{}'?", instead));
+}
+
+void Diagnostics::add(const Place& place, const std::string& text, const std::string& instead) {
+  if (entries_.size() < kMost)
+    entries_.push_back({place, text, instead});
+  else
+    ++more_;
+}
+
+void Diagnostics::throw_if_any() const {
+  if (entries_.empty()) return;
+  std::vector<const Entry*> sorted;
+  for (const Entry& entry : entries_) sorted.push_back(&entry);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Entry* a, const Entry* b) {
+    return std::pair(a->place.source->order, a->place.begin) <
+           std::pair(b->place.source->order, b->place.begin);
+  });
+  std::string all;
+  for (const Entry* entry : sorted) {
+    if (!all.empty()) all += '\n';
+    all += entry->place.error(entry->text, entry->instead);
+  }
+  if (more_ > 0) all += fmt::format("\nand {} more errors", more_);
+  throw ConfigErrors(all);
+}
+
+}  // namespace tessera

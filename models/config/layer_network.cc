@@ -1,0 +1,245 @@
+#include "tessera/models/config/layer_network.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/structural.h"
+#include "tessera/layers/activation.h"
+#include "tessera/layers/modules.h"
+#include "tessera/layers/pool2d.h"
+
+namespace tessera {
+
+namespace {
+
+using Made = std::unique_ptr<Module>;
+
+constexpr double kMostWeights = 1e12;  // of a layer
+
+// What a layer takes and hands on for each sample: an image, or features alone.
+struct Reached {
+  int64_t height = 0, width = 0;  // 0 when there is no image any more
+  int64_t features = 0;           // channels of an image
+
+  bool is_image() const { return height > 0; }
+  std::string text() const {
+    return is_image() ? fmt::format("[n x {} x {} x {}]", height, width, features)
+                      : fmt::format("[n x {}]", features);
+  }
+  bool operator==(const Reached&) const = default;
+};
+
+// A layer without parameters.
+class Plain final : public Module {
+ public:
+  using Function = std::function<Tensor(const Tensor&)>;
+  Plain(std::string name, Function function)
+      : Module(std::move(name)), function_(std::move(function)) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override { return function_(x); }
+
+ private:
+  Function function_;
+};
+
+class Residual final : public Module {
+ public:
+  Residual(std::string name, std::vector<Made> layers, std::vector<Made> shortcut)
+      : Module(std::move(name)), layers_(std::move(layers)), shortcut_(std::move(shortcut)) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override {
+    Tensor y = x, bridge = x;
+    for (const Made& layer : layers_) y = (*layer)(y);
+    for (const Made& layer : shortcut_) bridge = (*layer)(bridge);
+    return y + bridge;
+  }
+
+ private:
+  std::vector<Made> layers_, shortcut_;
+};
+
+class Chain final : public Module {
+ public:
+  explicit Chain(std::vector<Made> layers) : Module(""), layers_(std::move(layers)) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override {
+    Tensor y = x;
+    for (const Made& layer : layers_) y = (*layer)(y);
+    return y;
+  }
+
+ private:
+  std::vector<Made> layers_;
+};
+
+// Makes layers one after the other, and knows the shape that was reached.
+class Builder {
+ public:
+  Builder(Store& store, const Reached& start) : store_(store), at_(start) {}
+
+  const Reached& reached() const { return at_; }
+
+  std::vector<Made> all(const std::vector<LayerConfig>& layers, const std::string& prefix) {
+    std::vector<Made> made;
+    for (const LayerConfig& layer : layers)
+      made.push_back(one(layer, fmt::format("{}{}{}", prefix, layer.kind, made.size())));
+    return made;
+  }
+
+ private:
+  [[noreturn]] void refuse(const LayerConfig& layer, const std::string& text) const {
+    throw LayerError(layer.place,
+                     fmt::format("{}: {}; the shape so far is {}", layer.kind, text, at_.text()));
+  }
+
+  void need_image(const LayerConfig& layer) const {
+    if (!at_.is_image()) refuse(layer, "takes images [n x height x width x channels]");
+  }
+
+  // Pixels along a side after windows of `reach` pixels.
+  int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
+    const int64_t padded = side + 2 * layer.padding;
+    if (reach > padded)
+      refuse(layer, fmt::format("its window of {} pixels does not fit into {}", reach, padded));
+    return (padded - reach) / stride + 1;
+  }
+
+  // Sizes that no machine has would overflow before they are asked for.
+  void limit(const LayerConfig& layer, double weights) const {
+    if (weights > kMostWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
+  }
+
+  Made one(const LayerConfig& layer, std::string name) {
+    const std::string& kind = layer.kind;
+    if (kind == "conv") return conv(layer, std::move(name));
+    if (kind == "linear") return linear(layer, std::move(name));
+    if (kind == "residual") return residual(layer, std::move(name));
+    if (kind.ends_with("_norm")) return norm(layer, std::move(name));
+    if (kind.ends_with("_pool")) return pool(layer, std::move(name));
+    if (kind == "dropout") return std::make_unique<Dropout>(std::move(name), layer.probability);
+    if (kind == "flatten") {
+      if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
+      return std::make_unique<Plain>(std::move(name), flatten);
+    }
+    return std::make_unique<Plain>(std::move(name), activation(layer));
+  }
+
+  Plain::Function activation(const LayerConfig& layer) const {
+    const std::pair<const char*, Tensor (*)(const Tensor&)> known[] = {
+        {"relu", relu}, {"relu6", relu6},     {"gelu", gelu},
+        {"silu", silu}, {"sigmoid", sigmoid}, {"tanh", tanh}};
+    for (const auto& [name, function] : known)
+      if (layer.kind == name) return function;
+    refuse(layer, "is not known");
+  }
+
+  Made conv(const LayerConfig& layer, std::string name) {
+    need_image(layer);
+    if (at_.features % layer.groups != 0 || layer.filters % layer.groups != 0)
+      refuse(layer, fmt::format("{} groups do not divide {} channels and {} filters", layer.groups,
+                                at_.features, layer.filters));
+    const int64_t reach = layer.dilation * (layer.kernel - 1) + 1;
+    const Reached next{windows(layer, at_.height, reach, layer.stride),
+                       windows(layer, at_.width, reach, layer.stride), layer.filters};
+    limit(layer, static_cast<double>(layer.filters) * static_cast<double>(at_.features) *
+                     static_cast<double>(layer.kernel * layer.kernel));
+    auto made = std::make_unique<Conv2d>(store_, std::move(name),
+                                         Conv2d::Settings{.in = at_.features,
+                                                          .out = layer.filters,
+                                                          .kernel = layer.kernel,
+                                                          .stride = layer.stride,
+                                                          .padding = layer.padding,
+                                                          .dilation = layer.dilation,
+                                                          .groups = layer.groups,
+                                                          .bias = layer.bias});
+    at_ = next;
+    return made;
+  }
+
+  Made linear(const LayerConfig& layer, std::string name) {
+    if (at_.is_image())
+      refuse(layer, "takes [n x features]; put flatten or global_average_pool before it");
+    const int64_t in = at_.features;
+    limit(layer, static_cast<double>(in) * static_cast<double>(layer.units));
+    at_.features = layer.units;
+    return std::make_unique<Linear>(
+        store_, std::move(name),
+        Linear::Settings{.in = in, .out = layer.units, .bias = layer.bias});
+  }
+
+  Made norm(const LayerConfig& layer, std::string name) {
+    if (layer.kind == "layer_norm")
+      return std::make_unique<LayerNorm>(
+          store_, std::move(name), LayerNorm::Settings{.features = at_.features, .eps = layer.eps});
+    need_image(layer);
+    if (layer.kind == "batch_norm")
+      return std::make_unique<BatchNorm2d>(
+          store_, std::move(name),
+          BatchNorm2d::Settings{
+              .channels = at_.features, .eps = layer.eps, .momentum = layer.momentum});
+    if (at_.features % layer.groups != 0)
+      refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
+    return std::make_unique<GroupNorm>(
+        store_, std::move(name),
+        GroupNorm::Settings{.channels = at_.features, .groups = layer.groups, .eps = layer.eps});
+  }
+
+  Made pool(const LayerConfig& layer, std::string name) {
+    need_image(layer);
+    if (layer.kind == "global_average_pool") {
+      at_ = {0, 0, at_.features};
+      return std::make_unique<Plain>(std::move(name), global_average_pool);
+    }
+    if (layer.padding >= layer.size) refuse(layer, "its padding must be smaller than its size");
+    const int64_t stride = layer.pool_stride.value_or(layer.size);
+    at_ = {windows(layer, at_.height, layer.size, stride),
+           windows(layer, at_.width, layer.size, stride), at_.features};
+    const Pool2dParams params{
+        .kernel = layer.size, .stride = Size2(stride), .padding = layer.padding};
+    const bool is_max = layer.kind == "max_pool";
+    return std::make_unique<Plain>(std::move(name), [=](const Tensor& x) {
+      return is_max ? max_pool2d(x, params) : average_pool2d(x, params);
+    });
+  }
+
+  Made residual(const LayerConfig& layer, std::string name) {
+    Builder main(store_, at_), side(store_, at_);
+    std::vector<Made> layers = main.all(layer.layers, name + ".");
+    std::vector<Made> shortcut = side.all(layer.shortcut, name + ".shortcut.");
+    if (main.at_ != side.at_)
+      refuse(layer, fmt::format("its layers make {}, its shortcut {}; both must be the same",
+                                main.at_.text(), side.at_.text()));
+    at_ = main.at_;
+    return std::make_unique<Residual>(std::move(name), std::move(layers), std::move(shortcut));
+  }
+
+  Store& store_;
+  Reached at_;
+};
+
+}  // namespace
+
+LayerError::LayerError(const Place& place, const std::string& text)
+    : ConfigErrors(place.source == nullptr ? "model.layers: " + text
+                                           : place.error("model.layers: " + text)),
+      place_(place),
+      text_("model.layers: " + text) {}
+
+std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
+                                     const ImageShape& image, int64_t classes, Store& store) {
+  Builder builder(store, {image.height, image.width, image.channels});
+  std::vector<Made> made = builder.all(layers, "");
+  if (builder.reached() != Reached{0, 0, classes})
+    throw LayerError(layers.empty() ? Place{} : layers.back().place,
+                     fmt::format("the last layer must make [n x {}], one for each of "
+                                 "model.classes, but makes {}",
+                                 classes, builder.reached().text()));
+  return std::make_unique<Chain>(std::move(made));
+}
+
+}  // namespace tessera

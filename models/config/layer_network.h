@@ -1,0 +1,30 @@
+// Makes the network that a list of layers describes (models/config/layer_config.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/layers/module.h"
+#include "tessera/models/config/layer_config.h"
+#include "tessera/runtime/data/dataset.h"
+
+namespace tessera {
+
+// What is wrong with a layer, at its place.
+class LayerError : public ConfigErrors {
+ public:
+  LayerError(const Place& place, const std::string& text);
+  const Place& place() const { return place_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  Place place_;
+  std::string text_;
+};
+
+// Throws LayerError: a layer that cannot take what comes before it, or the wrong shape at the end.
+std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
+                                     const ImageShape& image, int64_t classes, Store& store);
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+#include "tessera/models/config/network.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/graph/capture.h"
+#include "tessera/models/config/layer_network.h"
+#include "tessera/models/zoo/option_error.h"
+#include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr double kMostBytes = 0x1p47;  // what a process can address
+constexpr double kTiB = 0x1p40;
+
+// Without images to go by: large enough for every network.
+constexpr ImageShape kAnyImage{256, 256, 3};
+
+using Problem = std::optional<NetworkProblem>;
+
+NetworkProblem too_small(const std::string& what) {
+  return {{"data.image_size", "model.name", "data.name", "model.layers"}, what};
+}
+
+NetworkProblem too_large(const std::string& what) {
+  return {{"model.widths", "model.widen", "model.growth", "model.depth", "model.layers",
+           "data.image_size", "model.classes", "model.name"},
+          what};
+}
+
+std::string too_many_bytes(double bytes) {
+  return fmt::format("{:.3g} TiB, more than the {:.0f} TiB that a process can address",
+                     bytes / kTiB, kMostBytes / kTiB);
+}
+
+// Of one image, so that no size overflows; a batch is its multiple.
+Problem follow(const Module& network, const Config& config, const ImageShape& image) {
+  const TrainingScope evaluation(false);
+  const NoGradScope no_grad;
+  Graph graph;
+  try {
+    const Shape shape{1, image.height, image.width, image.channels};
+    graph = capture([&](const Tensors& x) { return Tensors{network(x[0])}; },
+                    {{DType::f32, shape, {}}});
+  } catch (const Error& error) {
+    return too_small(fmt::format("{} cannot take images [{}x{}x{}]: {}", config.model.name,
+                                 image.height, image.width, image.channels, error.what()));
+  }
+  double most = 0;
+  for (const GraphStep& step : graph.steps)
+    for (const ValueId id : step.outputs)
+      most = std::max(most, static_cast<double>(graph.values[id].spec.bytes()));
+  most *= static_cast<double>(config.data.batch);
+  if (most <= kMostBytes) return {};
+  NetworkProblem problem =
+      too_large(fmt::format("with batches of {} images the network's largest tensor has {}",
+                            config.data.batch, too_many_bytes(most)));
+  problem.keys.insert(problem.keys.begin(), "data.batch");
+  return problem;
+}
+
+}  // namespace
+
+std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store) {
+  const ModelConfig& model = config.model;
+  if (!model.layers.empty()) return make_layered(model.layers, image, model.classes, store);
+  return make_model(model.name,
+                    {.height = image.height,
+                     .width = image.width,
+                     .channels = image.channels,
+                     .classes = model.classes,
+                     .dropout = model.dropout,
+                     .widths = model.widths,
+                     .depth = model.depth,
+                     .widen = model.widen,
+                     .growth = model.growth},
+                    store);
+}
+
+std::optional<NetworkProblem> find_network_problem(const Config& config,
+                                                   const std::optional<ImageShape>& image) {
+  const bool is_layered = !config.model.layers.empty();
+  if (is_layered && !image) return {};  // nearly all there is to say depends on the images
+  const DeviceScope cpu("cpu:0");
+  Store store;
+  try {
+    const std::unique_ptr<Module> network = make_network(config, image.value_or(kAnyImage), store);
+    const auto bytes = static_cast<double>(store.bytes());
+    if (image && bytes > kMostBytes)
+      return too_large(fmt::format("the network's weights have {}", too_many_bytes(bytes)));
+    return image ? follow(*network, config, *image) : std::nullopt;
+  } catch (const LayerError& error) {
+    return NetworkProblem{{"model.layers"}, error.text(), error.place()};
+  } catch (const OptionError& error) {
+    for (const char* key : {"model.depth", "model.widths"})
+      if (key == "model." + error.option())
+        return NetworkProblem{{key, "model.name"}, error.what()};
+    return NetworkProblem{{"model.name"}, error.what()};
+  } catch (const ShapeError& error) {  // no shapes have met yet: one could not be counted
+    return image ? Problem(too_large(fmt::format("the network is too large: {}", error.what())))
+                 : std::nullopt;
+  } catch (const Error& error) {
+    return image ? Problem(too_small(error.what())) : std::nullopt;
+  }
+}
+
+}  // namespace tessera

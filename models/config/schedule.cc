@@ -1,0 +1,105 @@
+#include "tessera/models/config/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numbers>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+// Goes from `from` at part 0 to `to` at part 1 along half a cosine.
+double half_cosine(double from, double to, double part) {
+  return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+}
+
+}  // namespace
+
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names = {"constant", "step",   "multistep",
+                                                 "cosine",   "linear", "one_cycle"};
+  return names;
+}
+
+Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
+                   int64_t total_steps)
+    : base_(base_lr),
+      final_(config.final_lr),
+      gamma_(config.gamma),
+      start_(config.start_factor * base_lr),
+      peak_at_(config.peak_at),
+      warmup_(config.warmup.steps(steps_per_epoch)),
+      total_(total_steps) {
+  const std::vector<std::string>& names = schedule_names();
+  auto name = std::find(names.begin(), names.end(), config.name);
+  if (name == names.end()) {
+    throw ConfigError("schedule.name: " + unknown_name(config.name, names));
+  }
+  kind_ = static_cast<Kind>(std::distance(names.begin(), name));
+  if (steps_per_epoch < 1 || total_steps < 1) {
+    throw ConfigError(
+        fmt::format("schedule: an epoch has {} steps and the training {}; each needs "
+                    "at least one",
+                    steps_per_epoch, total_steps));
+  }
+  if (kind_ == Kind::kOneCycle && warmup_ > 0) {
+    throw ConfigError("schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
+  }
+  // A training cut short (train.steps=50) may end within its warm-up.
+  if (kind_ == Kind::kStep) {
+    every_ = config.every.steps(steps_per_epoch);
+    if (every_ < 1) {
+      throw ConfigError(fmt::format("schedule.every: must be at least one step, but {} is none",
+                                    config.every.text()));
+    }
+  }
+  for (const Duration& milestone : config.milestones) {
+    milestones_.push_back(milestone.steps(steps_per_epoch));
+    if (milestones_.size() > 1 && milestones_.back() <= milestones_[milestones_.size() - 2]) {
+      throw ConfigError(
+          fmt::format("schedule.milestones: must rise, but {} is step {} and follows "
+                      "step {}",
+                      milestone.text(), milestones_.back(), milestones_[milestones_.size() - 2]));
+    }
+  }
+}
+
+double Schedule::lr(int64_t step) const {
+  if (step < warmup_) {
+    return base_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);
+  }
+  return kind_ == Kind::kOneCycle ? one_cycle(step) : decayed(step);
+}
+
+double Schedule::decayed(int64_t step) const {
+  auto span = static_cast<double>(std::max<int64_t>(1, total_ - warmup_));
+  double part = std::min(1.0, static_cast<double>(step - warmup_) / span);
+  switch (kind_) {
+    case Kind::kStep:
+      return base_ * std::pow(gamma_, static_cast<double>(step / every_));
+    case Kind::kMultistep: {
+      auto passed = std::upper_bound(milestones_.begin(), milestones_.end(), step);
+      return base_ * std::pow(gamma_, static_cast<double>(passed - milestones_.begin()));
+    }
+    case Kind::kCosine:
+      return half_cosine(base_, final_, part);
+    case Kind::kLinear:
+      return base_ + (final_ - base_) * part;
+    default:
+      return base_;
+  }
+}
+
+double Schedule::one_cycle(int64_t step) const {
+  double part = std::min(1.0, static_cast<double>(step) / static_cast<double>(total_));
+  if (part < peak_at_) return half_cosine(start_, base_, part / peak_at_);
+  return half_cosine(base_, final_, (part - peak_at_) / (1 - peak_at_));
+}
+
+}  // namespace tessera

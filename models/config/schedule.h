@@ -1,0 +1,51 @@
+// The learning rate of each step, in closed form: no state, so any step can be asked for.
+//
+// With b = optimizer.lr, W = warm-up steps, T = total steps, S = T - W, f = final_lr, and for a
+// step t >= W the part done p = min(1, (t - W) / S):
+//
+//   t < W       b (t + 1) / W                        (the warm-up)
+//   constant    b
+//   step        b gamma^floor(t / every)              counted from step 0
+//   multistep   b gamma^(number of milestones <= t)   counted from step 0
+//   cosine      f + (b - f) (1 + cos(pi p)) / 2
+//   linear      b + (f - b) p
+//   one_cycle   two half cosines, over q = t / T and r = peak_at:
+//               q < r:  s + (b - s) (1 - cos(pi q / r)) / 2,           s = start_factor b
+//               else    f + (b - f) (1 + cos(pi (q - r) / (1 - r))) / 2
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/models/config/config.h"
+
+namespace tessera {
+
+// Immutable, thread-safe.
+class Schedule {
+ public:
+  // Throws ConfigError when the name is unknown or a setting cannot be meant (every < 1 step,
+  // milestones not rising, a warm-up for one_cycle).
+  Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
+           int64_t total_steps);
+
+  // step counts from 0; from total_steps on the last formula goes on. Allocates nothing.
+  double lr(int64_t step) const;
+
+ private:
+  enum class Kind { kConstant, kStep, kMultistep, kCosine, kLinear, kOneCycle };
+
+  double decayed(int64_t step) const;
+  double one_cycle(int64_t step) const;
+
+  Kind kind_;
+  double base_, final_, gamma_, start_, peak_at_;
+  int64_t warmup_, every_ = 1, total_;
+  std::vector<int64_t> milestones_;
+};
+
+// constant, step, multistep, cosine, linear, one_cycle
+const std::vector<std::string>& schedule_names();
+
+}  // namespace tessera

@@ -1,0 +1,351 @@
+#include "tessera/models/config/yaml_tree.h"
+
+#include <algorithm>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+using SourcePtr = std::shared_ptr<const SourceText>;
+
+// What yaml-cpp is given: every byte it could stumble over is reported and replaced, one for one,
+// so that its positions are ours.
+struct Cleaned {
+  std::string text;
+  bool is_text = true;      // false: too many bad bytes to be worth parsing
+  std::vector<size_t> bad;  // where bytes were replaced, rising
+  bool had_tabs = false;    // a syntax error may only be a consequence
+};
+
+class Cleaner {
+ public:
+  Cleaner(const SourcePtr& source, size_t begin, Diagnostics& errors)
+      : source_(source), errors_(errors), begin_(begin) {
+    cleaned_.text = source->text;
+    std::fill_n(cleaned_.text.begin(), begin, ' ');
+  }
+
+  Cleaned run() {
+    const std::string& text = source_->text;
+    if (begin_ == 0 && (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))) {
+      errors_.add({source_, 0, 2}, "is UTF-16; a configuration is UTF-8");
+      cleaned_.is_text = false;
+      return cleaned_;
+    }
+    size_t bad = 0;
+    for (size_t at = begin_; at < text.size() && bad < kMostBad;) {
+      const Utf8Character character = utf8_at(text, at);
+      bad += !accept(at, character);
+      at += character.bytes;
+    }
+    cleaned_.is_text = bad < kMostBad;
+    check_tabs();
+    return cleaned_;
+  }
+
+ private:
+  static constexpr size_t kMostBad = 8;
+
+  void blank(size_t at, size_t bytes) { std::fill_n(cleaned_.text.begin() + at, bytes, ' '); }
+
+  bool accept(size_t at, const Utf8Character& character) {
+    const std::string& text = source_->text;
+    if (character.code == '\n' || character.code == '\t') return true;
+    if (character.code == '\r' && at + 1 < text.size() && text[at + 1] == '\n') {
+      blank(at, 1);
+      return true;
+    }
+    if (character.code >= 0 && !character.is_control()) return true;
+    const auto byte = static_cast<unsigned char>(text[at]);
+    errors_.add({source_, at, character.bytes},
+                character.code < 0 ? fmt::format("the byte 0x{:02X} is not UTF-8", byte)
+                : character.code == '\r'
+                    ? "a carriage return without a line feed; end lines with a line feed"
+                    : fmt::format("the control character U+{:04X} is not text", character.code));
+    std::fill_n(cleaned_.text.begin() + at, character.bytes, '_');
+    cleaned_.bad.push_back(at);
+    return false;
+  }
+
+  void check_tabs() {
+    std::string& text = cleaned_.text;
+    for (size_t at = begin_; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      const std::string_view line = std::string_view(text).substr(at, end - at);
+      const size_t word = at + std::min(line.find_first_not_of(" \t"), line.size());
+      const size_t tab = at + std::min(line.find('\t'), line.size());
+      if (tab < word && word < end && text[word] != '#') {
+        errors_.add({source_, tab, word - tab}, "a tab in the indentation; indent with spaces");
+        std::replace(text.begin() + at, text.begin() + word, '\t', ' ');
+        cleaned_.had_tabs = true;
+      }
+      at = end + 1;
+    }
+  }
+
+  const SourcePtr& source_;
+  Diagnostics& errors_;
+  size_t begin_;
+  Cleaned cleaned_;
+};
+
+struct Stop {};  // thrown out of the parser: there is nothing more to learn from this text
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(const SourcePtr& source, const std::vector<size_t>& bad, Diagnostics& errors)
+      : source_(source), bad_(bad), errors_(errors) {}
+
+  // What there is when the text ended early, too: containers are closed where they stopped.
+  YamlNode take(bool complete) {
+    cut_off_ = !complete;
+    if (cut_off_ && !open_.empty() && !open_.back().node.items.empty()) {
+      // A text over several lines is likely to have swallowed what follows a missing bracket.
+      YamlNode& last = open_.back().node.items.back();
+      if (last.is_plain() && last.text.size() != last.place.length)
+        last.kind = YamlNode::Kind::kRefused;
+    }
+    while (!open_.empty()) close();
+    return std::move(root_);
+  }
+  // The innermost bracket that is open, if any.
+  const YamlNode* open_bracket() const {
+    if (open_.empty()) return nullptr;
+    const char first = at(open_.back().node.place.begin);
+    return first == '[' || first == '{' ? &open_.back().node : nullptr;
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ == 1) return;
+    errors_.add(place(mark), "a second document; a configuration is one");
+    throw Stop();
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    YamlNode node = made(YamlNode::Kind::kMissing, mark);
+    if (node.kind == YamlNode::Kind::kMissing) node.place.length = word_length(node.place.begin);
+    add(std::move(node));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    add(made(YamlNode::Kind::kRefused, mark));
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& text) override {
+    YamlNode node = made(YamlNode::Kind::kScalar, mark);
+    node.text = text;
+    node.quoted = tag != "?";
+    if (node.is_scalar()) node.place.length = scalar_length(node.place.begin, text);
+    const auto bad = std::lower_bound(bad_.begin(), bad_.end(), node.place.begin);
+    if (bad != bad_.end() && *bad < node.place.begin + node.place.length)
+      node.kind = YamlNode::Kind::kRefused;
+    add(std::move(node));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(YamlNode::Kind::kList, mark);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    open(YamlNode::Kind::kMap, mark);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    YamlNode node;
+    bool is_key = false;                          // this container stands where a key should
+    bool wants_value = false;                     // of a map: its last key has none yet
+    bool keep = true;                             // of a map: the next value belongs to a right key
+    std::unordered_map<std::string, Place> seen;  // of a map: its keys
+  };
+  static constexpr size_t kNone = std::string_view::npos;
+
+  char at(size_t i) const { return i < source_->text.size() ? source_->text[i] : '\0'; }
+
+  Place place(const YAML::Mark& mark) const {
+    const auto begin = static_cast<size_t>(std::max(mark.pos, 0));
+    return {source_, std::min(begin, source_->text.size()), 1};
+  }
+
+  size_t word_length(size_t begin) const {
+    size_t end = begin;
+    while (end < source_->text.size() && std::string_view(" \t\r\n,[]{}").find(at(end)) == kNone)
+      ++end;
+    return std::max<size_t>(1, end - begin);
+  }
+
+  size_t scalar_length(size_t begin, const std::string& text) const {
+    const char quote = at(begin);
+    if (quote == '"' || quote == '\'') {
+      size_t end = begin + 1;
+      while (at(end) != quote && at(end) != '\n' && end < source_->text.size())
+        end += quote == '"' && at(end) == '\\' ? 2 : 1;
+      return std::min(end + 1, source_->text.size()) - begin;
+    }
+    if (source_->text.compare(begin, text.size(), text) == 0)
+      return std::max<size_t>(1, text.size());
+    return std::min(source_->text.find('\n', begin), source_->text.size()) - begin;
+  }
+
+  // A node at the mark; where anchors, aliases and tags stand, it is refused.
+  YamlNode made(YamlNode::Kind kind, const YAML::Mark& mark) {
+    if (++values_ > kYamlMostValues) {
+      errors_.add(place(mark), fmt::format("more than {} values", kYamlMostValues));
+      throw Stop();
+    }
+    YamlNode node;
+    node.kind = kind;
+    node.place = place(mark);
+    if (refuse_property(node.place)) node.kind = YamlNode::Kind::kRefused;
+    return node;
+  }
+
+  bool refuse_property(Place where) {
+    const char first = at(where.begin);
+    if (first != '&' && first != '*' && first != '!') return false;
+    if (std::exchange(last_refused_, where.begin) == where.begin) return true;
+    where.length = word_length(where.begin);
+    errors_.add(where, first == '&'   ? "anchors are not read; write each value where it belongs"
+                       : first == '*' ? "aliases are not read; write each value where it belongs"
+                                      : "tags are not read; the key says what a value is");
+    return true;
+  }
+
+  bool wants_key() const {
+    return !open_.empty() && open_.back().node.is_map() && !open_.back().wants_value;
+  }
+
+  void open(YamlNode::Kind kind, const YAML::Mark& mark) {
+    Open container;
+    container.is_key = wants_key();
+    container.node = made(kind, mark);
+    // The properties are reported; the container is read all the same.
+    container.node.kind = kind;
+    if (open_.size() >= static_cast<size_t>(kYamlMostDepth)) {
+      errors_.add(container.node.place, fmt::format("more than {} levels deep", kYamlMostDepth));
+      throw Stop();
+    }
+    open_.push_back(std::move(container));
+  }
+
+  void close() {
+    Open container = std::move(open_.back());
+    open_.pop_back();
+    YamlNode& node = container.node;
+    node.keys.resize(std::min(node.keys.size(), node.items.size()));
+    if (container.is_key) {
+      if (!cut_off_) errors_.add(node.place, "a key must be a word");
+      node.kind = YamlNode::Kind::kRefused;
+      add_key(std::move(node));
+    } else {
+      add(std::move(node));
+    }
+  }
+
+  void add(YamlNode node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (wants_key()) {
+      add_key(std::move(node));
+    } else {
+      Open& parent = open_.back();
+      parent.wants_value = false;
+      if (parent.keep) parent.node.items.push_back(std::move(node));
+    }
+  }
+
+  void add_key(YamlNode node) {
+    Open& map = open_.back();
+    map.wants_value = true;
+    map.keep = check_key(node);
+    map.node.has_gaps |= !map.keep;
+    if (!map.keep) return;
+    const auto [first, is_new] = map.seen.emplace(node.text, node.place);
+    if (!is_new) report_repeated(node, first->second);
+    map.node.keys.push_back(std::move(node));
+  }
+
+  bool check_key(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::kRefused) return false;
+    if (!node.is_scalar() || node.text.empty()) {
+      errors_.add(node.place, "a key is missing here");
+    } else if (node.text == "<<" && !node.quoted) {
+      errors_.add(node.place, "merge keys are not read; write each value where it belongs");
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+  void report_repeated(YamlNode& key, const Place& first) {
+    if (errors_.full()) throw Stop();
+    errors_.add(key.place, fmt::format("'{}' is given twice, first in line {}",
+                                       utf8_printable(key.text.substr(0, 64)), first.line()));
+    key.repeated = true;
+  }
+
+  const SourcePtr& source_;
+  const std::vector<size_t>& bad_;
+  Diagnostics& errors_;
+  std::vector<Open> open_;
+  YamlNode root_;
+  bool cut_off_ = false;
+  int documents_ = 0;
+  size_t values_ = 0;
+  size_t last_refused_ = kNone;
+};
+
+void report_syntax(const YAML::Exception& error, const SourcePtr& source, const YamlNode* bracket,
+                   Diagnostics& errors) {
+  const auto at = static_cast<size_t>(std::max(error.mark.pos, 0));
+  const Place place{source, std::min(at, source->text.size()), 1};
+  if (at < source->text.size() && source->text[at] == '*') {
+    errors.add(place, "aliases are not read; write each value where it belongs");
+    return;
+  }
+  std::string why = error.msg;
+  if (bracket != nullptr && why.starts_with("end of "))
+    why = fmt::format("the '{}' in line {}, column {}, is not closed",
+                      source->text[bracket->place.begin], bracket->place.line(),
+                      bracket->place.column());
+  errors.add(place, "not YAML: " + utf8_printable(why));
+}
+
+}  // namespace
+
+YamlDocument read_yaml(const SourcePtr& source, size_t begin, Diagnostics& errors) {
+  YamlDocument document;
+  document.complete = false;
+  if (source->text.size() > kYamlMostBytes) {
+    errors.add({source, 0, 1}, "is larger than 1 MiB; a configuration is not");
+    return document;
+  }
+  const Cleaned cleaned = Cleaner(source, begin, errors).run();
+  if (!cleaned.is_text) return document;
+  TreeBuilder builder(source, cleaned.bad, errors);
+  try {
+    std::istringstream stream(cleaned.text);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) continue;
+    document.complete = true;
+  } catch (const YAML::Exception& error) {
+    if (!cleaned.had_tabs) report_syntax(error, source, builder.open_bracket(), errors);
+  } catch (const Stop&) {
+  }
+  document.root = builder.take(document.complete);
+  return document;
+}
+
+}  // namespace tessera

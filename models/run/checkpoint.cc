@@ -1,0 +1,211 @@
+#include "tessera/models/run/checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/storage.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kFormatVersion = 1;
+constexpr char kFormat[] = "tessera checkpoint", kWrittenBy[] = "tessera " TESSERA_VERSION;
+constexpr uint64_t kMostConfig = uint64_t{1} << 20;
+
+// Calls visit(name, field) for every field, always in the same order.
+template <class State, class Visit>
+void each_field(State& s, Visit visit) {
+  visit("step", s.step);
+  visit("epoch", s.epoch);
+  visit("batch", s.batch);
+  visit("batches", s.batches);
+  visit("images", s.images);
+  visit("seed", s.seed);
+  visit("evaluation_due", s.evaluation_due);
+  visit("lr", s.lr);
+  visit("log_images", s.log_images);
+  visit("log_loss", s.log_loss);
+  visit("log_correct", s.log_correct);
+  visit("train_loss", s.train_loss);
+  visit("train_accuracy", s.train_accuracy);
+  visit("skipped", s.skipped);
+  visit("skipped_in_a_row", s.skipped_in_a_row);
+  visit("best_step", s.best_step);
+  visit("best_value", s.best_value);
+}
+
+const char* dtype_of_field(int64_t) { return "int64"; }
+const char* dtype_of_field(double) { return "float64"; }
+
+ArraySpec spec_of(const Tensor& tensor, const std::string& name) {
+  return {
+      name, std::string(name_of(tensor.dtype())), {tensor.shape().begin(), tensor.shape().end()}};
+}
+
+struct Named {
+  std::string name;
+  Tensor tensor;
+};
+
+// The tensors with the names they have in the file.
+std::vector<Named> named(const PersistentTensors& tensors) {
+  constexpr std::string_view kOptimizer = "optimizer.";
+  std::vector<Named> all;
+  for (const Tensor& tensor : tensors.parameters)
+    all.push_back({"weights/" + tensor.impl()->storage->name, tensor});
+  for (const Tensor& tensor : tensors.states) {
+    const std::string& name = tensor.impl()->storage->name;
+    all.push_back({name.starts_with(kOptimizer) ? "optimizer/" + name.substr(kOptimizer.size())
+                                                : "statistics/" + name,
+                   tensor});
+  }
+  return all;
+}
+
+std::vector<ArraySpec> specs_of(const std::vector<Named>& tensors) {
+  std::vector<ArraySpec> specs;
+  for (const Named& one : tensors) specs.push_back(spec_of(one.tensor, one.name));
+  TrainingState state;
+  each_field(state, [&](const char* name, auto field) {
+    specs.push_back({std::string("training/") + name, dtype_of_field(field), {}});
+  });
+  return specs;
+}
+
+void check(const TrainingState& s) {
+  auto need = [](bool holds, const char* text) {
+    if (!holds) throw Error(fmt::format("contradicts itself: {}", text));
+  };
+  need(s.batches > 0 && s.batch >= 0 && s.batch < s.batches && s.epoch >= 0 && s.step >= 0 &&
+           s.epoch <= s.step && s.step % s.batches == s.batch && s.step / s.batches == s.epoch,
+       "step, epoch and batch do not fit together");
+  need(s.log_images >= 0 && std::isfinite(s.log_loss) && std::isfinite(s.log_correct),
+       "the sums for the metrics are not finite");
+  need(s.skipped_in_a_row >= 0 && s.skipped_in_a_row <= s.skipped && s.skipped <= s.step,
+       "more batches were skipped than there were");
+  need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<ArraySpec> image_specs(const std::vector<Named>& all, const std::string& config) {
+  std::vector<ArraySpec> specs = specs_of(all);
+  specs.push_back({"config", "text", {static_cast<int64_t>(config.size())}});
+  return specs;
+}
+
+Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
+  return {
+      specs,
+      {{"format", kFormat}, {"format_version", "", kFormatVersion}, {"written_by", kWrittenBy}}};
+}
+
+}  // namespace
+
+size_t CheckpointImage::planned_bytes(const PersistentTensors& tensors, const std::string& config) {
+  return image_layout(image_specs(named(tensors), config)).bytes();
+}
+
+CheckpointImage::CheckpointImage(PersistentTensors tensors, const std::string& config,
+                                 RawMemory& memory) {
+  const std::vector<Named> all = named(tensors);
+  const std::vector<ArraySpec> specs = image_specs(all, config);
+  const Hdf5Layout layout = image_layout(specs);
+  region_ = Region("checkpoint", layout.bytes(), memory);
+  layout.write({region_.data(), region_.bytes()});
+  for (size_t i = 0; i < specs.size(); ++i) {
+    std::byte* to = region_.data() + layout.offset(i);
+    if (i < all.size()) {
+      copies_.push_back({all[i].tensor, to});
+    } else if (i + 1 < specs.size()) {
+      fields_.push_back(to);
+    } else {
+      std::memcpy(to, config.data(), config.size());
+    }
+  }
+}
+
+void CheckpointImage::take(const TrainingState& state) {
+  size_t i = 0;
+  each_field(state,
+             [&](const char*, auto field) { std::memcpy(fields_[i++], &field, sizeof(field)); });
+  for (const Copy& copy : copies_)
+    context(copy.tensor.device())
+        .copy_to_host(copy.to, copy.tensor.impl()->data(), copy.tensor.spec().bytes());
+}
+
+CheckpointFile::CheckpointFile(const std::string& path, FileSystem& files) : path_(path) {
+  try {
+    read(std::make_unique<FileSource>(path, files));
+  } catch (const Error& error) {
+    throw CheckpointError(fmt::format("checkpoint '{}': {}", path_, error.what()));
+  }
+}
+
+CheckpointFile::CheckpointFile(std::unique_ptr<ByteSource> bytes, const std::string& name)
+    : path_(name) {
+  try {
+    read(std::move(bytes));
+  } catch (const Error& error) {
+    throw CheckpointError(fmt::format("checkpoint '{}': {}", path_, error.what()));
+  }
+}
+
+void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
+  file_ = open_arrays(std::move(bytes), /*need_seal=*/true);
+  if (const std::string format = file_.text("format"); format != kFormat)
+    throw Error(fmt::format("is no checkpoint: its format is '{}'", format.substr(0, 64)));
+  if (const int version = file_.number("format_version"); version < 1 || version > kFormatVersion)
+    throw Error(fmt::format("has the format version {}, this program reads 1 to {}", version,
+                            kFormatVersion));
+  written_by_ = file_.text("written_by");
+  const Hdf5Array* config = file_.find("config");
+  if (config == nullptr || config->dtype != "text" || config->bytes > kMostConfig)
+    throw Error("holds no configuration");
+  config_.resize(static_cast<size_t>(config->bytes));
+  file_.bytes->read(config->offset, config_.data(), config_.size());
+  each_field(state_, [&](const char* name, auto& field) {
+    const Hdf5Array* found = file_.find(std::string("training/") + name);
+    if (found == nullptr || found->dtype != dtype_of_field(field) || !found->shape.empty())
+      throw Error(fmt::format("does not tell 'training/{}'", name));
+    file_.bytes->read(found->offset, &field, sizeof(field));
+  });
+  check(state_);
+}
+
+void CheckpointFile::load(const PersistentTensors& tensors) const {
+  const std::vector<Named> all = named(tensors);
+  std::vector<ArraySpec> specs = specs_of(all);
+  specs.push_back({"config", "text", {static_cast<int64_t>(config_.size())}});
+  const std::string wrong = differences(specs, file_.contents.arrays);
+  if (!wrong.empty())
+    throw CheckpointError(fmt::format("checkpoint '{}': does not fit the model:{}", path_, wrong));
+  std::byte piece[size_t{1} << 14];
+  for (const Named& one : all) {
+    const Hdf5Array& found = *file_.find(one.name);
+    Context& where = context(one.tensor.device());
+    char* to = one.tensor.impl()->data();
+    for (uint64_t at = 0; at < found.bytes;) {
+      const auto count = static_cast<size_t>(std::min<uint64_t>(sizeof(piece), found.bytes - at));
+      try {
+        file_.bytes->read(found.offset + at, piece, count);
+      } catch (const Error& error) {
+        throw CheckpointError(fmt::format("checkpoint '{}': {}", path_, error.what()));
+      }
+      where.copy_from_host(to + at, piece, count);
+      at += count;
+    }
+    ++one.tensor.impl()->storage->version;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,143 @@
+#include "tessera/models/run/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "tessera/models/run/record_file.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/sealed_file.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kBefore = "step-", kAfter = ".h5", kPartial = ".partial";
+constexpr size_t kMostName = 32;
+
+// "step-000000500.h5"
+struct Name {
+  explicit Name(int64_t step) {
+    std::snprintf(text, sizeof(text), "step-%09lld.h5", static_cast<long long>(step));
+  }
+  char text[kMostName + 1];
+};
+
+// The step of exactly such a name.
+std::optional<int64_t> step_of(std::string_view name) {
+  int64_t step = 0;
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return {};
+  const std::string_view digits =
+      name.substr(kBefore.size(), name.size() - kBefore.size() - kAfter.size());
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return {};
+  return Name(step).text == name ? std::optional(step) : std::nullopt;
+}
+
+// A path on the stack; empty when it is too long.
+struct Path {
+  Path(const std::string& dir, const char* name) {
+    const int length = std::snprintf(text, sizeof(text), "%s/%s", dir.c_str(), name);
+    if (length < 0 || static_cast<size_t>(length) >= sizeof(text)) text[0] = '\0';
+  }
+  char text[PATH_MAX];
+};
+
+}  // namespace
+
+std::string checkpoints_path(const std::string& run_dir) { return run_dir + "/checkpoints"; }
+
+std::string checkpoint_file(const std::string& path, FileSystem& files) {
+  const std::filesystem::path whole = path;
+  const std::string name = whole.filename().string();
+  if (name != "latest" && name != "best") return path;
+  const std::string parent = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  const CheckpointFolder folder(parent, files);
+  const std::optional<int64_t> step = folder.named(name.c_str());
+  return step ? folder.path(*step) : path;
+}
+
+CheckpointFolder::CheckpointFolder(std::string dir, FileSystem& files)
+    : dir_(std::move(dir)), files_(files) {}
+
+std::string CheckpointFolder::path(int64_t step) const { return dir_ + "/" + Name(step).text; }
+
+std::vector<int64_t> CheckpointFolder::steps() const {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(dir_, error), end; !error && at != end;
+       at.increment(error))
+    if (const auto step = step_of(at->path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<int64_t> CheckpointFolder::named(const char* name) const {
+  try {
+    const FileSource file(dir_ + "/" + name, files_);
+    std::string text(static_cast<size_t>(std::min<uint64_t>(file.size(), kMostName)), '\0');
+    file.read(0, text.data(), text.size());
+    return text.ends_with('\n') ? step_of(std::string_view(text).substr(0, text.size() - 1))
+                                : std::nullopt;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::vector<int64_t> CheckpointFolder::candidates() const {
+  std::vector<int64_t> order = steps();
+  const int64_t latest = named("latest").value_or(INT64_MAX);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    if ((a <= latest) != (b <= latest)) return a <= latest;
+    return a > b;
+  });
+  return order;
+}
+
+void CheckpointFolder::make() const {
+  std::error_code error;
+  std::filesystem::create_directories(dir_, error);
+  if (error) refuse_run_file(dir_, "make", error.value());
+}
+
+void CheckpointFolder::remove_partial_files() const {
+  for (const char* name : {"latest.partial", "best.partial"}) files_.unlink(Path(dir_, name).text);
+  std::error_code error;
+  std::vector<std::string> found;
+  for (std::filesystem::directory_iterator at(dir_, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.ends_with(kPartial) &&
+        step_of(std::string_view(name).substr(0, name.size() - kPartial.size())))
+      found.push_back(name);
+  }
+  for (const std::string& name : found) files_.unlink(Path(dir_, name.c_str()).text);
+}
+
+FileFault CheckpointFolder::write(int64_t step, std::span<const std::byte> image) const noexcept {
+  return write_sealed(files_, Path(dir_, Name(step).text).text, image);
+}
+
+FileFault CheckpointFolder::point(const char* name, int64_t step) const noexcept {
+  Name text(step);
+  const size_t length = std::strlen(text.text);
+  text.text[length] = '\n';
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text.text, length + 1))};
+  return write_durably(files_, Path(dir_, name).text, parts);
+}
+
+FileFault CheckpointFolder::remove(int64_t step) const noexcept {
+  int left = 1000;
+  while (files_.unlink(Path(dir_, Name(step).text).text) < 0)
+    if (errno == ENOENT)
+      break;
+    else if (errno != EINTR || --left == 0)
+      return {"remove", errno};
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,179 @@
+#include "tessera/models/run/run_folder.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "tessera/models/config/config.h"
+#include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+
+namespace {
+
+// A line built on the stack.
+class Line {
+ public:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    auto result =
+        fmt::format_to_n(text_ + size_, sizeof(text_) - size_, format, std::forward<Args>(args)...);
+    size_ = static_cast<size_t>(result.out - text_);
+  }
+  void number(double value, std::string_view if_not_finite) {
+    if (std::isfinite(value)) {
+      add("{:.9g}", value);
+    } else {
+      add("{}", if_not_finite);
+    }
+  }
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  char text_[512];
+  size_t size_ = 0;
+};
+
+constexpr std::string_view kCsvNames = "epoch,step,phase,loss,accuracy,lr,images_per_second\n";
+
+// Of a line of either file, as write() writes them.
+std::optional<int64_t> step_of(std::string_view line) {
+  constexpr std::string_view kName = "\"step\": ";
+  const bool json = line.starts_with('{');
+  const size_t before = json ? line.find(kName) : line.find(',');
+  if (before == std::string_view::npos) return {};
+  line.remove_prefix(before + (json ? kName.size() : 1));
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+  if (error != std::errc() || end == line.data() + line.size() || *end != ',') return {};
+  return step;
+}
+
+}  // namespace
+
+std::string resolved_config_path(const std::string& run_dir) {
+  return run_dir + "/config.resolved.yaml";
+}
+
+std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.h5"; }
+
+RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files)
+    : files_(files), dir_(config.run.dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir_, error);
+  if (error) refuse_run_file(dir_, "make", error.value());
+  put("config.resolved.yaml", print_config(config));
+  events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()),
+                                          steps_done ? *steps_done + 1 : 0, files_);
+  csv_.emplace(files_, dir_ + "/metrics.csv", std::string(kCsvNames),
+               bytes_up_to("metrics.csv", kCsvNames, steps_done));
+  jsonl_.emplace(files_, dir_ + "/metrics.jsonl", "", bytes_up_to("metrics.jsonl", "", steps_done));
+}
+
+std::vector<int> RunFolder::descriptors() const {
+  return {csv_->descriptor(), jsonl_->descriptor()};
+}
+
+std::vector<std::string> RunFolder::incomplete() const {
+  std::vector<std::string> all;
+  for (const std::string& complaint :
+       {csv_->complaint("lines"), jsonl_->complaint("lines"), events_->complaint()})
+    if (!complaint.empty()) all.push_back(complaint);
+  all.insert(all.end(), not_written_.begin(), not_written_.end());
+  return all;
+}
+
+// To where the first line begins that is not whole or is of a later step.
+int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
+                               std::optional<int64_t> steps_done) const {
+  if (!steps_done) return 0;
+  const std::string path = dir_ + "/" + name;
+  const File file(std::fopen(path.c_str(), "rb"));
+  if (!file && errno == ENOENT) return 0;
+  if (!file) refuse_run_file(path, "read", errno);
+  char line[sizeof(Line) + 1];
+  int64_t end = 0;
+  while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
+    const std::string_view text = line;
+    const bool whole = text.ends_with('\n');
+    if (!whole || !(text == first_line || step_of(text).value_or(INT64_MAX) <= *steps_done)) break;
+    end += static_cast<int64_t>(text.size());
+  }
+  return end;
+}
+
+void RunFolder::put(const char* name, const std::string& text) const {
+  const std::string path = dir_ + "/" + name;
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
+  if (const FileFault fault = write_durably(files_, path.c_str(), parts))
+    refuse_run_file(path, fault.doing, fault.error);
+}
+
+void RunFolder::put_if_possible(const char* name, const std::string& text) {
+  try {
+    put(name, text);
+  } catch (const Error& error) {
+    not_written_.emplace_back(error.what());
+    log(LogLevel::warning, not_written_.back());
+  }
+}
+
+void RunFolder::put(const char* name, const std::function<void(const Piece&)>& write) const {
+  const std::string path = dir_ + "/" + name;
+  const File file(std::fopen(path.c_str(), "wb"));
+  if (!file) refuse_run_file(path, "write", errno);
+  write([&](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), file.get()); });
+  if (std::fflush(file.get()) != 0 || std::ferror(file.get()))
+    refuse_run_file(path, "write", errno);
+}
+
+void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {
+  std::string text = "name,bytes\n";
+  for (const HostBuffer& block : blocks) text += fmt::format("{},{}\n", block.name, block.bytes);
+  put("memory.csv", text);
+}
+
+void RunFolder::write(const Metrics& metrics) {
+  const struct {
+    const char* name;
+    double value;
+  } values[] = {{"loss", metrics.loss},
+                {"accuracy", metrics.accuracy},
+                {"lr", metrics.lr},
+                {"images_per_second", metrics.images_per_second}};
+  Line csv, json;
+  csv.number(metrics.epoch, "");
+  csv.add(",{},{}", metrics.step, metrics.phase);
+  json.add("{{\"epoch\": ");
+  json.number(metrics.epoch, "null");
+  json.add(", \"step\": {}, \"phase\": \"{}\"", metrics.step, metrics.phase);
+  for (const auto& [name, value] : values) {
+    csv.add(",");
+    csv.number(value, "");
+    json.add(", \"{}\": ", name);
+    json.number(value, "null");
+  }
+  csv.add("\n");
+  json.add("}}\n");
+  csv_->append(csv.text());
+  jsonl_->append(json.text());
+  for (const auto& [name, value] : values) {
+    char tag[64];
+    const auto end = fmt::format_to_n(tag, sizeof tag, "{}/{}", metrics.phase, name).out;
+    events_->scalar({tag, static_cast<size_t>(end - tag)}, metrics.step, static_cast<float>(value));
+  }
+  const HostMemory memory = host_memory();
+  events_->scalar("host/process_bytes", metrics.step, static_cast<float>(memory.process));
+  events_->scalar("host/free_bytes", metrics.step, static_cast<float>(memory.free));
+}
+
+}  // namespace tessera

@@ -1,0 +1,110 @@
+#include "tessera/models/run/run_lock.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/record_file.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// "events.out.tfevents.<seconds>.<process>", as EventWriter names them: other programs have names
+// of other kinds.
+bool is_own_events(std::string_view name) {
+  constexpr std::string_view kPrefix = "events.out.tfevents.", kDigits = "0123456789";
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  const size_t point = name.find('.');
+  if (point == 0 || point == name.npos || point + 1 == name.size()) return false;
+  return name.substr(0, point).find_first_not_of(kDigits) == name.npos &&
+         name.substr(point + 1).find_first_not_of(kDigits) == name.npos;
+}
+
+void remove_file(const std::string& path, FileSystem& files) {
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(path, error);
+  if (there.type() != fs::file_type::regular && there.type() != fs::file_type::symlink) return;
+  while (files.unlink(path.c_str()) < 0) {
+    if (errno == ENOENT) return;
+    if (errno != EINTR) refuse_run_file(path, "remove", errno);
+  }
+}
+
+}  // namespace
+
+RunLock::RunLock(std::string dir) : dir_(std::move(dir)) {
+  std::error_code error;
+  if (fs::is_directory(dir_, error)) take();
+}
+
+RunLock::~RunLock() {
+  if (locked_ >= 0) ::close(locked_);
+}
+
+void RunLock::make() {
+  if (locked_ >= 0) return;
+  std::error_code error;
+  fs::create_directories(dir_, error);
+  if (error) refuse_run_file(dir_, "make", error.value());
+  take();
+}
+
+// A file system that knows no locks is used without one.
+void RunLock::take() {
+  locked_ = ::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (locked_ < 0) refuse_run_file(dir_, "open", errno);
+  if (flock(locked_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(locked_);
+  locked_ = -1;
+  throw ConfigError(fmt::format(
+      "run folder: another process is training in '{}'; wait for it or give another run.dir",
+      dir_));
+}
+
+EarlierTraining earlier_training(const std::string& dir, FileSystem& files) {
+  EarlierTraining found;
+  const std::vector<int64_t> steps = CheckpointFolder(checkpoints_path(dir), files).steps();
+  if (!steps.empty()) found.checkpoint = steps.back();
+  std::error_code error;
+  found.weights = fs::is_regular_file(weights_path(dir), error);
+  std::ifstream metrics(dir + "/metrics.csv", std::ios::binary);
+  std::string names, line;
+  found.metrics = std::getline(metrics, names) && std::getline(metrics, line);
+  return found;
+}
+
+// The configuration goes last: until then it is plain that this is a run folder.
+void remove_run_files(const std::string& dir, FileSystem& files) {
+  const CheckpointFolder checkpoints(checkpoints_path(dir), files);
+  checkpoints.remove_partial_files();
+  for (const char* name : {"latest", "best"}) remove_file(checkpoints.dir() + "/" + name, files);
+  for (int64_t step : checkpoints.steps()) remove_file(checkpoints.path(step), files);
+  std::vector<std::string> names = {"weights.h5", "report.html", "metrics.csv", "metrics.jsonl",
+                                    "memory.csv", "env.json",    "command.txt", "plan.json",
+                                    "plan.html",  "model.txt"};
+  std::error_code error;
+  for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
+    if (const std::string name = at->path().filename().string(); is_own_events(name))
+      names.push_back(name);
+  names.push_back("config.resolved.yaml");
+  for (const std::string& name : names)
+    for (const char* partial : {".partial", ""}) remove_file(dir + "/" + name + partial, files);
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// report.html of a run folder: what a training came to, as one small page without scripts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/models/run/run_folder.h"
+
+namespace tessera {
+
+// counts[truth * classes + prediction], over the test images.
+struct ConfusionMatrix {
+  int64_t classes = 0;
+  std::vector<int64_t> counts;
+
+  explicit ConfusionMatrix(int64_t classes = 0)
+      : classes(classes), counts(static_cast<size_t>(classes * classes)) {}
+  // Labels and predictions outside of [0, classes) are passed over.
+  void add(int64_t truth, int64_t prediction);
+  // For a terminal, classes by number; "" above `most` classes.
+  std::string text(int64_t most = 20) const;
+};
+
+struct RunReport {
+  std::string title;             // "resnet20 on cifar10"
+  std::string summary;           // plain text: of the model, of memory; may be empty
+  std::vector<Metrics> metrics;  // as in metrics.csv
+  ConfusionMatrix confusion;
+  std::vector<std::string> classes;  // names; may be empty
+  double top1 = 0, top5 = -1;        // of the test images, in [0, 1]; -1: not known
+};
+
+std::string report_html(const RunReport& report);
+
+// metrics.csv of a run folder. Lines that are not whole are passed over. Throws DataError when the
+// file cannot be read or is no ordinary one.
+std::vector<Metrics> read_metrics(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,259 @@
+#include "tessera/models/run/tensorboard.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// Fields of the messages Event, Summary, Summary.Value and SessionLog.
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+constexpr int kSummaryValue = 1, kTag = 1, kSimpleValue = 2;
+constexpr int kStatus = 1, kStart = 1;
+
+enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+constexpr std::array<uint32_t, 256> make_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0x82f63b78u : 0);
+    table[i] = value;
+  }
+  return table;
+}
+constexpr auto kTable = make_table();
+
+uint32_t masked_crc(std::string_view bytes) {
+  const uint32_t crc = crc32c(std::as_bytes(std::span(bytes)));
+  return std::rotr(crc, 15) + 0xa282ead8u;
+}
+
+// A protobuf message in the making; of a size that the stack holds.
+class Message {
+ public:
+  static constexpr size_t kMost = 512;
+  void varint(int field, uint64_t value) { put(static_cast<uint64_t>(field) << 3 | kVarint), put(value); }
+  void number(int field, double value) { fixed(field, kFixed64, value); }
+  void number(int field, float value) { fixed(field, kFixed32, value); }
+  void bytes(int field, std::string_view value) {
+    put(static_cast<uint64_t>(field) << 3 | kBytes);
+    put(value.size());
+    append(value.data(), value.size());
+  }
+  std::string_view text() const { return {data_, size_}; }
+
+ private:
+  void put(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) byte(static_cast<char>(value | 0x80));
+    byte(static_cast<char>(value));
+  }
+  template <class T>
+  void fixed(int field, Wire wire, T value) {
+    put(static_cast<uint64_t>(field) << 3 | wire);
+    append(&value, sizeof value);
+  }
+  void byte(char value) { append(&value, 1); }
+  void append(const void* from, size_t count) {
+    if (count > sizeof data_ - size_) throw Error("tensorboard: a tag is too long");
+    std::memcpy(data_ + size_, from, count);
+    size_ += count;
+  }
+  char data_[kMost];
+  size_t size_ = 0;
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// A message as it stands in the file.
+class Record {
+ public:
+  explicit Record(const Message& message) {
+    const std::string_view event = message.text();
+    const uint64_t length = event.size();
+    add(length);
+    add(masked_crc({bytes_, sizeof length}));
+    std::memcpy(bytes_ + size_, event.data(), event.size());
+    size_ += event.size();
+    add(masked_crc(event));
+  }
+  std::string_view text() const { return {bytes_, size_}; }
+
+ private:
+  template <class T>
+  void add(T value) {
+    std::memcpy(bytes_ + size_, &value, sizeof value);
+    size_ += sizeof value;
+  }
+  char bytes_[Message::kMost + 16];
+  size_t size_ = 0;
+};
+
+// The version, and from which step on what came before counts no more.
+std::string head(int64_t first_step) {
+  Message version, log, start;
+  version.number(kWallTime, now());
+  version.bytes(kFileVersion, "brain.Event:2");
+  log.varint(kStatus, kStart);
+  start.number(kWallTime, now());
+  start.varint(kStep, static_cast<uint64_t>(first_step));
+  start.bytes(kSessionLog, log.text());
+  return std::string(Record(version).text()) + std::string(Record(start).text());
+}
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+// Now, or later than the files of the folder: TensorBoard reads them in the order of their names.
+int64_t next_second(const std::string& folder) {
+  auto second = static_cast<int64_t>(now());
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t taken = 0;
+    if (!name.starts_with(kPrefix)) continue;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), taken);
+    if (taken < int64_t{9'999'999'999}) second = std::max(second, taken + 1);
+  }
+  return second;
+}
+
+// Walks the fields of a message; nothing more once it is malformed or at its end.
+class Fields {
+ public:
+  explicit Fields(std::string_view rest) : rest_(rest) {}
+  bool next() {
+    const std::optional<uint64_t> key = varint();
+    if (!key) return false;
+    field = static_cast<int>(*key >> 3);
+    uint64_t count = 0;
+    switch (*key & 7) {
+      case kVarint: {
+        const auto given = varint();
+        value = given.value_or(0);
+        return given.has_value();
+      }
+      case kFixed64: count = 8; break;
+      case kFixed32: count = 4; break;
+      case kBytes: {
+        const auto given = varint();
+        if (!given) return false;
+        count = *given;
+        break;
+      }
+      default: return false;
+    }
+    if (count > rest_.size()) return false;
+    bytes = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return true;
+  }
+  int field = 0;
+  uint64_t value = 0;
+  std::string_view bytes;
+
+ private:
+  std::optional<uint64_t> varint() {
+    uint64_t value = 0;
+    for (size_t i = 0; i < rest_.size() && i < 10; ++i) {
+      value |= static_cast<uint64_t>(rest_[i] & 0x7f) << (7 * i);
+      if (rest_[i] & 0x80) continue;
+      rest_.remove_prefix(i + 1);
+      return value;
+    }
+    return std::nullopt;
+  }
+  std::string_view rest_;
+};
+
+void add_scalars(std::string_view event, std::vector<EventScalar>& scalars) {
+  int64_t step = 0;
+  for (Fields outer(event); outer.next();) {
+    if (outer.field == kStep) step = static_cast<int64_t>(outer.value);
+    if (outer.field != kSummary) continue;
+    for (Fields summary(outer.bytes); summary.next();) {
+      if (summary.field != kSummaryValue) continue;
+      EventScalar scalar{"", step, 0};
+      for (Fields value(summary.bytes); value.next();) {
+        if (value.field == kTag) scalar.tag = value.bytes;
+        if (value.field == kSimpleValue && value.bytes.size() == sizeof(float))
+          std::memcpy(&scalar.value, value.bytes.data(), sizeof(float));
+      }
+      scalars.push_back(scalar);
+    }
+  }
+}
+
+template <class T>
+T number_at(std::string_view bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes) {
+  uint32_t crc = ~0u;
+  for (std::byte b : bytes) crc = crc >> 8 ^ kTable[(crc ^ static_cast<uint32_t>(b)) & 0xff];
+  return ~crc;
+}
+
+EventWriter::EventWriter(const std::string& folder, const std::string& name, int64_t first_step,
+                         FileSystem& files)
+    : file_(files, fmt::format("{}/{}{:010}.{}", folder, kPrefix, next_second(folder), name),
+            head(first_step)) {}
+
+void EventWriter::scalar(std::string_view tag, int64_t step, float value) {
+  Message point, summary, event;
+  point.bytes(kTag, tag);
+  point.number(kSimpleValue, value);
+  summary.bytes(kSummaryValue, point.text());
+  event.number(kWallTime, now());
+  event.varint(kStep, static_cast<uint64_t>(step));
+  event.bytes(kSummary, summary.text());
+  file_.append(Record(event).text());
+}
+
+std::vector<EventScalar> read_events(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || in.bad()) throw DataError(fmt::format("{}: cannot be read", path));
+  const std::string bytes = text.str();
+  std::vector<EventScalar> scalars;
+  constexpr size_t kHead = 12, kTail = 4;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto fail = [&](const char* what) {
+      return DataError(fmt::format("{}: the record at byte {} {}", path, at, what));
+    };
+    const size_t left = bytes.size() - at;
+    if (left < kHead + kTail) throw fail("is cut off");
+    const auto length = number_at<uint64_t>(bytes, at);
+    const auto view = std::string_view(bytes).substr(at);
+    if (masked_crc(view.substr(0, 8)) != number_at<uint32_t>(bytes, at + 8))
+      throw fail("has a wrong checksum of its length");
+    if (length > left - kHead - kTail) throw fail("is cut off");
+    const auto event = view.substr(kHead, length);
+    if (masked_crc(event) != number_at<uint32_t>(bytes, at + kHead + length))
+      throw fail("has a wrong checksum");
+    add_scalars(event, scalars);
+    at += kHead + length + kTail;
+  }
+  return scalars;
+}
+
+}  // namespace tessera

@@ -1,0 +1,338 @@
+#include "tessera/models/training/checkpointing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/models/run/run_lock.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+
+namespace {
+
+// What may differ: these keys do not decide about the bits of a step, only about how long, how fast
+// and where.
+bool may_differ(std::string_view key) {
+  constexpr std::string_view kGroups[] = {"train.", "memory.", "checkpoint.", "run."};
+  constexpr std::string_view kKeys[] = {"device",       "mode",      "deterministic",  "threads",
+                                        "data.workers", "data.root", "data.read_ahead"};
+  return std::any_of(std::begin(kGroups), std::end(kGroups),
+                     [&](std::string_view group) { return key.starts_with(group); }) ||
+         std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
+// Keys and values of a text that print_config() made, by its lines alone: it may come from another
+// version, or from an enemy.
+std::map<std::string, std::string> values_of(std::string_view text) {
+  std::map<std::string, std::string> values;
+  std::string group, key;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const bool indented = line.starts_with("  ");
+    const size_t colon = line.find(": ");
+    if (!indented && line.ends_with(':')) {
+      group = std::string(line.substr(0, line.size() - 1)) + ".";
+    } else if (colon != std::string_view::npos && !line.starts_with("   ") &&
+               !line.starts_with("  -")) {
+      key = indented ? group + std::string(line.substr(2, colon - 2))
+                     : std::string(line.substr(0, colon));
+      values[key] = line.substr(colon + 2);
+    } else if (!key.empty()) {  // a value of several lines
+      values[key] += line;
+    }
+  }
+  return values;
+}
+
+std::string fault_text(const FileFault& fault) {
+  return fmt::format("to {} it: {}", fault.doing, std::strerror(fault.error));
+}
+
+FileSystem& files_of(const TrainOptions& options) {
+  return options.files != nullptr ? *options.files : file_system();
+}
+
+bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
+}  // namespace
+
+void check_same_training(const Config& config, const CheckpointFile& checkpoint) {
+  const auto now = values_of(print_config(config)), then = values_of(checkpoint.config()),
+             usual = values_of(print_config(Config()));
+  auto value = [&](const std::map<std::string, std::string>& values, const std::string& key) {
+    if (const auto found = values.find(key); found != values.end()) return found->second;
+    const auto found = usual.find(key);
+    return found == usual.end() ? std::string() : found->second;
+  };
+  std::map<std::string, std::string> all = now;
+  all.insert(then.begin(), then.end());
+  std::string wrong;
+  for (const auto& entry : all) {
+    const std::string is = value(now, entry.first), was = value(then, entry.first);
+    if (is == was || may_differ(entry.first)) continue;
+    wrong += fmt::format("\n  {}: {}, but the checkpoint was trained with {}",
+                         entry.first.substr(0, 64), is.substr(0, 200), was.substr(0, 200));
+  }
+  if (!wrong.empty())
+    throw ConfigError(fmt::format(
+        "resume: the configuration contradicts checkpoint '{}'; set these keys back, or "
+        "begin anew in another run.dir:{}",
+        checkpoint.path(), wrong));
+}
+
+Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, const Print& print)
+    : config_(config),
+      print_(print),
+      overwrite_(options.overwrite),
+      resume_auto_(options.resume == "auto"),
+      folder_(checkpoints_path(config.run.dir), files_of(options)) {
+  if (!options.resume.empty()) find_beginning(options);
+  if (beginning_ != nullptr) {
+    check_same_training(config_, *beginning_);
+    check_length();
+  }
+  refuse_to_overwrite();
+}
+
+// "auto" is how a job is started that may be killed at any time: what it wrote before its first
+// checkpoint is begun anew, but not what it ended with.
+void Checkpointing::refuse_to_overwrite() const {
+  if (overwrite_ || resumes_here()) return;
+  const EarlierTraining there = earlier_training(config_.run.dir, folder_.files());
+  if (!there.checkpoint && !there.weights && (!there.metrics || resume_auto_)) return;
+  throw ConfigError(fmt::format(
+      "run folder: '{}' holds a training already ({}); {}begin anew with --overwrite, or give "
+      "another run.dir",
+      config_.run.dir,
+      there.checkpoint ? fmt::format("checkpoints up to step {}", *there.checkpoint)
+                       : fmt::format("{}, but no checkpoint to go on from",
+                                     there.weights ? "weights.h5" : "metrics.csv"),
+      there.checkpoint ? "go on with it with --resume, " : ""));
+}
+
+void Checkpointing::clear() const {
+  if (overwrite_ && !resumes_here()) remove_run_files(config_.run.dir, folder_.files());
+}
+
+// By the epochs of the checkpoint; restore() sees to it that they are those of the data.
+void Checkpointing::check_length() const {
+  const TrainingState& state = beginning_->state();
+  const int64_t total = config_.train.total_steps(state.batches);
+  if (state.step > total)
+    throw ConfigError(
+        fmt::format("resume: checkpoint '{}' is at step {}, but train.steps or "
+                    "train.epochs ends the training at step {}",
+                    beginning_->path(), state.step, total));
+}
+
+void Checkpointing::find_beginning(const TrainOptions& options) {
+  namespace fs = std::filesystem;
+  FileSystem& files = files_of(options);
+  std::error_code error;
+  if (options.resume == "auto") {
+    in_own_folder_ = true;
+    try_candidates(folder_);
+    if (beginning_ == nullptr)
+      print_(fmt::format("nothing to resume in '{}': starting afresh", folder_.dir()));
+    return;
+  }
+  const fs::path path = options.resume;
+  if (fs::is_directory(path, error)) {
+    const fs::path inner = checkpoints_path(path.string());
+    const CheckpointFolder folder(fs::is_directory(inner, error) ? inner.string() : path.string(),
+                                  files);
+    in_own_folder_ = same_folder(folder.dir(), folder_.dir());
+    try_candidates(folder);
+    if (beginning_ == nullptr)
+      throw CheckpointError(fmt::format("resume: there is no checkpoint in '{}'", path.string()));
+    return;
+  }
+  in_own_folder_ = same_folder(path.has_parent_path() ? path.parent_path() : ".", folder_.dir());
+  beginning_ = std::make_unique<CheckpointFile>(checkpoint_file(path.string(), files), files);
+}
+
+void Checkpointing::try_candidates(const CheckpointFolder& folder) {
+  std::string wrong;
+  for (int64_t step : folder.candidates()) {
+    try {
+      beginning_ = std::make_unique<CheckpointFile>(folder.path(step), folder.files());
+      return;
+    } catch (const CheckpointError& error) {
+      log(LogLevel::warning, fmt::format("{}; trying the one before", error.what()));
+      wrong += fmt::format("\n  {}", error.what());
+    }
+  }
+  if (!wrong.empty())
+    throw CheckpointError(
+        fmt::format("resume: none of the checkpoints in '{}' can be used:{}", folder.dir(), wrong));
+}
+
+std::optional<int64_t> Checkpointing::metrics_kept() const {
+  if (!resumes_here()) return {};
+  return beginning_->state().step;
+}
+
+void Checkpointing::check_data(int64_t batches, int64_t images) const {
+  if (beginning_ == nullptr) return;
+  const TrainingState& saved = beginning_->state();
+  if (saved.batches != batches || saved.images != images)
+    throw CheckpointError(fmt::format(
+        "checkpoint '{}': was trained on {} images in {} batches, the data now are {} in {}",
+        beginning_->path(), saved.images, saved.batches, images, batches));
+}
+
+void Checkpointing::reserve(PersistentTensors tensors, int64_t steps_per_epoch) {
+  if (!config_.checkpoint.every.is_time())
+    every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
+  if (enabled()) image_.emplace(std::move(tensors), print_config(config_));
+}
+
+void Checkpointing::restore(const PersistentTensors& tensors, TrainingState& state) const {
+  if (beginning_ == nullptr) return;
+  check_data(state.batches, state.images);
+  beginning_->load(tensors);
+  state = beginning_->state();
+  // What was compared then is not what is compared now, or was no number.
+  if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best ||
+      !std::isfinite(state.best_value))
+    state.best_step = -1;
+}
+
+void Checkpointing::start(const PersistentTensors& tensors, TrainingState& state,
+                          std::vector<int> metrics) {
+  last_ = Clock::now();
+  if (!image_) return;
+  folder_.make();
+  writer_ = std::make_unique<CheckpointWriter>(folder_, *std::exchange(image_, std::nullopt),
+                                               config_.checkpoint.keep, std::move(metrics));
+  if (beginning_ == nullptr) return;
+  if (!resumes_here() && state.best_step >= 0 && !carry_best(tensors, state)) state.best_step = -1;
+  if (!resumes_here()) return;
+  std::error_code error;
+  if (!std::filesystem::exists(folder_.path(state.best_step), error)) state.best_step = -1;
+  writer_->adopt(state);
+}
+
+// Through the tensors, which then hold the beginning again: the image is all the memory there is
+// for a checkpoint.
+bool Checkpointing::carry_best(const PersistentTensors& tensors, const TrainingState& state) {
+  const std::filesystem::path from = beginning_->path();
+  const CheckpointFolder theirs(from.has_parent_path() ? from.parent_path().string() : ".",
+                                folder_.files());
+  try {
+    const CheckpointFile best(theirs.path(state.best_step), folder_.files());
+    TrainingState then = best.state();
+    if (then.step != state.best_step || then.best_step != state.best_step)
+      throw CheckpointError(fmt::format("checkpoint '{}': is not the best one", best.path()));
+    best.load(tensors);
+    writer_->save(then);
+    const CheckpointReport report = *writer_->wait();
+    beginning_->load(tensors);
+    if (report.saved) return true;
+    tell(report);
+  } catch (const CheckpointError& error) {
+    log(LogLevel::warning,
+        fmt::format("resume: the best checkpoint, after step {}, cannot be had: {}; the best is "
+                    "sought among what follows",
+                    state.best_step, error.what()));
+    beginning_->load(tensors);
+  }
+  return false;
+}
+
+void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy) {
+  const std::string& best = config_.checkpoint.best;
+  if (best == "none") return;
+  const bool by_loss = best == "loss";
+  const double value = by_loss ? loss : accuracy;
+  if (!std::isfinite(value)) return;
+  const bool better = by_loss ? value < state.best_value : value > state.best_value;
+  if (state.best_step >= 0 && !better) return;
+  state.best_step = state.step;
+  state.best_value = value;
+  new_best_ = true;
+}
+
+bool Checkpointing::due(const TrainingState& state) const {
+  if (new_best_) return true;
+  const Duration& every = config_.checkpoint.every;
+  if (every.is_time())
+    return every.count > 0 &&
+           std::chrono::duration<double>(Clock::now() - last_).count() >= every.seconds();
+  return every_steps_ > 0 && state.step % every_steps_ == 0;
+}
+
+void Checkpointing::after_step(const TrainingState& state) {
+  if (writer_ == nullptr) return;
+  if (const auto report = writer_->finished()) tell(*report);
+  if (!due(state)) return;
+  writer_->save(state);
+  new_best_ = false;
+  last_ = Clock::now();
+}
+
+std::string Checkpointing::way_back() const {
+  const std::vector<int64_t> steps = folder_.candidates();
+  if (steps.empty()) return "there is no checkpoint to go on from";
+  return fmt::format("the last checkpoint is '{}': remedy that and go on from it with --resume",
+                     path(steps.front()));
+}
+
+void Checkpointing::tell(const CheckpointReport& report) const {
+  if (report.metrics_fault)
+    log(LogLevel::warning,
+        fmt::format("checkpoint after step {}: the metrics before it may not be on the disk yet "
+                    "({}); training goes on",
+                    report.step, fault_text(report.metrics_fault)));
+  if (!report.fault) {
+    if (log_enabled(LogLevel::info))
+      log(LogLevel::info,
+          fmt::format("checkpoint after step {}: written in {:.1f} ms beside the training; so far "
+                      "steps waited {:.1f} ms for copies and {:.1f} ms for the disk",
+                      report.step, 1e3 * report.seconds, 1e3 * writer_->copy_seconds(),
+                      1e3 * writer_->wait_seconds()));
+    return;
+  }
+  const std::string text = fault_text(report.fault);
+  log(LogLevel::warning,
+      report.saved
+          ? fmt::format("checkpoint after step {}: it is written, but not all that follows was "
+                        "done ({}); training goes on",
+                        report.step, text)
+          : fmt::format("checkpoint after step {}: it could not be written ({}); training goes "
+                        "on, the one before is kept",
+                        report.step, text));
+}
+
+void Checkpointing::save_now(const TrainingState& state) {
+  if (writer_ == nullptr) return;
+  if (const auto report = writer_->wait()) tell(*report);
+  writer_->save(state);
+  new_best_ = false;
+  const auto report = writer_->wait();
+  if (!report->fault) return tell(*report);
+  throw CheckpointError(
+      fmt::format("checkpoint '{}': {} ({}); {}", path(state.step),
+                  report->saved ? "is written, but not made the latest" : "could not be written",
+                  fault_text(report->fault), way_back()));
+}
+
+std::vector<HostBuffer> Checkpointing::host_buffers() const {
+  if (writer_ == nullptr) return {};
+  return {{"checkpoint", writer_->bytes()}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,92 @@
+// A training's dealings with its checkpoints: what it begins from, when the next one is due, which
+// is the best, and what is said when one cannot be written.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/training/train_options.h"
+#include "tessera/runtime/data/dataset.h"
+
+namespace tessera {
+
+// To be used by one thread.
+class Checkpointing {
+ public:
+  // Looks for what to begin from; changes nothing on the disk, and locks nothing. Damaged checkpoints are named in a
+  // warning and the one before is tried. Throws ConfigError: the run folder holds a training that
+  // was to be neither resumed nor overwritten, or the configuration contradicts the checkpoint (the
+  // keys are named); CheckpointError: none of the checkpoints can be read, or the one asked for is
+  // not there.
+  Checkpointing(const Config& config, const TrainOptions& options, const Print& print);
+
+  // The checkpoint to begin from; nullptr: from the start.
+  const CheckpointFile* beginning() const { return beginning_.get(); }
+  // The steps done whose metrics are in the run folder already.
+  std::optional<int64_t> metrics_kept() const;
+
+  // Throws as the constructor does when the folder holds a training that would be lost.
+  void refuse_to_overwrite() const;
+  // With TrainOptions::overwrite: removes what an earlier training wrote. The folder must be locked
+  // (models/run/run_lock.h).
+  void clear() const;
+
+  // In this order, the first two before anything is written. Throws CheckpointError when the data
+  // are not those of the checkpoint to begin from.
+  void check_data(int64_t batches, int64_t images) const;
+  // Takes the memory for checkpoints.
+  void reserve(PersistentTensors tensors, int64_t steps_per_epoch);
+  // Fills the tensors and the state when there is something to begin from.
+  void restore(const PersistentTensors& tensors, TrainingState& state) const;
+  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files. The
+  // best checkpoint of another folder is copied; where it cannot be, the state forgets it.
+  void start(const PersistentTensors& tensors, TrainingState& state, std::vector<int> metrics);
+
+  // Notes the result of an evaluation in the state. What is not finite is never the best.
+  void evaluated(TrainingState& state, double loss, double accuracy);
+  // Saves when one is due. Allocates nothing unless something went wrong.
+  void after_step(const TrainingState& state);
+  // Saves and waits until it is on the disk. Throws CheckpointError when it cannot be written.
+  void save_now(const TrainingState& state);
+
+  bool enabled() const { return config_.checkpoint.keep > 0; }
+  std::vector<HostBuffer> host_buffers() const;
+  const CheckpointWriter* writer() const { return writer_.get(); }
+  std::string path(int64_t step) const { return folder_.path(step); }
+  // For a person whose training cannot end as it should: "the last checkpoint is '...': ...".
+  std::string way_back() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Where nothing was found, training starts afresh.
+  bool resumes_here() const { return in_own_folder_ && beginning_ != nullptr; }
+  void check_length() const;
+  void find_beginning(const TrainOptions& options);
+  void try_candidates(const CheckpointFolder& folder);
+  bool due(const TrainingState& state) const;
+  void tell(const CheckpointReport& report) const;
+  bool carry_best(const PersistentTensors& tensors, const TrainingState& state);
+
+  const Config config_;
+  const Print& print_;
+  const bool overwrite_, resume_auto_;
+  CheckpointFolder folder_;
+  std::unique_ptr<CheckpointFile> beginning_;
+  bool in_own_folder_ = false;
+  std::optional<CheckpointImage> image_;  // until the writer has it
+  std::unique_ptr<CheckpointWriter> writer_;
+  int64_t every_steps_ = 0;
+  bool new_best_ = false;
+  Clock::time_point last_ = Clock::now();
+};
+
+// Throws ConfigError naming the keys that decide about the bits of a training and differ from those
+// of the checkpoint.
+void check_same_training(const Config& config, const CheckpointFile& checkpoint);
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+#include "tessera/models/training/dry_run.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/config/schedule.h"
+#include "tessera/models/training/trainer.h"
+
+namespace tessera {
+
+void dry_run(const Config& config, const Print& print, const TrainOptions& options) {
+  require_fit(config);
+  const Checkpointing checkpoints(config, options, print);
+  const DataSplit data = open_fitting(config);
+  check_classes(config, *data.train);
+  print(data.train->describe());
+  print(data.test->describe());
+  const int64_t batch = std::min(config.data.batch, data.train->count());
+  const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
+  checkpoints.check_data(steps_per_epoch, data.train->count());
+  const int64_t steps = config.train.total_steps(steps_per_epoch);
+  const Schedule schedule(config.schedule, config.optimizer.lr, steps_per_epoch, steps);
+  print(
+      fmt::format("{}, batch {}: {} steps an epoch, {} steps in all; lr {:.4g} at first, {:.4g} at "
+                  "last",
+                  config.model.name, batch, steps_per_epoch, steps, schedule.lr(0),
+                  schedule.lr(std::max<int64_t>(0, steps - 1))));
+  print(plan(config).text());
+  print(fmt::format("dry run: nothing was written; training would write to {}{}", config.run.dir,
+                    std::filesystem::exists(config.run.dir) ? ", which exists" : ""));
+}
+
+}  // namespace tessera

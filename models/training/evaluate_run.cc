@@ -1,0 +1,75 @@
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/training/trainer.h"
+#include "tessera/models/run/weights_file.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+// Says what it loaded.
+std::string load_trained(Session& session, const std::string& run_dir,
+                         const std::string& checkpoint) {
+  if (!checkpoint.empty()) {
+    const bool name = checkpoint == "best" || checkpoint == "latest";
+    const CheckpointFile file(
+        checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
+    file.load({session.store().parameters(), session.store().states()});
+    return fmt::format("{}, after step {}", file.path(), file.state().step);
+  }
+  const std::string path = weights_path(run_dir);
+  if (!std::filesystem::exists(path))
+    throw CheckpointError(fmt::format(
+        "run folder: there is no '{}', as the training did not reach its end; --checkpoint=latest "
+        "evaluates where it stands",
+        path));
+  session.load_weights(path);
+  const std::optional<int64_t> step = weights_step(path);
+  if (!step) return path;
+  const std::optional<int64_t> latest = CheckpointFolder(checkpoints_path(run_dir)).named("latest");
+  return fmt::format("{}, after step {}{}", path, *step,
+                     latest.value_or(0) <= *step
+                         ? ""
+                         : fmt::format("; the training has gone on to step {}, which "
+                                       "--checkpoint=latest evaluates",
+                                       *latest));
+}
+
+}  // namespace
+
+TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoint,
+                         const std::vector<std::string>& overrides, const Print& print) {
+  if (!std::filesystem::exists(resolved_config_path(run_dir)))
+    throw ConfigError(fmt::format("run folder: there is no '{}'; give the folder of a training",
+                                  resolved_config_path(run_dir)));
+  Config config = load_config(resolved_config_path(run_dir), overrides);
+  require_fit(config, Purpose::evaluation);
+  DataSplit data = open_fitting(config, Purpose::evaluation);
+  check_classes(config, *data.test);
+  Session session(config, data.test->shape(), normalization_of(config, *data.test));
+  Evaluator evaluator(session, data.test, loader_options(config, false), config.model.classes);
+  session.bind();
+  print("evaluating " + load_trained(session, run_dir, checkpoint));
+  print(data.test->describe());
+  const auto start = std::chrono::steady_clock::now();
+  const Evaluation tally = *evaluator.run();
+  TrainResult result;
+  result.test_top5 = tally.top5();
+  result.confusion = tally.confusion;
+  result.test_accuracy = tally.accuracy();
+  result.test_loss = tally.mean_loss();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+#include "tessera/models/training/evaluator.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace tessera {
+
+void Tally::add(PreparedStep& step, int64_t count) {
+  loss += step.output(0).item<double>() * static_cast<double>(count);
+  correct += step.output(1).item<double>();
+  images += count;
+}
+
+void Tally::resume(double loss_sum, double correct_sum, int64_t image_count) {
+  loss = loss_sum;
+  correct = correct_sum;
+  images = before = image_count;
+}
+
+double Tally::rate() const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return static_cast<double>(images - before) / seconds;
+}
+
+void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape) {
+  Tensor images = step.input(0), labels = step.input(1);
+  images.assign(std::span(batch.images, static_cast<size_t>(batch.count * shape.bytes())));
+  labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
+}
+
+int64_t last_batch(int64_t images, int64_t batch) {
+  return images % batch == 0 ? batch : images % batch;
+}
+
+Evaluator::Evaluator(Session& session, std::shared_ptr<const Dataset> data,
+                     const LoaderOptions& options, int64_t classes)
+    : session_(session), loader_(std::move(data), options), classes_(classes) {
+  session.evaluation_step(std::min(options.batch, loader_.samples()));
+  session.evaluation_step(last_batch(loader_.samples(), options.batch));
+}
+
+std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
+  Evaluation result;
+  result.confusion = ConfusionMatrix(classes_);
+  loader_.start_epoch(0);
+  for (int64_t i = 0; i < loader_.batches(); ++i) {
+    if (stop != nullptr && *stop != 0) return {};
+    const Batch& batch = loader_.next();
+    PreparedStep& step = session_.evaluation_step(batch.count);
+    fill(step, batch, loader_.shape());
+    step.run();
+    result.add(step, batch.count);
+    result.correct5 += step.output(2).item<double>();
+    const std::vector<int64_t> taken_for = step.output(3).to_vector<int64_t>();
+    for (size_t k = 0; k < taken_for.size(); ++k)
+      result.confusion.add(batch.labels[k], taken_for[k]);
+  }
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,175 @@
+#include "tessera/models/training/memory_limit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/models/config/config_data.h"
+#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
+
+namespace tessera {
+namespace {
+
+std::string by_class(const MemoryNeed& need) {
+  std::string text;
+  for (const auto& [name, bytes] : need.report.classes)
+    text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
+  for (const HostBuffer& block : need.blocks) {
+    auto bytes = static_cast<int64_t>(block.bytes);
+    std::string name = block.name;
+    if (name == "arena" || name == "slots") continue;
+    if (name == "persistent") {  // the step's are among the classes
+      bytes -= need.report.persistent;
+      name = "optimizer, not used by this step";
+      if (bytes == 0) continue;
+    }
+    text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
+  }
+  return text;
+}
+
+// A probe compiles four programs: 16 ms in all for ResNet-20, 150 ms for DenseNet-121. The line
+// through the last two mostly finds the batch with five.
+constexpr int64_t kMostProbes = 12;
+
+// The largest of those that live when the arena is fullest.
+std::string at_the_peak(const PlanReport& report) {
+  std::vector<const PlannedTensor*> there;
+  for (const PlannedTensor& t : report.blocks)
+    if (t.lower <= report.fullest && report.fullest < t.upper) there.push_back(&t);
+  std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
+    return a->bytes > b->bytes;
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(5, there.size()); ++i)
+    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
+                        there[i]->spec, there[i]->place);
+  return text;
+}
+
+// Settings that need less and change no bit of what is learned, alone and together.
+struct Saving {
+  const char* words;
+  void (*make)(Config&);
+};
+
+constexpr Saving kSavings[] = {
+    {"", [](Config&) {}},
+    {"checkpoint.keep=0", [](Config& c) { c.checkpoint.keep = 0; }},
+    {"data.read_ahead=1", [](Config& c) { c.data.read_ahead = 1; }},
+    {"data.workers=0", [](Config& c) { c.data.workers = 0; }},
+    {"checkpoint.keep=0 data.read_ahead=1",
+     [](Config& c) { c.checkpoint.keep = 0, c.data.read_ahead = 1; }},
+    {"checkpoint.keep=0 data.workers=0",
+     [](Config& c) { c.checkpoint.keep = 0, c.data.workers = 0; }},
+};
+
+// Each is tried as it is and, where that is still too much, with the largest batch that fits then.
+// Left out is what allows no larger batch than a line before.
+std::string what_fits(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit) {
+  BatchSearch search(config, data, purpose);
+  const int64_t now = search.bytes(config);
+  int64_t best = 0;
+  std::string text;
+  for (const Saving& saving : kSavings) {
+    Config other = config;
+    saving.make(other);
+    if (*saving.words != 0 && search.bytes(other) >= now) continue;
+    std::string words = saving.words;
+    const bool several = words.find(' ') != words.npos;
+    if (search.bytes(other) > limit) {
+      other.data.batch = search.largest(other, limit).batch;
+      if (other.data.batch <= best) continue;
+      words = fmt::format("data.batch={} {}", other.data.batch, words);
+    } else if (several && best == config.data.batch) {
+      continue;
+    }
+    best = other.data.batch;
+    text += fmt::format("  {:<46} {:>12}\n", words, byte_text(search.bytes(other)));
+  }
+  if (!text.empty()) return text;
+  return "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
+         "take a smaller model or smaller images\n";
+}
+
+}  // namespace
+
+void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
+  if (!config.memory.limit) return;
+  if (config.mode == "eager")
+    throw ConfigError("memory.limit: needs mode: graph, where the need is known before the run");
+  const int64_t limit = config.memory.limit->bytes;
+  const MemoryNeed need = memory_need(config, data, purpose);
+  if (need.bytes() <= limit) return;
+  throw PlanInfeasible(
+      fmt::format("memory.limit: this {} needs {}{} ({} bytes), the limit is {}, over by {}\n"
+                  "by class, in the arena at its fullest time:\n{}"
+                  "the largest tensors of that time:\n{}"
+                  "what would fit:\n{}",
+                  purpose_name(purpose), need.complete ? "" : "at least ", byte_text(need.bytes()),
+                  need.bytes(), byte_text(limit), byte_text(need.bytes() - limit), by_class(need),
+                  at_the_peak(need.report), what_fits(config, data, purpose, limit)));
+}
+
+void require_fit(const Config& config, Purpose purpose) {
+  if (!config.memory.limit) return;
+  require_fit(config, purpose == Purpose::timing ? DataNeed() : known_data(config), purpose);
+}
+
+namespace {
+
+// The order of the images and the batches held ready are asked for at once.
+void require_loaders(const Config& config, const DataSplit& data, Purpose purpose) {
+  int64_t needed =
+      Loader::planned_bytes(data.test->shape(), data.test->count(), loader_options(config, false));
+  if (purpose == Purpose::training)
+    needed += Loader::planned_bytes(data.train->shape(), data.train->count(),
+                                    loader_options(config, true));
+  const int64_t free = host_memory().free;
+  if (free == 0 || needed <= free) return;
+  throw OutOfMemory(fmt::format(
+      "data: the batches and the order of {} training and {} test images take {}, but this machine "
+      "has only {} free; take fewer with data.train_count and data.test_count, or a smaller "
+      "data.batch or data.read_ahead",
+      data.train->count(), data.test->count(), byte_text(needed), byte_text(free)));
+}
+
+}  // namespace
+
+DataSplit open_fitting(const Config& config, Purpose purpose) {
+  DataSplit data = open_data(data_source(config));
+  if (config.memory.limit) require_fit(config, data_need(data), purpose);
+  require_loaders(config, data, purpose);
+  return data;
+}
+
+std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
+  const bool limited = config.memory.limit.has_value();
+  const int64_t there = limited ? config.memory.limit->bytes : used + host_memory().free;
+  if (config.mode == "eager")
+    return fmt::format(
+        "{} of {} that this machine has free; eager steps ask for more as they go, of which "
+        "nothing is known ahead",
+        byte_text(used), byte_text(there));
+  BatchSearch search(config, data, Purpose::training);
+  const int64_t batch = config.data.batch;
+  const auto [most, exact] = search.largest(config, there, kMostProbes);
+  std::string growth;
+  if (data.train_count > 0 && batch >= data.train_count) {
+    growth = "; data.batch is all images";
+  } else if (most > batch && most == data.train_count) {
+    growth = fmt::format("; data.batch could grow to all {} images", most);
+  } else if (most > batch) {
+    growth = fmt::format("; data.batch could grow to {}{}", exact ? "" : "at least ", most);
+  } else if (exact && most == batch) {
+    growth = "; one image more in data.batch would not fit";
+  }
+  return fmt::format("{} of {} {}{}", byte_text(used), byte_text(there),
+                     limited ? "of memory.limit" : "that this machine has free", growth);
+}
+
+}  // namespace tessera

@@ -1,0 +1,243 @@
+#include "tessera/models/training/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/adamw.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/metrics.h"
+#include "tessera/layers/reduce_max.h"
+#include "tessera/layers/sgd.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/run/weights_file.h"
+#include "tessera/runtime/data/mix.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+namespace {
+
+const Planner* planner_of(const Config& config) {
+  if (const Planner* planner = find_planner(config.memory.planner)) return planner;
+  throw ConfigError(fmt::format("memory.planner: there is no planner '{}'; the planners are {}",
+                                config.memory.planner, planner_names()));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, Store& store) {
+  if (config.name == "adamw")
+    return std::make_unique<AdamW>(
+        store, store.parameters(),
+        AdamW::Settings{config.beta1, config.beta2, config.eps, config.weight_decay, true});
+  return std::make_unique<Sgd>(
+      store, store.parameters(),
+      Sgd::Settings{config.momentum, config.nesterov, config.weight_decay, true});
+}
+
+template <class ArrayType>
+ArrayType array_of(const Tensor& tensor) {
+  ArrayType array;
+  array.name = persistent_name(tensor);
+  array.dtype = name_of(tensor.dtype());
+  array.shape.assign(tensor.shape().begin(), tensor.shape().end());
+  array.data = tensor.impl()->data();
+  return array;
+}
+
+}  // namespace
+
+Device configured_device(const Config& config) {
+  cpu_context().set_threads(config.threads);
+  if (config.device == "auto") {
+    std::vector<DeviceInfo> devices = physical_devices();
+    Device chosen = devices.back().device;
+    // Once: a program makes a session to plan and one to train. A GPU that idles for its driver's
+    // sake is seldom meant.
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      log(driver_mismatch() ? LogLevel::warning : LogLevel::info,
+          fmt::format("device: auto chose {}{}{}", chosen.name(),
+                      chosen.is_cpu() ? ", because " : "", chosen.is_cpu() ? why_no_gpu() : ""));
+    });
+    return chosen;
+  }
+  Device device = parse_device(config.device);
+  require_device(device);
+  return device;
+}
+
+Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization,
+                 const PassSettings& passes)
+    : config_(config),
+      image_(image),
+      normalization_(normalization),
+      device_(configured_device(config)),
+      store_(config.seed),
+      mixes_(make_mix(config.data).any()),
+      skips_(config.train.non_finite == "skip") {
+  const Planner* planner = planner_of(config);
+  model_ = make_network(config, image, store_);
+  optimizer_ = make_optimizer(config.optimizer, store_);
+  arena_ = std::make_shared<Arena>(context(current_device()).memory());
+  CompileOptions compile;
+  compile.eager = config.mode == "eager";
+  compile.planner = planner;
+  compile.arena = arena_;
+  compile.off = passes.off;
+  compile.verify_plan = passes.verify_plan;
+  compile.replay_plan = passes.replay_plan;
+  CompileOptions dumped = compile;
+  dumped.dump_after = passes.dump_after;
+  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);
+  evaluation_ =
+      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
+}
+
+Session::~Session() = default;
+
+Tensors Session::train(const Tensors& arguments) {
+  TrainingScope training;
+  RandomScope random(config_.seed, arguments[3]);
+  ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
+                                 {normalization_.std.begin(), normalization_.std.end()}};
+  Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
+  Tensor loss = cross_entropy(logits, arguments[mixes_ ? 4 : 1], {config_.loss.label_smoothing});
+  Tensor correct = top_k_correct(logits, arguments[1]);
+  logits = Tensor();  // eager: from here on only the tape holds what the gradients need
+  Tensors slopes = gradients(loss, store_.parameters());
+  if (!skips_) {
+    optimizer_->step(slopes, arguments[2]);
+    return {loss, correct};
+  }
+  Tensors decisive = slopes;
+  decisive.push_back(loss);
+  Tensor lr = lr_if_finite(arguments[2], std::move(decisive));
+  optimizer_->step(slopes, lr);
+  return {loss, correct, lr};
+}
+
+Tensors Session::evaluate(const Tensors& arguments) {
+  TrainingScope training(false);
+  NoGradScope no_grad;
+  ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
+                                 {normalization_.std.begin(), normalization_.std.end()}};
+  Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
+  const int64_t five = std::min<int64_t>(5, config_.model.classes);
+  return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1]),
+          top_k_correct(logits, arguments[1], five), argmax(logits, 1)};
+}
+
+namespace {
+
+Specs batch_specs(const ImageShape& image, int64_t batch) {
+  return {{DType::u8, {batch, image.height, image.width, image.channels}, {}},
+          {DType::i32, {batch}, {}}};
+}
+
+}  // namespace
+
+PreparedStep& Session::train_step(int64_t batch) {
+  for (const Prepared& known : train_steps_)
+    if (known.batch == batch) return *known.step;
+  Specs specs = batch_specs(image_, batch);
+  specs.push_back({DType::f64, {}, {}});
+  specs.push_back({DType::i64, {2}, {}});
+  if (mixes_) {
+    specs.push_back({DType::f32, {batch, config_.model.classes}, {}});
+    targets_.resize(std::max(targets_.size(), static_cast<size_t>(batch * config_.model.classes)));
+  }
+  train_steps_.push_back({batch, &train_->prepare(specs)});
+  return *train_steps_.back().step;
+}
+
+void Session::set_targets(PreparedStep& step, std::span<const int32_t> labels,
+                          const int32_t* partners, const float* shares) {
+  if (!mixes_) return;
+  auto classes = static_cast<size_t>(config_.model.classes);
+  const std::span<float> targets(targets_.data(), labels.size() * classes);
+  std::fill(targets.begin(), targets.end(), 0.f);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    float* row = targets.data() + i * classes;
+    const float share = partners != nullptr ? shares[i] : 1;
+    row[labels[i]] = share;
+    if (partners != nullptr) row[partners[i]] += 1 - share;
+  }
+  Tensor(step.input(4)).assign(std::span<const float>(targets));
+}
+
+PreparedStep& Session::evaluation_step(int64_t batch) {
+  for (const Prepared& known : evaluation_steps_)
+    if (known.batch == batch) return *known.step;
+  evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
+  return *evaluation_steps_.back().step;
+}
+
+std::string Session::find_non_finite(int64_t batch) {
+  PreparedStep& step = train_step(batch);
+  std::optional<NonFinite> found;
+  if (step.program() != nullptr) {
+    found = step.program()->find_non_finite();
+  } else {  // eager: a program that computes the same bits
+    Compiled compiled([this](const Tensors& x) { return train(x); }, {});
+    Specs specs;
+    for (size_t i = 0; i < step.inputs(); ++i) specs.push_back(step.input(i).spec());
+    Program& program = *compiled.prepare(specs).program();
+    for (size_t i = 0; i < step.inputs(); ++i)
+      std::memcpy(program.input(i).impl()->data(), step.input(i).impl()->data(), specs[i].bytes());
+    found = program.find_non_finite();
+  }
+  return found ? found->text() : "";
+}
+
+void Session::bind() {
+  store_.materialize();
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (int i = 0; i < compiled->trace_count(); ++i)
+      if (Program* program = compiled->step(i).program()) program->bind();
+}
+
+double Session::compile_milliseconds() const {
+  double sum = 0;
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (int i = 0; i < compiled->trace_count(); ++i)
+      sum += compiled->step(i).compile_milliseconds();
+  return sum;
+}
+
+std::vector<HostBuffer> Session::regions() const {
+  std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
+  if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (int i = 0; i < compiled->trace_count(); ++i)
+      if (Program* program = compiled->step(i).program())
+        regions.push_back({"slots", program->slot_bytes()});
+  return regions;
+}
+
+Tensors Session::weights() const {
+  Tensors weights = store_.parameters();
+  for (const Tensor& state : store_.states())
+    if (!persistent_name(state).starts_with("optimizer.")) weights.push_back(state);
+  return weights;
+}
+
+void Session::save_weights(const std::string& path, std::optional<int64_t> step) {
+  std::vector<ConstArray> arrays;
+  for (const Tensor& tensor : weights()) arrays.push_back(array_of<ConstArray>(tensor));
+  write_weights(path, arrays, step);
+}
+
+void Session::load_weights(const std::string& path) {
+  std::vector<MutableArray> arrays;
+  for (const Tensor& tensor : weights()) arrays.push_back(array_of<MutableArray>(tensor));
+  read_weights(path, arrays);
+}
+
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// Session: a configured model with its optimizer and its two compiled steps, training and
+// evaluation, which share one arena. It knows no data sets and no files.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/graph/compile.h"
+#include "tessera/layers/module.h"
+#include "tessera/layers/optimizer.h"
+#include "tessera/models/config/config.h"
+#include "tessera/runtime/data/dataset.h"
+
+namespace tessera {
+
+// A look into the compiler: what it computes stays the same.
+struct PassSettings {
+  std::vector<std::string> off = {};  // passes not to run (graph/lower.h names them)
+  std::string dump_after = {};        // print the training step's graph to stdout after this pass
+  bool verify_plan = false;           // watch the plan while steps run (graph/program.h)
+  bool replay_plan = false;           // replay who owns which byte of it, once (graph/program.h)
+};
+
+class Session {
+ public:
+  // `image` is what the loader hands over, `normalization` has one entry per channel. Declares all
+  // persistent tensors; takes no memory. Throws ConfigError: unknown model or planner; DeviceError:
+  // a device that cannot be used, with the reason.
+  Session(const Config& config, const ImageShape& image, const Normalization& normalization,
+          const PassSettings& passes = {});
+  ~Session();
+
+  // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
+  // [batch], lr float64 [], position int64 [2] = {step, index of the first image}; results mean
+  // loss and count of right answers, float32 []; where train.non_finite is skip, a third: lr, or
+  // NaN where the loss or a gradient was not finite and therefore nothing was updated. Prepared at
+  // the first call; later calls for the same batch only find it, without allocating.
+  PreparedStep& train_step(int64_t batch);
+  // Where data.augment mixes images there is a fifth argument, targets float32 [batch x classes],
+  // which the loss takes instead of the labels: shares[i] at labels[i], the rest at partners[i];
+  // without partners all of it at labels[i]. Does nothing where nothing is mixed.
+  void set_targets(PreparedStep& step, std::span<const int32_t> labels, const int32_t* partners,
+                   const float* shares);
+  // Evaluation: arguments images and labels; results mean loss, count of right answers, count of
+  // those right among the first five, float32 [], and what each image is taken for, int64 [batch].
+  PreparedStep& evaluation_step(int64_t batch);
+  // After a run of train_step(batch): the op that was the first to make a number that is not finite
+  // (graph/program.h), as text; empty where the step has none.
+  std::string find_non_finite(int64_t batch);
+  // Asks for all memory now, after which the steps that have been prepared ask for none.
+  void bind();
+
+  Store& store() { return store_; }
+  Module& model() { return *model_; }
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  double compile_milliseconds() const;
+  // Every block of memory a bound session holds: name and bytes.
+  std::vector<HostBuffer> regions() const;
+
+  // Parameters and running statistics, without optimizer state, and after which step they are so.
+  void save_weights(const std::string& path, std::optional<int64_t> step = {});
+  void load_weights(const std::string& path);
+
+ private:
+  struct Prepared {
+    int64_t batch;
+    PreparedStep* step;
+  };
+  Tensors train(const Tensors& arguments);
+  Tensors evaluate(const Tensors& arguments);
+  Tensors weights() const;
+
+  Config config_;
+  ImageShape image_;
+  Normalization normalization_;
+  DeviceScope device_;
+  Store store_;
+  std::unique_ptr<Module> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::shared_ptr<Arena> arena_;
+  std::unique_ptr<Compiled> train_, evaluation_;
+  std::vector<Prepared> train_steps_, evaluation_steps_;
+  bool mixes_, skips_;
+  std::vector<float> targets_;  // of the largest batch
+};
+
+// Sets the thread count and finds the device; says which one auto chose the first time it does.
+// Throws DeviceError with the reason when there is none.
+Device configured_device(const Config& config);
+
+}  // namespace tessera

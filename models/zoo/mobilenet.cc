@@ -1,0 +1,108 @@
+#include "tessera/models/zoo/mobilenet.h"
+
+#include <fmt/format.h>
+
+#include "tessera/layers/activation.h"
+#include "tessera/layers/pool2d.h"
+
+namespace tessera {
+
+namespace {
+
+// A convolution without bias, batch norm, and relu6 where wanted.
+class Unit final : public Module {
+ public:
+  Unit(Store& store, std::string name, std::string norm_name, Conv2d::Settings conv, bool active)
+      : Module(""),
+        conv_(store, std::move(name), without_bias(conv)),
+        norm_(store, std::move(norm_name), {.channels = conv.out}),
+        active_(active) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override {
+    const Tensor y = norm_(conv_(x));
+    return active_ ? relu6(y) : y;
+  }
+
+ private:
+  static Conv2d::Settings without_bias(Conv2d::Settings settings) {
+    settings.bias = false;
+    return settings;
+  }
+
+  Conv2d conv_;
+  BatchNorm2d norm_;
+  bool active_;
+};
+
+class InvertedResidual final : public Module {
+ public:
+  InvertedResidual(Store& store, std::string name, int64_t in, int64_t out, int64_t stride,
+                   int64_t expansion)
+      : Module(std::move(name)), adds_(stride == 1 && in == out) {
+    const int64_t wide = in * expansion;
+    int place = 0;
+    const auto unit = [&](const Conv2d::Settings& conv) {
+      units_.push_back(std::make_unique<Unit>(store, part(fmt::format("conv.{}.0", place)),
+                                              part(fmt::format("conv.{}.1", place)), conv, true));
+      ++place;
+    };
+    if (expansion != 1) unit({.in = in, .out = wide, .kernel = 1});
+    unit({.in = wide, .out = wide, .kernel = 3, .stride = stride, .padding = 1, .groups = wide});
+    units_.push_back(std::make_unique<Unit>(
+        store, part(fmt::format("conv.{}", place)), part(fmt::format("conv.{}", place + 1)),
+        Conv2d::Settings{.in = wide, .out = out, .kernel = 1}, false));
+  }
+
+ protected:
+  Tensor forward(const Tensor& x) const override {
+    Tensor y = x;
+    for (const auto& unit : units_) y = (*unit)(y);
+    return adds_ ? y + x : y;
+  }
+
+ private:
+  bool adds_;
+  std::vector<std::unique_ptr<Unit>> units_;
+};
+
+struct Stage {
+  int64_t expansion, channels, blocks, stride;
+};
+
+constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+constexpr int64_t kStem = 32, kLast = 1280;
+
+}  // namespace
+
+MobileNetV2::MobileNetV2(Store& store, const Settings& s) : Module("") {
+  const auto unit = [&](const Conv2d::Settings& conv) {
+    const std::string name = fmt::format("features.{}", features_.size());
+    features_.push_back(std::make_unique<Unit>(store, name + ".0", name + ".1", conv, true));
+  };
+  unit({.in = s.channels, .out = kStem, .kernel = 3, .stride = 2, .padding = 1});
+  int64_t in = kStem;
+  for (const Stage& stage : kStages) {
+    for (int64_t i = 0; i < stage.blocks; ++i) {
+      features_.push_back(std::make_unique<InvertedResidual>(
+          store, fmt::format("features.{}", features_.size()), in, stage.channels,
+          i == 0 ? stage.stride : 1, stage.expansion));
+      in = stage.channels;
+    }
+  }
+  unit({.in = in, .out = kLast, .kernel = 1});
+  if (s.dropout > 0) drop_ = std::make_unique<Dropout>("classifier.0", s.dropout);
+  classifier_ = std::make_unique<Linear>(store, "classifier.1",
+                                         Linear::Settings{.in = kLast, .out = s.classes});
+}
+
+Tensor MobileNetV2::forward(const Tensor& x) const {
+  Tensor y = x;
+  for (const auto& feature : features_) y = (*feature)(y);
+  y = global_average_pool(y);
+  if (drop_ != nullptr) y = (*drop_)(y);
+  return (*classifier_)(y);
+}
+
+}  // namespace tessera
