@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/program.h"
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {

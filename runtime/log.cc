@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/status_line.h"
+#include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 // Nothing logs per step or per op. The environment variable
 // TESSERA_LOG=debug|info|warning|error|off sets the first level; without it the level is warning.
 // Thread-safe; lines never mix, neither with each other nor with a progress bar
-// (runtime/status_line.h).
+// (runtime/text/status_line.h).
 #pragma once
 
 #include <functional>

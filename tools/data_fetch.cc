@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/file.h"
+#include "tessera/runtime/files/data_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/sha256.h"
 

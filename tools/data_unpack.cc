@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/file.h"
+#include "tessera/runtime/files/data_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/data_fetch.h"
 

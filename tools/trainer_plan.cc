@@ -15,7 +15,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/graph/plan_diff.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"

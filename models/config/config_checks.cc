@@ -12,7 +12,7 @@
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/zoo/zoo.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/device.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/text/spelling.h"
-#include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/data/sets/packed.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -9,9 +9,9 @@
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
 

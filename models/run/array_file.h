@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/hdf5_read.h"
+#include "tessera/runtime/files/hdf5_read.h"
 
 namespace tessera {
 

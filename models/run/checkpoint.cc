@@ -9,7 +9,7 @@
 #include "tessera/engine/storage.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

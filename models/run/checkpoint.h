@@ -10,7 +10,7 @@
 // The root has the attributes `format` ("tessera checkpoint"), `format_version` and `written_by`.
 // Random numbers need no state but the seed and the position: their keys are made of both. All that
 // decides about bits is there; times and paths, but for those in the configuration, are not: equal
-// trainings give equal files. The last 23 bytes are a checksum (runtime/sealed_file.h).
+// trainings give equal files. The last 23 bytes are a checksum (runtime/files/sealed_file.h).
 //
 // Errors are CheckpointErrors (exit code 5) that name the file.
 #pragma once
@@ -24,7 +24,7 @@
 #include "tessera/engine/tensor.h"
 #include "tessera/memory/regions.h"
 #include "tessera/models/run/array_file.h"
-#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 

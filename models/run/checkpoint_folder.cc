@@ -10,7 +10,7 @@
 
 #include "tessera/models/run/record_file.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 

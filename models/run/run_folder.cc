@@ -12,7 +12,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
 

@@ -32,7 +32,7 @@
 namespace tessera {
 
 struct Config;      // config.h
-struct HostBuffer;  // dataset.h
+struct HostBuffer;  // runtime/host_buffer.h
 
 struct Metrics {
   double epoch = 0;             // epochs done, a fraction within one

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 

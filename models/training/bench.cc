@@ -15,7 +15,7 @@
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
 

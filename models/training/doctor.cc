@@ -13,7 +13,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"

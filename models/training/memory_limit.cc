@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"

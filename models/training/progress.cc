@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "tessera/runtime/byte_text.h"
-#include "tessera/runtime/status_line.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
 namespace {

@@ -35,7 +35,7 @@ std::string duration_text(double seconds);
 class Progress {
  public:
   // Draws only where `out` is a terminal, unless `always`. As the status line
-  // (runtime/status_line.h), so lines that are logged stand above it.
+  // (runtime/text/status_line.h), so lines that are logged stand above it.
   explicit Progress(std::FILE* out = stderr, bool always = false);
   ~Progress() { clear(); }
 

@@ -18,7 +18,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/weights_file.h"
-#include "tessera/runtime/data/mix.h"
+#include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 

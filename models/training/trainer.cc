@@ -19,13 +19,13 @@
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/models/training/summary.h"
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
-#include "tessera/runtime/status_line.h"
+#include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
 namespace {

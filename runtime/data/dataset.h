@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/runtime/host_buffer.h"
+
 namespace tessera {
 
 struct ImageShape {
@@ -30,12 +32,6 @@ struct Box {
 // x -> (x / 255 - mean) / std, one entry per channel, in units of x / 255.
 struct Normalization {
   std::vector<float> mean, std;
-};
-
-// Host memory held for data: what it is for, and the bytes asked of the system in one request.
-struct HostBuffer {
-  std::string name;
-  size_t bytes = 0;
 };
 
 // What is known of a data set before any image is read.

@@ -14,9 +14,9 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/runtime/data/augment.h"
+#include "tessera/runtime/data/augment/augment.h"
 #include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/mix.h"
+#include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {

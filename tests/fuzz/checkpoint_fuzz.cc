@@ -8,7 +8,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 
 using namespace tessera;
 

@@ -9,7 +9,7 @@
 #include "tessera/memory/plan.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/tests/models/zoo_step.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 #include "tessera/tests/counted_new.h"
 #include "tessera/tests/models/checkpoint_fixture.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera::testing_checkpoint {
 

@@ -13,7 +13,7 @@
 #include "tessera/memory/plan_check.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/tests/models/zoo_step.h"
 
 namespace tessera {

@@ -15,7 +15,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 #include "tessera/tests/models/checkpoint_fixture.h"
 #include "tessera/tests/models/faulty_files.h"
 

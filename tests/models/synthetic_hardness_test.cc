@@ -11,7 +11,7 @@
 #include "tessera/layers/metrics.h"
 #include "tessera/models/zoo/mlp.h"
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 #include "data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/augment.h"
+#include "tessera/runtime/data/augment/augment.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 #include "data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/cifar.h"
+#include "tessera/runtime/data/sets/cifar.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 #include "data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/augment.h"
-#include "tessera/runtime/data/colour.h"
+#include "tessera/runtime/data/augment/augment.h"
+#include "tessera/runtime/data/augment/colour.h"
 #include "tessera/tests/golden/golden_file.h"
 
 namespace tessera {

@@ -1,7 +1,7 @@
 #include "data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/idx.h"
+#include "tessera/runtime/data/sets/idx.h"
 
 namespace tessera {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/data/sets/packed.h"
 #include "tessera/tests/golden/golden_file.h"
 
 namespace tessera {

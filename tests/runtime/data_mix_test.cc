@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tessera/runtime/data/packed.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/packed.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/tests/golden/golden_file.h"
 
 namespace tessera {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "tessera/runtime/data/picture.h"
-#include "tessera/runtime/data/resample.h"
+#include "tessera/runtime/data/images/picture.h"
+#include "tessera/runtime/data/images/resample.h"
 #include "tessera/tests/golden/golden_file.h"
 
 namespace tessera {

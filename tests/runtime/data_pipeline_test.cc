@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/pipeline.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/thread_pool.h"
 

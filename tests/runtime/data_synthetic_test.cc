@@ -3,7 +3,7 @@
 #include "data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 // Our own HDF5: what hdf5_layout writes is read by us and by h5py, what h5py writes in the same
 // format is read by us, and what could lead elsewhere is refused by name.
-#include "tessera/runtime/hdf5_read.h"
+#include "tessera/runtime/files/hdf5_read.h"
 
 #include <algorithm>
 #include <cstdlib>

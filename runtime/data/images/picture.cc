@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/picture.h"
+#include "tessera/runtime/data/images/picture.h"
 
 #include <cerrno>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tessera/runtime/data/picture_formats.h"
+#include "tessera/runtime/data/images/picture_formats.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/runtime/status_line.h"
+#include "tessera/runtime/text/status_line.h"
 
 #include <mutex>
 #include <string>

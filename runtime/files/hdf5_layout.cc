@@ -1,4 +1,4 @@
-#include "tessera/runtime/hdf5_layout.h"
+#include "tessera/runtime/files/hdf5_layout.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 
 #include <algorithm>
 #include <array>

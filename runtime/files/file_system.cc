@@ -1,4 +1,4 @@
-#include "tessera/runtime/file_system.h"
+#include "tessera/runtime/files/file_system.h"
 
 #include <cerrno>
 #include <climits>

@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/subset.h"
+#include "tessera/runtime/data/sets/subset.h"
 
 #include <algorithm>
 #include <queue>

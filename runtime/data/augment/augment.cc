@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/augment.h"
+#include "tessera/runtime/data/augment/augment.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/packed.h"
+#include "tessera/runtime/data/sets/packed.h"
 
 #include <algorithm>
 #include <bit>
@@ -13,10 +13,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "tessera/runtime/data/image_files.h"
+#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

@@ -1,10 +1,10 @@
-#include "tessera/runtime/data/idx.h"
+#include "tessera/runtime/data/sets/idx.h"
 
 #include <array>
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/file.h"
+#include "tessera/runtime/files/data_file.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -10,7 +10,7 @@
 // after jpeglib.h, on whose settings its numbers depend
 #include <jerror.h>
 
-#include "tessera/runtime/data/picture_formats.h"
+#include "tessera/runtime/data/images/picture_formats.h"
 
 namespace tessera::picture {
 

@@ -1,4 +1,4 @@
-#include "tessera/runtime/sealed_file.h"
+#include "tessera/runtime/files/sealed_file.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/augment.h"
-#include "tessera/runtime/data/resample.h"
+#include "tessera/runtime/data/augment/augment.h"
+#include "tessera/runtime/data/images/resample.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

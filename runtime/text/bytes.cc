@@ -1,4 +1,4 @@
-#include "tessera/runtime/byte_text.h"
+#include "tessera/runtime/text/bytes.h"
 
 #include <fmt/format.h>
 

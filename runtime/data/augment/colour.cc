@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/colour.h"
+#include "tessera/runtime/data/augment/colour.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "tessera/runtime/file_system.h"
-#include "tessera/runtime/hdf5_read.h"
+#include "tessera/runtime/files/file_system.h"
+#include "tessera/runtime/files/hdf5_read.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/file.h"
+#include "tessera/runtime/files/data_file.h"
 
 #include <algorithm>
 #include <cerrno>

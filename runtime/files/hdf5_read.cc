@@ -1,4 +1,4 @@
-#include "tessera/runtime/hdf5_read.h"
+#include "tessera/runtime/files/hdf5_read.h"
 
 #include <algorithm>
 #include <cstring>

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tessera/runtime/data/augment.h"
+#include "tessera/runtime/data/augment/augment.h"
 
 namespace tessera {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/hdf5_layout.h"
+#include "tessera/runtime/files/hdf5_layout.h"
 
 namespace tessera {
 

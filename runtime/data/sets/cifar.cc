@@ -1,11 +1,11 @@
-#include "tessera/runtime/data/cifar.h"
+#include "tessera/runtime/data/sets/cifar.h"
 
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/file.h"
+#include "tessera/runtime/files/data_file.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

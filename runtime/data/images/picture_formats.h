@@ -1,7 +1,7 @@
 // Inside picture.cc: one decoder for each format. Not for others.
 #pragma once
 
-#include "tessera/runtime/data/picture.h"
+#include "tessera/runtime/data/images/picture.h"
 
 namespace tessera::picture {
 

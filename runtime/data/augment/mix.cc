@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/mix.h"
+#include "tessera/runtime/data/augment/mix.h"
 
 #include <algorithm>
 #include <cmath>

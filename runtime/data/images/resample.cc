@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/resample.h"
+#include "tessera/runtime/data/images/resample.h"
 
 #include <algorithm>
 #include <cmath>

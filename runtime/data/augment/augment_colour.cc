@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/augment.h"
-#include "tessera/runtime/data/colour.h"
+#include "tessera/runtime/data/augment/augment.h"
+#include "tessera/runtime/data/augment/colour.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/image_files.h"
+#include "tessera/runtime/data/sets/image_files.h"
 
 #include <algorithm>
 #include <filesystem>

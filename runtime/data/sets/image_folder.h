@@ -12,7 +12,7 @@
 #include <string>
 
 #include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/picture.h"
+#include "tessera/runtime/data/images/picture.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "tessera/runtime/data/image_folder.h"
+#include "tessera/runtime/data/sets/image_folder.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/data/image_files.h"
-#include "tessera/runtime/data/resample.h"
+#include "tessera/runtime/data/sets/image_files.h"
+#include "tessera/runtime/data/images/resample.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

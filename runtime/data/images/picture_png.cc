@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <png.h>
 
-#include "tessera/runtime/data/picture_formats.h"
+#include "tessera/runtime/data/images/picture_formats.h"
 
 namespace tessera::picture {
 

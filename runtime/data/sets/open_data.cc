@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/data/cifar.h"
+#include "tessera/runtime/data/sets/cifar.h"
 #include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/idx.h"
-#include "tessera/runtime/data/image_folder.h"
-#include "tessera/runtime/data/packed.h"
-#include "tessera/runtime/data/subset.h"
-#include "tessera/runtime/data/synthetic.h"
+#include "tessera/runtime/data/sets/idx.h"
+#include "tessera/runtime/data/sets/image_folder.h"
+#include "tessera/runtime/data/sets/packed.h"
+#include "tessera/runtime/data/sets/subset.h"
+#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
