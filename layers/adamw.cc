@@ -7,8 +7,8 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
 #include "tessera/engine/op.h"
-#include "tessera/layers/checks.h"
-#include "tessera/layers/optimizer_cpu.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/optimizer_cpu.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -4,9 +4,9 @@
 
 #include "tessera/engine/finite.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/batch_norm_kernels.h"
-#include "tessera/layers/checks.h"
-#include "tessera/layers/normalise.h"
+#include "tessera/layers/batch_norm_cpu.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/normalise.h"
 
 namespace tessera {
 namespace {

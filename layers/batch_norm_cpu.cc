@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "tessera/layers/batch_norm_kernels.h"
+#include "tessera/layers/batch_norm_cpu.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 

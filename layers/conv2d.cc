@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/checks.h"
-#include "tessera/layers/conv2d_kernels.h"
-#include "tessera/layers/epilogue.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/conv2d_cpu.h"
+#include "tessera/layers/shared/epilogue.h"
 
 namespace tessera {
 namespace {

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "tessera/engine/op.h"
-#include "tessera/layers/size2.h"
+#include "tessera/layers/shared/size2.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tessera/layers/conv2d_kernels.h"
+#include "tessera/layers/conv2d_cpu.h"
 
 namespace tessera {
 

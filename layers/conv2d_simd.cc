@@ -1,6 +1,6 @@
 #include "tessera/layers/conv2d_simd.h"
 
-#include "tessera/layers/vector_simd.h"
+#include "tessera/layers/shared/vector_simd.h"
 
 namespace tessera {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "tessera/layers/conv2d_gather.h"
 #include "tessera/layers/conv2d_simd.h"
-#include "tessera/layers/gemm_simd.h"
-#include "tessera/layers/integers.h"
-#include "tessera/layers/scratch_layout.h"
+#include "tessera/layers/shared/gemm_simd.h"
+#include "tessera/layers/shared/integers.h"
+#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/runtime/random.h"
 
 namespace tessera {

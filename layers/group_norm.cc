@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/channel_blocks.h"
-#include "tessera/layers/checks.h"
-#include "tessera/layers/normalise.h"
-#include "tessera/layers/sample_pointwise.h"
+#include "tessera/layers/shared/channel_blocks.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/normalise.h"
+#include "tessera/layers/shared/sample_pointwise.h"
 
 namespace tessera {
 namespace {

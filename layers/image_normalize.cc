@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/channel_blocks.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/channel_blocks.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/layer_norm_simd.h"
-#include "tessera/layers/normalise.h"
+#include "tessera/layers/shared/normalise.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/bias.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/matmul.h"
 
 namespace tessera {

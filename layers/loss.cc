@@ -2,7 +2,7 @@
 
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/checks.h"
-#include "tessera/layers/epilogue.h"
-#include "tessera/layers/gemm_cpu.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/epilogue.h"
+#include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/layers/checks.h"
-#include "tessera/layers/epilogue.h"
-#include "tessera/layers/pool2d_kernels.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/epilogue.h"
+#include "tessera/layers/pool2d_cpu.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "tessera/engine/op.h"
-#include "tessera/layers/size2.h"
+#include "tessera/layers/shared/size2.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "tessera/layers/channel_reduce_simd.h"
-#include "tessera/layers/pool2d_kernels.h"
+#include "tessera/layers/shared/channel_reduce_simd.h"
+#include "tessera/layers/pool2d_cpu.h"
 #include "tessera/layers/pool2d_simd.h"
 
 namespace tessera {

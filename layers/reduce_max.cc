@@ -7,7 +7,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 namespace {

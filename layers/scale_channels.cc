@@ -1,8 +1,8 @@
 #include "tessera/layers/scale_channels.h"
 
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/pool2d.h"
-#include "tessera/layers/sample_pointwise.h"
+#include "tessera/layers/shared/sample_pointwise.h"
 
 namespace tessera {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/slice.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tessera/engine/op.h"
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
-#include "tessera/layers/channel_blocks.h"
+#include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/layers/gemm_cpu.h"
+#include "tessera/layers/shared/gemm_cpu.h"
 
 namespace tessera {
 namespace {

@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tessera/layers/epilogue_hook.h"
+#include "tessera/layers/shared/epilogue_hook.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tessera/layers/epilogue_hook.h"
+#include "tessera/layers/shared/epilogue_hook.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/layers/epilogue_hook.h"
+#include "tessera/layers/shared/epilogue_hook.h"
 
 namespace tessera {
 

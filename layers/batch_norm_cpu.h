@@ -1,7 +1,7 @@
 // The small kernels of batch norm, over raw memory; all vectors are [c].
 #pragma once
 
-#include "tessera/layers/channel_blocks.h"
+#include "tessera/layers/shared/channel_blocks.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "tessera/layers/normalise.h"
+#include "tessera/layers/shared/normalise.h"
 
 namespace tessera {
 ScalarProgram normalise_program() {

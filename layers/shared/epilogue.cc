@@ -1,4 +1,4 @@
-#include "tessera/layers/epilogue.h"
+#include "tessera/layers/shared/epilogue.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
-#include "tessera/layers/gemm_simd.h"
+#include "tessera/layers/shared/gemm_simd.h"
 
-#include "tessera/layers/vector_simd.h"
+#include "tessera/layers/shared/vector_simd.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/layers/channel_reduce_simd.h"
+#include "tessera/layers/shared/channel_reduce_simd.h"
 
 namespace tessera {
 namespace {

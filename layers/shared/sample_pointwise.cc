@@ -1,4 +1,4 @@
-#include "tessera/layers/sample_pointwise.h"
+#include "tessera/layers/shared/sample_pointwise.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tessera/layers/conv2d_kernels.h"
+#include "tessera/layers/conv2d_cpu.h"
 
 #include "tessera/layers/conv2d_gather.h"
 #include "tessera/layers/conv2d_weight_grad.h"

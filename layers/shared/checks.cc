@@ -1,4 +1,4 @@
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 #include <fmt/format.h>
 

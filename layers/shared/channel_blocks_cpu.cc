@@ -1,5 +1,5 @@
-#include "tessera/layers/channel_blocks.h"
-#include "tessera/layers/channel_reduce_simd.h"
+#include "tessera/layers/shared/channel_blocks.h"
+#include "tessera/layers/shared/channel_reduce_simd.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
-#include "tessera/layers/channel_blocks.h"
+#include "tessera/layers/shared/channel_blocks.h"
 
-#include "tessera/layers/checks.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 namespace {

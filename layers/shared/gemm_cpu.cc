@@ -1,11 +1,11 @@
-#include "tessera/layers/gemm_cpu.h"
+#include "tessera/layers/shared/gemm_cpu.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/layers/gemm_simd.h"
-#include "tessera/layers/integers.h"
-#include "tessera/layers/scratch_layout.h"
+#include "tessera/layers/shared/gemm_simd.h"
+#include "tessera/layers/shared/integers.h"
+#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 // The convolution kernels against sums written out in float64, over shapes chosen to hit every
 // path and every remainder; bits against the number of threads; scratch against overruns.
-#include "tessera/layers/conv2d_kernels.h"
+#include "tessera/layers/conv2d_cpu.h"
 
 #include <algorithm>
 #include <cmath>
