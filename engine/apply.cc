@@ -6,7 +6,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/eager.h"
-#include "tessera/engine/memory_recording.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -49,7 +49,7 @@ void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) 
 
 Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, const Specs& specs,
                 Device device) {
-  const RecordedOp recorded(op.name());
+  const TracedOp recorded(op.name());
   Tensors outputs;
   bool only_views = true;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -130,8 +130,8 @@ std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scra
   Allocator& allocator = eager_allocator(device);
   storage->pointer = allocator.allocate(bytes);
   storage->owner = &allocator;
-  if (auto* recording = MemoryRecording::current())
-    recording->allocated(storage->pointer, bytes, scratch);
+  if (auto* trace = AllocationTrace::current())
+    trace->allocated(storage->pointer, bytes, scratch);
   return storage;
 }
 

@@ -37,7 +37,7 @@ void save(std::span<const Tensor> tensors, uint32_t mask, Tensors& kept,
   }
 }
 
-void check_versions(const Node& node, const Tensors& kept, const std::vector<uint64_t>& versions,
+void check_versions(const TapeNode& node, const Tensors& kept, const std::vector<uint64_t>& versions,
                     const char* what) {
   for (size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i].defined() || version_of(kept[i]) == versions[i]) continue;
@@ -45,7 +45,7 @@ void check_versions(const Node& node, const Tensors& kept, const std::vector<uin
     throw Error(fmt::format(
         "{}{}{}: {} {} ({}{}{}) has been overwritten since the forward pass, so its gradient would "
         "be wrong; take gradients before updating it",
-        node.op->name(), node.place.empty() ? "" : " at ", node.place, what, i,
+        node.op->name(), node.module_path.empty() ? "" : " at ", node.module_path, what, i,
         storage ? storage->name : "", storage && !storage->name.empty() ? " " : "",
         kept[i].spec().text()));
   }
@@ -65,10 +65,10 @@ class Reach {
                      : edge.node != nullptr && reaches_.at(edge.node.get());
   }
 
-  void visit(Node* root) {
-    std::vector<Node*> stack{root};
+  void visit(TapeNode* root) {
+    std::vector<TapeNode*> stack{root};
     while (!stack.empty()) {
-      Node* node = stack.back();
+      TapeNode* node = stack.back();
       bool ready = true;
       if (!reaches_.contains(node)) {
         for (const Edge& edge : node->edges) {
@@ -88,7 +88,7 @@ class Reach {
 
  private:
   std::unordered_set<const TensorImpl*> leaves_;
-  std::unordered_map<const Node*, bool> reaches_;
+  std::unordered_map<const TapeNode*, bool> reaches_;
 };
 
 class Backward {
@@ -121,7 +121,7 @@ class Backward {
 
  private:
   struct Pending {
-    std::shared_ptr<Node> node;
+    std::shared_ptr<TapeNode> node;
     Tensors grads;
   };
 
@@ -140,13 +140,13 @@ class Backward {
     sum = accumulate(sum, grad);
   }
 
-  void step(Node& node, Tensors& grads) {
+  void step(TapeNode& node, Tensors& grads) {
     if (node.released)
       throw Error(fmt::format("gradients: the tape of {} has been let go by an earlier call; run "
                               "the forward pass again",
                               node.op->name()));
     DeviceScope device(node.device);
-    PlaceReset place(node.place);
+    ModulePathReset module_path(node.module_path);
     check_versions(node, node.inputs, node.input_versions, "input");
     check_versions(node, node.outputs, node.output_versions, "output");
     GradArgs args{node.inputs, node.outputs, grads, node.input_specs, node.output_specs, 0};
@@ -190,11 +190,11 @@ bool tape_wanted(std::span<const Tensor> inputs) {
 
 void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs,
                  std::span<const Tensor> outputs) {
-  auto node = std::make_shared<Node>();
+  auto node = std::make_shared<TapeNode>();
   node->op = op;
   node->order = node_count++;
   node->device = current_device();
-  node->place = current_place();
+  node->module_path = current_module_path();
   for (const Tensor& input : inputs) {
     const auto& impl = input.shared();
     node->input_specs.push_back(impl->spec);

@@ -35,20 +35,20 @@ class NoGradScope {
 // True while gradients() calls ops: what is made now is part of a backward pass.
 bool in_backward();
 
-struct Node;
+struct TapeNode;
 
 // Where an input of a recorded op came from.
 struct Edge {
-  std::shared_ptr<Node> node;        // the op that made it, or
+  std::shared_ptr<TapeNode> node;        // the op that made it, or
   std::shared_ptr<TensorImpl> leaf;  // a leaf; neither: not tracked
   int output = 0;
 };
 
-struct Node {
+struct TapeNode {
   OpPtr op;
   uint64_t order = 0;  // of recording
   Device device;
-  std::string place;
+  std::string module_path;
   std::vector<Edge> edges;
   Specs input_specs, output_specs;
   Tensors inputs, outputs;                // saved, detached; undefined elsewhere

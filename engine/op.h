@@ -101,9 +101,9 @@ class Op {
   virtual int updates(int /*output*/) const { return -1; }
   // The op as a little scalar program over its inputs, if it is one (a single output).
   virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
-  // A new op that applies `p` to its output while it is hot. Input `hot` of p is that output; the
+  // A new op that applies `p` to its output while it is in the cache. Input `fused_input` of p is that output; the
   // others follow the op's own inputs, in order. `others` are their specs. None: nullopt.
-  virtual std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int hot,
+  virtual std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                                   std::span<const TensorSpec> in,
                                                   std::span<const TensorSpec> p_in) const;
   // A copy moves values between devices, so its inputs may stand elsewhere.

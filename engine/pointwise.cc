@@ -78,7 +78,7 @@ bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result) {
 void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
                         const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
                         void* out) {
-  const PointwiseLeaves& leaves = TESSERA_SELECT_LEAVES(pointwise_leaves);
+  const PointwiseMicrokernels& leaves = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
   PointwiseRange range{program.code.data(), static_cast<int>(program.code.size()), program.inputs,
                        inputs, broadcasts, total, first, count, out};
   (dtype == DType::f32 ? leaves.f32 : leaves.f64)(range);

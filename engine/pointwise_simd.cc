@@ -141,8 +141,8 @@ void evaluate(const PointwiseRange& range) {
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const PointwiseLeaves pointwise_leaves;
-const PointwiseLeaves pointwise_leaves{&evaluate<float>, &evaluate<double>};
+extern const PointwiseMicrokernels pointwise_microkernels;
+const PointwiseMicrokernels pointwise_microkernels{&evaluate<float>, &evaluate<double>};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

@@ -23,10 +23,10 @@ struct PointwiseRange {
   void* out;                    // where element `first` goes
 };
 
-struct PointwiseLeaves {
+struct PointwiseMicrokernels {
   void (*f32)(const PointwiseRange&);
   void (*f64)(const PointwiseRange&);
 };
-TESSERA_DECLARE_LEAVES(PointwiseLeaves, pointwise_leaves)
+TESSERA_DECLARE_MICROKERNELS(PointwiseMicrokernels, pointwise_microkernels)
 
 }  // namespace tessera

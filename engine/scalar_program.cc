@@ -102,14 +102,14 @@ ScalarProgram ScalarBuilder::build(int result) const {
   return packed;
 }
 
-ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int hot) {
+ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_input) {
   ScalarProgram whole{f.inputs + g.inputs - 1, {}};
   std::vector<int> map;
   for (int i = 0; i < f.inputs; ++i) map.push_back(i);
   append(whole, f, map);
   int f_result = map[f.result()];
   map.clear();
-  for (int i = 0, next = f.inputs; i < g.inputs; ++i) map.push_back(i == hot ? f_result : next++);
+  for (int i = 0, next = f.inputs; i < g.inputs; ++i) map.push_back(i == fused_input ? f_result : next++);
   append(whole, g, map);
   return whole;
 }

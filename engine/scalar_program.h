@@ -1,5 +1,5 @@
 // A function of scalars as a list of instructions: what the pointwise op runs on every element,
-// what fusion joins, and what a kernel applies to its output while it is hot.
+// what fusion joins, and what a kernel applies to its output while it is in the cache.
 #pragma once
 
 #include <cstdint>
@@ -60,9 +60,9 @@ class ScalarBuilder {
   ScalarProgram program_;
 };
 
-// The program g(..., f(...), ...): input `hot` of `g` is the result of `f`. The inputs of the whole
-// are those of f, then those of g without `hot`.
-ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int hot);
+// The program g(..., f(...), ...): input `fused_input` of `g` is the result of `f`. The inputs of the whole
+// are those of f, then those of g without `fused_input`.
+ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_input);
 // The same program with its inputs renumbered: input i becomes input map[i] of `inputs`.
 ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);
 

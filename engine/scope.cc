@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 thread_local bool training = false;
-thread_local std::string place;
+thread_local std::string module_path;
 thread_local RandomScope* random_scope = nullptr;
 
 }  // namespace
@@ -18,15 +18,15 @@ TrainingScope::TrainingScope(bool on) : outer_(training) { training = on; }
 TrainingScope::~TrainingScope() { training = outer_; }
 bool is_training() { return training; }
 
-PlaceScope::PlaceScope(std::string_view name) : outer_(place.size()) {
-  if (!place.empty()) place += '.';
-  place += name;
+ModulePathScope::ModulePathScope(std::string_view name) : outer_(module_path.size()) {
+  if (!module_path.empty()) module_path += '.';
+  module_path += name;
 }
-PlaceScope::~PlaceScope() { place.resize(outer_); }
-std::string current_place() { return place; }
+ModulePathScope::~ModulePathScope() { module_path.resize(outer_); }
+std::string current_module_path() { return module_path; }
 
-PlaceReset::PlaceReset(std::string fresh) : outer_(std::move(place)) { place = std::move(fresh); }
-PlaceReset::~PlaceReset() { place = std::move(outer_); }
+ModulePathReset::ModulePathReset(std::string fresh) : outer_(std::move(module_path)) { module_path = std::move(fresh); }
+ModulePathReset::~ModulePathReset() { module_path = std::move(outer_); }
 
 RandomScope::RandomScope(uint64_t seed, const Tensor& position)
     : outer_(random_scope), seed_(seed), position_(position) {
@@ -44,7 +44,7 @@ RandomCall next_random_call(std::string_view who) {
         "{}: there is no RandomScope to draw from; open one around the step, with a seed and an "
         "int64[2] tensor of step and first sample",
         who));
-  std::string name = fmt::format("{}#{}", place, scope->calls_++);
+  std::string name = fmt::format("{}#{}", module_path, scope->calls_++);
   return {random_key(scope->seed_, name), scope->position_};
 }
 

@@ -24,25 +24,25 @@ class TrainingScope {
 bool is_training();
 
 // Adds ".name" to the place that ops, values and errors are reported under ("layer1.0.conv1").
-class PlaceScope {
+class ModulePathScope {
  public:
-  explicit PlaceScope(std::string_view name);
-  ~PlaceScope();
-  PlaceScope(const PlaceScope&) = delete;
-  PlaceScope& operator=(const PlaceScope&) = delete;
+  explicit ModulePathScope(std::string_view name);
+  ~ModulePathScope();
+  ModulePathScope(const ModulePathScope&) = delete;
+  ModulePathScope& operator=(const ModulePathScope&) = delete;
 
  private:
   size_t outer_;
 };
-std::string current_place();
+std::string current_module_path();
 
 // Starts the place anew (gradients are made under the place of the forward op).
-class PlaceReset {
+class ModulePathReset {
  public:
-  explicit PlaceReset(std::string place);
-  ~PlaceReset();
-  PlaceReset(const PlaceReset&) = delete;
-  PlaceReset& operator=(const PlaceReset&) = delete;
+  explicit ModulePathReset(std::string module_path);
+  ~ModulePathReset();
+  ModulePathReset(const ModulePathReset&) = delete;
+  ModulePathReset& operator=(const ModulePathReset&) = delete;
 
  private:
   std::string outer_;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/memory_recording.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/store.h"
 #include "tessera/memory/allocator.h"
@@ -17,7 +17,7 @@ thread_local Recorder* recorder = nullptr;
 
 Storage::~Storage() {
   if (owner == nullptr || pointer == nullptr) return;
-  if (auto* recording = MemoryRecording::current()) recording->released(pointer);
+  if (auto* trace = AllocationTrace::current()) trace->released(pointer);
   owner->release(pointer);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "tessera/engine/role.h"
 #include "tessera/engine/tensor.h"
 
 namespace tessera {
@@ -14,10 +15,7 @@ namespace tessera {
 class Allocator;
 class Recorder;
 class Store;
-struct Node;
-
-// What a block of bytes is for; fixed when it is declared.
-enum class Role : uint8_t { plain, parameter, state, constant };
+struct TapeNode;
 
 // A block of bytes on a device. Every op that overwrites it makes a new version of it.
 struct Storage {
@@ -32,8 +30,8 @@ struct Storage {
   size_t bytes;
   Device device;
   uint64_t version = 0;
-  Role role = Role::plain;
-  std::string name;            // of a parameter or state: "layer1.0.conv1.weight"
+  Role role = Role::outside;
+  std::string name;            // of what a Store declared: "layer1.0.conv1.weight"
   Allocator* owner = nullptr;  // eager memory; otherwise somebody else owns the bytes
   Store* store = nullptr;      // persistent memory
   std::shared_ptr<void> keep;  // what owns the bytes of a slot
@@ -48,7 +46,7 @@ struct TensorImpl {
   Recorder* recorder = nullptr;
   int value = -1;
   // Autograd: the tape node that made this tensor, or a leaf whose gradient may be asked for.
-  std::shared_ptr<Node> node;
+  std::shared_ptr<TapeNode> node;
   int output = 0;
   bool leaf = false;
   std::shared_ptr<TensorImpl> pinned_from;  // the leaf this handle pins a version of

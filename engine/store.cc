@@ -109,10 +109,24 @@ Tensor Store::parameter(const std::string& name, const Shape& shape, Initializer
   return tensor;
 }
 
-Tensor Store::state(const std::string& name, const Shape& shape, Initializer init,
-                    std::optional<DType> dtype) {
-  states_.push_back(declare(name, shape, init, dtype.value_or(dtype_), Role::state));
-  return states_.back();
+Tensor Store::buffer(const std::string& name, const Shape& shape, Initializer init,
+                     std::optional<DType> dtype) {
+  buffers_.push_back(declare(name, shape, init, dtype.value_or(dtype_), Role::buffer));
+  return buffers_.back();
+}
+
+Tensor Store::optimizer_state(const std::string& name, const Shape& shape, Initializer init,
+                              std::optional<DType> dtype) {
+  optimizer_states_.push_back(
+      declare(name, shape, init, dtype.value_or(dtype_), Role::optimizer_state));
+  return optimizer_states_.back();
+}
+
+Tensors Store::persistent() const {
+  Tensors all;
+  for (const Tensors* list : {&parameters_, &buffers_, &optimizer_states_})
+    all.insert(all.end(), list->begin(), list->end());
+  return all;
 }
 
 Tensor Store::find(const std::string& name) const {

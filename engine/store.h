@@ -10,12 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/engine/role.h"
 #include "tessera/engine/tensor.h"
 #include "tessera/memory/regions.h"
 
 namespace tessera {
-
-enum class Role : uint8_t;  // storage.h
 
 // Fills the values of a new tensor.
 struct Initializer {
@@ -41,14 +40,20 @@ class Store {
   // under capture.
   Tensor parameter(const std::string& name, const Shape& shape, Initializer init,
                    std::optional<DType> dtype = {});
-  // A tensor that steps update but gradients do not reach.
-  Tensor state(const std::string& name, const Shape& shape, Initializer init,
-               std::optional<DType> dtype = {});
+  // A tensor of the model that steps update but gradients do not reach: running statistics.
+  Tensor buffer(const std::string& name, const Shape& shape, Initializer init,
+                std::optional<DType> dtype = {});
+  // What an optimizer keeps from step to step; saved in checkpoints, not among the weights.
+  Tensor optimizer_state(const std::string& name, const Shape& shape, Initializer init,
+                         std::optional<DType> dtype = {});
   DType dtype() const { return dtype_; }
 
   // In the order of declaration.
   const Tensors& parameters() const { return parameters_; }
-  const Tensors& states() const { return states_; }
+  const Tensors& buffers() const { return buffers_; }
+  const Tensors& optimizer_states() const { return optimizer_states_; }
+  // All of them, in this order: what a checkpoint keeps.
+  Tensors persistent() const;
   Tensor find(const std::string& name) const;  // undefined when there is none
 
   // The size of the block: each tensor rounded up to 64 bytes.
@@ -73,7 +78,7 @@ class Store {
   DType dtype_;
   std::vector<Entry> entries_;
   std::unordered_map<std::string, size_t> by_name_;  // in entries_
-  Tensors parameters_, states_;
+  Tensors parameters_, buffers_, optimizer_states_;
   size_t bytes_ = 0;
   Region region_;
   bool materialized_ = false;

@@ -14,7 +14,7 @@ class Arena {
  public:
   explicit Arena(RawMemory& memory) : memory_(memory) {}
   // Runs in memory that the embedding program brings. It cannot grow.
-  Arena(RawMemory& memory, ExternalMemory brought) : memory_(memory), brought_(brought) {}
+  Arena(RawMemory& memory, ExternalMemory external) : memory_(memory), external_(external) {}
 
   void reserve(size_t bytes) {
     if (bytes > wanted_) wanted_ = bytes;
@@ -41,11 +41,11 @@ class Arena {
 
  private:
   Region take(size_t bytes) {
-    return brought_.data ? Region("arena", bytes, brought_) : Region("arena", bytes, memory_);
+    return external_.data ? Region("arena", bytes, external_) : Region("arena", bytes, memory_);
   }
 
   RawMemory& memory_;
-  ExternalMemory brought_;
+  ExternalMemory external_;
   Region region_;
   size_t wanted_ = 0;
   uint64_t generation_ = 0;

@@ -10,16 +10,6 @@
 namespace tessera {
 namespace {
 
-Kind kind_of(Role role) {
-  switch (role) {
-    case Role::parameter: return Kind::parameter;
-    case Role::state: return Kind::state;
-    case Role::constant: return Kind::constant;
-    case Role::plain: return Kind::outside;
-  }
-  return Kind::outside;
-}
-
 }  // namespace
 
 ValueId Capture::add(Value value) {
@@ -38,7 +28,7 @@ Tensor Capture::symbol(ValueId id) {
 Tensor Capture::input(const TensorSpec& spec) {
   Value value;
   value.spec = spec;
-  value.kind = Kind::input;
+  value.role = Role::input;
   value.name = fmt::format("arg{}", graph_.inputs.size());
   graph_.inputs.push_back(add(std::move(value)));
   return symbol(graph_.inputs.back());
@@ -62,7 +52,7 @@ ValueId Capture::value_of(const Tensor& tensor) {
   }
   Value value;
   value.spec = impl.spec;
-  value.kind = kind_of(impl.storage->role);
+  value.role = impl.storage->role;
   value.storage = impl.storage;
   value.offset = impl.offset;
   value.name = impl.storage->name;
@@ -70,21 +60,21 @@ ValueId Capture::value_of(const Tensor& tensor) {
 }
 
 Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const Specs& outputs) {
-  GraphStep step;
-  step.op = op;
-  step.device = current_device();
-  step.place = current_place();
-  step.phase = in_backward() ? Phase::backward : Phase::forward;
-  for (const Tensor& input : inputs) step.inputs.push_back(value_of(input));
+  Node node;
+  node.op = op;
+  node.device = current_device();
+  node.module_path = current_module_path();
+  node.phase = in_backward() ? Phase::backward : Phase::forward;
+  for (const Tensor& input : inputs) node.inputs.push_back(value_of(input));
   for (size_t o = 0; o < outputs.size(); ++o) {
     Value value;
     value.spec = outputs[o];
     int updates = op->updates(static_cast<int>(o));
     if (updates >= 0) {
-      ValueId old = step.inputs[updates];
+      ValueId old = node.inputs[updates];
       const Value& before = graph_.values[old];
       if (!before.persistent())
-        throw Error(fmt::format("{}: updates input {} ({}), which is not a parameter or a state; "
+        throw Error(fmt::format("{}: updates input {} ({}), which is no parameter, buffer or optimizer state; "
                                 "declare it in a Store",
                                 op->name(), updates, before.spec.text()));
       if (latest_.at(before.storage.get()) != old)
@@ -92,15 +82,15 @@ Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const S
                                 before.name));
       value = before;
       value.previous = old;
-      step.phase = Phase::update;
+      node.phase = Phase::update;
     }
-    step.outputs.push_back(add(std::move(value)));
+    node.outputs.push_back(add(std::move(value)));
     const Value& added = graph_.values.back();
-    if (updates >= 0) latest_[added.storage.get()] = step.outputs.back();
+    if (updates >= 0) latest_[added.storage.get()] = node.outputs.back();
   }
-  graph_.steps.push_back(std::move(step));
+  graph_.nodes.push_back(std::move(node));
   Tensors symbols;
-  for (ValueId id : graph_.steps.back().outputs) symbols.push_back(symbol(id));
+  for (ValueId id : graph_.nodes.back().outputs) symbols.push_back(symbol(id));
   return symbols;
 }
 
@@ -113,7 +103,7 @@ Tensor Capture::record_constant(const Tensor& tensor) {
   }
   Value value;
   value.spec = fixed.spec();
-  value.kind = Kind::constant;
+  value.role = Role::constant;
   value.storage = fixed.impl()->storage;
   return symbol(add(std::move(value)));
 }
@@ -138,7 +128,7 @@ Graph Capture::finish(const Tensors& outputs) {
   for (const Tensor& output : outputs) {
     ValueId id = value_of(output);
     // What is handed out has a place of its own: an argument or a persistent value is copied.
-    if (graph_.values[id].kind != Kind::made) id = value_of(copy(output));
+    if (graph_.values[id].role != Role::computed) id = value_of(copy(output));
     graph_.outputs.push_back(id);
   }
   graph_.index();

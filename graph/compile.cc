@@ -12,22 +12,22 @@
 
 namespace tessera {
 
-PreparedStep::PreparedStep() = default;
-PreparedStep::~PreparedStep() = default;
+CompiledStep::CompiledStep() = default;
+CompiledStep::~CompiledStep() = default;
 
-const Tensor& PreparedStep::input(size_t i) {
+const Tensor& CompiledStep::input(size_t i) {
   return program_ ? program_->input(i) : eager_inputs_.at(i);
 }
 
-const Tensor& PreparedStep::output(size_t i) {
+const Tensor& CompiledStep::output(size_t i) {
   return program_ ? program_->output(i) : eager_outputs_.at(i);
 }
 
-size_t PreparedStep::outputs() const {
+size_t CompiledStep::outputs() const {
   return program_ ? program_->graph().outputs.size() : eager_outputs_.size();
 }
 
-void PreparedStep::run() {
+void CompiledStep::run() {
   if (program_) return program_->run();
   DeviceScope device(device_);
   TrainingScope training(training_);
@@ -42,7 +42,7 @@ Compiled::Compiled(StepFunction fn, CompileOptions options)
 
 std::string Compiled::reason(const Specs& arguments) const {
   if (steps_.empty()) return "first call";
-  const PreparedStep& last = *steps_.back();
+  const CompiledStep& last = *steps_.back();
   if (last.specs_.size() != arguments.size())
     return fmt::format("{} arguments, before {}", arguments.size(), last.specs_.size());
   std::string reason;
@@ -59,12 +59,12 @@ std::string Compiled::reason(const Specs& arguments) const {
   return reason.empty() ? "a signature not seen before" : reason;
 }
 
-PreparedStep& Compiled::prepare(const Specs& arguments) {
+CompiledStep& Compiled::prepare(const Specs& arguments) {
   Device device = current_device();
   for (auto& step : steps_)
     if (step->specs_ == arguments && step->device_ == device && step->training_ == is_training())
       return *step;
-  auto step = std::make_unique<PreparedStep>();
+  auto step = std::make_unique<CompiledStep>();
   step->specs_ = arguments;
   step->device_ = device;
   step->training_ = is_training();
@@ -77,7 +77,7 @@ PreparedStep& Compiled::prepare(const Specs& arguments) {
     settings.planner = options_.planner;
     settings.verify_plan = options_.verify_plan;
     settings.replay_plan = options_.replay_plan;
-    settings.lower = {options_.off, options_.dump_after,
+    settings.lower = {options_.disabled_passes, options_.dump_after,
                       [](const std::string& text) { fmt::print("{}", text); }};
     auto start = std::chrono::steady_clock::now();
     step->program_ =
@@ -87,7 +87,7 @@ PreparedStep& Compiled::prepare(const Specs& arguments) {
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
           fmt::format("compile: {} steps, arena {} bytes, {:.1f} ms ({})",
-                      step->program_->graph().steps.size(), step->program_->arena_bytes(),
+                      step->program_->graph().nodes.size(), step->program_->arena_bytes(),
                       step->compile_milliseconds_, why));
   }
   reasons_.push_back(std::move(why));
@@ -101,7 +101,7 @@ Tensors Compiled::call(const Tensors& arguments) {
   }
   Specs specs;
   for (const Tensor& argument : arguments) specs.push_back(argument.spec());
-  PreparedStep& step = prepare(specs);
+  CompiledStep& step = prepare(specs);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const TensorImpl& slot = *step.input(i).impl();
     const TensorImpl& given = *arguments[i].impl();

@@ -2,7 +2,7 @@
 //
 //   auto step = tessera::compile([&](const Tensor& x, const Tensor& y) { ...; return loss; });
 //   Tensor loss = step(x, y);                       // captures on the first call
-//   PreparedStep& ready = step.prepare(specs);      // or ahead of the first batch
+//   CompiledStep& ready = step.prepare(specs);      // or ahead of the first batch
 //   ready.input(0).assign(...); ready.run(); ready.output(0).item<float>();
 //
 // A signature is the specs of the arguments and the scopes that matter (device, training). Not
@@ -27,7 +27,7 @@ using StepFunction = std::function<Tensors(const Tensors&)>;
 struct CompileOptions {
   bool eager = false;                 // run the function as it is, without a graph
   const Planner* planner = nullptr;   // nullptr: "best"
-  std::vector<std::string> off = {};  // passes not to run (lower.h names them)
+  std::vector<std::string> disabled_passes = {};  // passes not to run (lower.h names them)
   std::string dump_after = {};        // print the graph to stdout after this pass
   bool verify_plan = false;           // watch the plan while it runs (program.h)
   bool replay_plan = false;           // the ownership replay (program.h)
@@ -35,10 +35,10 @@ struct CompileOptions {
 };
 
 // One signature of a compiled function, ready to run.
-class PreparedStep {
+class CompiledStep {
  public:
-  PreparedStep();
-  ~PreparedStep();
+  CompiledStep();
+  ~CompiledStep();
   // In graph mode a slot of the program, in eager mode a tensor of its own: write arguments here.
   const Tensor& input(size_t i);
   // The results of the last run(), overwritten by the next.
@@ -71,12 +71,12 @@ class Compiled {
   Tensors call(const Tensors& arguments);
   // Captures, lowers and plans, unless this signature is there already. Throws what the function
   // throws, and ConfigError for an unknown pass.
-  PreparedStep& prepare(const Specs& arguments);
+  CompiledStep& prepare(const Specs& arguments);
 
   int trace_count() const { return static_cast<int>(steps_.size()); }
   // For each signature why it was captured: "first call", "argument 0: uint8[...] before, ...".
   const std::vector<std::string>& trace_reasons() const { return reasons_; }
-  PreparedStep& step(size_t i) { return *steps_.at(i); }
+  CompiledStep& step(size_t i) { return *steps_.at(i); }
   const std::shared_ptr<Arena>& arena() const { return options_.arena; }
 
  private:
@@ -84,7 +84,7 @@ class Compiled {
 
   std::unique_ptr<StepFunction> fn_;
   CompileOptions options_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<std::unique_ptr<CompiledStep>> steps_;
   std::vector<std::string> reasons_;
 };
 

@@ -6,42 +6,42 @@
 
 namespace tessera {
 
-Specs Graph::input_specs(const GraphStep& step) const {
+Specs Graph::input_specs(const Node& node) const {
   Specs specs;
-  specs.reserve(step.inputs.size());
-  for (ValueId id : step.inputs) specs.push_back(values[id].spec);
+  specs.reserve(node.inputs.size());
+  for (ValueId id : node.inputs) specs.push_back(values[id].spec);
   return specs;
 }
 
 void Graph::index() {
   for (Value& value : values) value.producer = -1;
-  for (size_t s = 0; s < steps.size(); ++s) {
-    for (size_t o = 0; o < steps[s].outputs.size(); ++o) {
-      values[steps[s].outputs[o]].producer = static_cast<int>(s);
-      values[steps[s].outputs[o]].output = static_cast<int>(o);
+  for (size_t s = 0; s < nodes.size(); ++s) {
+    for (size_t o = 0; o < nodes[s].outputs.size(); ++o) {
+      values[nodes[s].outputs[o]].producer = static_cast<int>(s);
+      values[nodes[s].outputs[o]].output = static_cast<int>(o);
     }
   }
 }
 
 std::vector<std::vector<int>> Graph::readers() const {
   std::vector<std::vector<int>> readers(values.size());
-  for (size_t s = 0; s < steps.size(); ++s)
-    for (ValueId id : steps[s].inputs)
+  for (size_t s = 0; s < nodes.size(); ++s)
+    for (ValueId id : nodes[s].inputs)
       if (readers[id].empty() || readers[id].back() != static_cast<int>(s))
         readers[id].push_back(static_cast<int>(s));
   for (ValueId id : outputs)
-    if (readers[id].empty() || readers[id].back() != static_cast<int>(steps.size()))
-      readers[id].push_back(static_cast<int>(steps.size()));
+    if (readers[id].empty() || readers[id].back() != static_cast<int>(nodes.size()))
+      readers[id].push_back(static_cast<int>(nodes.size()));
   return readers;
 }
 
 std::vector<ValueId> Graph::roots() const {
   std::vector<ValueId> roots(values.size());
   for (size_t id = 0; id < values.size(); ++id) roots[id] = static_cast<ValueId>(id);
-  for (const GraphStep& step : steps) {
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      int view = step.op->views(static_cast<int>(o));
-      if (view >= 0) roots[step.outputs[o]] = roots[step.inputs[view]];
+  for (const Node& node : nodes) {
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      int view = node.op->views(static_cast<int>(o));
+      if (view >= 0) roots[node.outputs[o]] = roots[node.inputs[view]];
     }
   }
   return roots;
@@ -56,15 +56,15 @@ std::string Graph::text() const {
   std::string text;
   for (ValueId id : inputs)
     text += fmt::format("{} = input {}\n", value_text(id), values[id].spec.text());
-  for (const GraphStep& step : steps) {
+  for (const Node& node : nodes) {
     std::string made, taken, specs;
-    for (ValueId id : step.outputs) {
+    for (ValueId id : node.outputs) {
       made += (made.empty() ? "" : ", ") + value_text(id);
       specs += (specs.empty() ? "" : ", ") + values[id].spec.text();
     }
-    for (ValueId id : step.inputs) taken += (taken.empty() ? "" : ", ") + value_text(id);
-    text += fmt::format("{} = {}({}) {}{}{}\n", made, step.op->name(), taken, specs,
-                        step.place.empty() ? "" : " ", step.place);
+    for (ValueId id : node.inputs) taken += (taken.empty() ? "" : ", ") + value_text(id);
+    text += fmt::format("{} = {}({}) {}{}{}\n", made, node.op->name(), taken, specs,
+                        node.module_path.empty() ? "" : " ", node.module_path);
   }
   text += "return";
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -72,44 +72,55 @@ std::string Graph::text() const {
   return text + "\n";
 }
 
+bool Node::is_update() const {
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (op->updates(static_cast<int>(o)) >= 0) return true;
+  return false;
+}
+
+std::string Graph::node_text(size_t node) const {
+  const Node& n = nodes[node];
+  return fmt::format("step {} ({}{}{})", node, n.op->name(), n.module_path.empty() ? "" : " at ",
+                     n.module_path);
+}
+
 namespace {
 
-std::string verify_step(const Graph& graph, size_t s, const std::vector<ValueId>& roots,
+std::string verify_node(const Graph& graph, size_t s, const std::vector<ValueId>& roots,
                         std::vector<bool>& made, std::vector<bool>& overwritten) {
-  const GraphStep& step = graph.steps[s];
+  const Node& node = graph.nodes[s];
   auto fault = [&](const std::string& what) {
-    return fmt::format("step {} ({}{}{}): {}", s, step.op->name(), step.place.empty() ? "" : " at ",
-                       step.place, what);
+    return fmt::format("{}: {}", graph.node_text(s), what);
   };
-  for (ValueId id : step.inputs) {
+  for (ValueId id : node.inputs) {
     if (id < 0 || id >= static_cast<ValueId>(graph.values.size()))
       return fault(fmt::format("reads value {}, which does not exist", id));
     if (!made[id]) return fault(fmt::format("reads {} before it is made", graph.value_text(id)));
     if (overwritten[roots[id]])
       return fault(fmt::format("reads {} after it was overwritten", graph.value_text(id)));
   }
-  Specs specs = step.op->infer(graph.input_specs(step));
-  if (specs.size() != step.outputs.size())
-    return fault(fmt::format("has {} outputs, the op makes {}", step.outputs.size(), specs.size()));
+  Specs specs = node.op->infer(graph.input_specs(node));
+  if (specs.size() != node.outputs.size())
+    return fault(fmt::format("has {} outputs, the op makes {}", node.outputs.size(), specs.size()));
   for (size_t o = 0; o < specs.size(); ++o) {
-    ValueId id = step.outputs[o];
+    ValueId id = node.outputs[o];
     const Value& value = graph.values[id];
-    specs[o].device = step.device;
+    specs[o].device = node.device;
     if (value.spec != specs[o])
       return fault(fmt::format("{} is {}, the op makes {}", graph.value_text(id),
                                value.spec.text(), specs[o].text()));
     if (made[id]) return fault(fmt::format("{} is made twice", graph.value_text(id)));
     if (value.producer != static_cast<int>(s) || value.output != static_cast<int>(o))
       return fault(fmt::format("{} does not know its producer", graph.value_text(id)));
-    int updates = step.op->updates(static_cast<int>(o));
+    int updates = node.op->updates(static_cast<int>(o));
     if (updates >= 0) {
-      ValueId old = step.inputs[updates];
+      ValueId old = node.inputs[updates];
       if (!graph.values[old].persistent() || value.previous != old)
         return fault(fmt::format("updates {}, which is not persistent", graph.value_text(old)));
       overwritten[old] = true;
     }
   }
-  for (ValueId id : step.outputs) made[id] = true;
+  for (ValueId id : node.outputs) made[id] = true;
   return "";
 }
 
@@ -119,15 +130,15 @@ std::string verify(const Graph& graph) {
   std::vector<bool> made(graph.values.size(), false), overwritten(graph.values.size(), false);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
-    bool given = value.kind != Kind::made && value.previous < 0;
+    bool given = value.role != Role::computed && value.previous < 0;
     made[id] = given;
-    bool stored = value.persistent() || value.kind == Kind::outside || value.kind == Kind::constant;
+    bool stored = value.persistent() || value.role == Role::outside || value.role == Role::constant;
     if (stored && value.storage == nullptr)
       return fmt::format("value {} has no storage", graph.value_text(static_cast<ValueId>(id)));
   }
   std::vector<ValueId> roots = graph.roots();
-  for (size_t s = 0; s < graph.steps.size(); ++s) {
-    std::string fault = verify_step(graph, s, roots, made, overwritten);
+  for (size_t s = 0; s < graph.nodes.size(); ++s) {
+    std::string fault = verify_node(graph, s, roots, made, overwritten);
     if (!fault.empty()) return fault;
   }
   for (ValueId id : graph.outputs)

@@ -17,31 +17,31 @@ class Builder {
     result_.block_of.assign(values, -1);
     result_.offset_in.assign(values, 0);
     result_.root = graph.roots();
-    result_.scratch.assign(graph.steps.size(), -1);
+    result_.scratch.assign(graph.nodes.size(), -1);
     find_last_reads();
   }
 
   Lifetimes build() {
-    for (size_t s = 0; s < graph_.steps.size(); ++s) add_step(static_cast<int>(s));
+    for (size_t s = 0; s < graph_.nodes.size(); ++s) add_node(static_cast<int>(s));
     return std::move(result_);
   }
 
  private:
-  // Of each root: the last step that reads it or a view of it.
+  // Of each root: the last node that reads it or a view of it.
   void find_last_reads() {
     last_read_.assign(graph_.values.size(), -1);
     handed_out_.assign(graph_.values.size(), false);
-    for (size_t s = 0; s < graph_.steps.size(); ++s)
-      for (ValueId id : graph_.steps[s].inputs) last_read_[result_.root[id]] = static_cast<int>(s);
+    for (size_t s = 0; s < graph_.nodes.size(); ++s)
+      for (ValueId id : graph_.nodes[s].inputs) last_read_[result_.root[id]] = static_cast<int>(s);
     for (ValueId id : graph_.outputs) {
-      last_read_[result_.root[id]] = static_cast<int>(graph_.steps.size());
+      last_read_[result_.root[id]] = static_cast<int>(graph_.nodes.size());
       handed_out_[result_.root[id]] = true;
     }
   }
 
-  void add_step(int s) {
-    const GraphStep& step = graph_.steps[s];
-    for (size_t o = 0; o < step.outputs.size(); ++o) add_output(s, static_cast<int>(o));
+  void add_node(int s) {
+    const Node& node = graph_.nodes[s];
+    for (size_t o = 0; o < node.outputs.size(); ++o) add_output(s, static_cast<int>(o));
     if (scratch_bytes_[s] > 0) {
       result_.scratch[s] = static_cast<int>(result_.blocks.size());
       result_.blocks.push_back({s, s + 1, scratch_bytes_[s], -1, s, false});
@@ -49,17 +49,17 @@ class Builder {
   }
 
   void add_output(int s, int o) {
-    const GraphStep& step = graph_.steps[s];
-    ValueId id = step.outputs[o];
-    int view = step.op->views(o);
+    const Node& node = graph_.nodes[s];
+    ValueId id = node.outputs[o];
+    int view = node.op->views(o);
     if (view >= 0) {
-      ValueId whole = step.inputs[view];
+      ValueId whole = node.inputs[view];
       result_.block_of[id] = result_.block_of[whole];
       result_.offset_in[id] =
-          result_.offset_in[whole] + step.op->view_offset(graph_.input_specs(step));
+          result_.offset_in[whole] + node.op->view_offset(graph_.input_specs(node));
       return;
     }
-    if (graph_.values[id].kind != Kind::made) return;  // the next version of a persistent value
+    if (graph_.values[id].role != Role::computed) return;  // the next version of a persistent value
     int64_t bytes = static_cast<int64_t>(graph_.values[id].spec.bytes());
     int64_t upper = std::max(last_read_[id], s) + 1;
     int block = reuse_ && !handed_out_[id] ? reusable(s, o, bytes) : -1;
@@ -74,28 +74,28 @@ class Builder {
     result_.block_of[id] = block;
   }
 
-  // A block of the same size whose last value dies in step s, and that the op may write over.
+  // A block of the same size whose last value dies in node s, and that the op may write over.
   int reusable(int s, int o, int64_t bytes) {
-    const GraphStep& step = graph_.steps[s];
+    const Node& node = graph_.nodes[s];
     if (o == 0) taken_.clear();
-    uint32_t allowed = step.op->may_reuse(o);
-    for (size_t k = 0; k < step.inputs.size() && k < 32; ++k) {
+    uint32_t allowed = node.op->may_reuse(o);
+    for (size_t k = 0; k < node.inputs.size() && k < 32; ++k) {
       if ((allowed >> k & 1) == 0) continue;
-      ValueId id = step.inputs[k];
+      ValueId id = node.inputs[k];
       int block = result_.block_of[id];
       if (block < 0 || result_.blocks[block].slot || result_.blocks[block].upper != s + 1) continue;
       if (std::find(taken_.begin(), taken_.end(), block) != taken_.end()) continue;
       if (static_cast<int64_t>(graph_.values[id].spec.bytes()) != bytes ||
           result_.blocks[block].bytes != bytes)
         continue;
-      if (!shared_with_another_input(step, id, block)) return block;
+      if (!shared_with_another_input(node, id, block)) return block;
     }
     return -1;
   }
 
   // Two different values in one block (a view and its whole) must not be read while one is written.
-  bool shared_with_another_input(const GraphStep& step, ValueId id, int block) const {
-    for (ValueId other : step.inputs)
+  bool shared_with_another_input(const Node& node, ValueId id, int block) const {
+    for (ValueId other : node.inputs)
       if (other != id && result_.block_of[other] == block) return true;
     return false;
   }

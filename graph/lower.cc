@@ -17,8 +17,8 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
-    {"dead_steps", drop_dead_steps},
-    {"equal_steps", merge_equal_steps},
+    {"dead_code", eliminate_dead_code},
+    {"common_subexpressions", eliminate_common_subexpressions},
     {"fuse_pointwise", fuse_pointwise},
     {"fuse_epilogues", fuse_epilogues},
     {"order_updates", order_updates},
@@ -29,7 +29,7 @@ void check_names(const LowerSettings& settings) {
     return name == "in_place" || std::any_of(std::begin(kPasses), std::end(kPasses),
                                              [&](const Pass& pass) { return name == pass.name; });
   };
-  std::vector<std::string> given = settings.off;
+  std::vector<std::string> given = settings.disabled_passes;
   if (!settings.dump_after.empty() && settings.dump_after != "capture")
     given.push_back(settings.dump_after);
   for (const std::string& name : given)
@@ -52,7 +52,7 @@ std::string pass_names() {
 }
 
 bool pass_is_on(const LowerSettings& settings, const std::string& name) {
-  return std::find(settings.off.begin(), settings.off.end(), name) == settings.off.end();
+  return std::find(settings.disabled_passes.begin(), settings.disabled_passes.end(), name) == settings.disabled_passes.end();
 }
 
 std::vector<PassRecord> lower(Graph& graph, const LowerSettings& settings) {

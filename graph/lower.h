@@ -10,7 +10,7 @@
 namespace tessera {
 
 struct LowerSettings {
-  std::vector<std::string> off;  // passes not to run, by name
+  std::vector<std::string> disabled_passes;  // passes not to run, by name
   // Called with the graph as text after the pass of this name ("capture": before the first).
   std::string dump_after;
   std::function<void(const std::string&)> dump;
@@ -22,7 +22,7 @@ struct PassRecord {
   double milliseconds = 0;
 };
 
-// "dead_steps, equal_steps, ..., in_place"; in_place is a switch of lifetimes().
+// "dead_code, common_subexpressions, ..., in_place"; in_place is a switch of lifetimes().
 std::string pass_names();
 
 // Runs every pass that is not switched off and verifies the graph after each. Throws ConfigError

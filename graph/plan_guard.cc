@@ -25,8 +25,8 @@ PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes,
     : graph_(graph),
       lifetimes_(lifetimes),
       offsets_(offsets),
-      begin_(graph.steps.size()),
-      end_(graph.steps.size()) {
+      begin_(graph.nodes.size()),
+      end_(graph.nodes.size()) {
   for (size_t b = 0; b < lifetimes.blocks.size(); ++b) {
     const Block& block = lifetimes.blocks[b];
     if (block.slot || block.bytes == 0) continue;
@@ -42,16 +42,12 @@ void PlanGuard::start(std::byte* arena, size_t bytes) {
   if (!begin_.empty()) live_ = begin_[0];
 }
 
-void PlanGuard::after(int step) {
-  const auto s = static_cast<size_t>(step);
-  const GraphStep& done = graph_.steps[s];
-  const auto place = [&] {
-    return fmt::format("step {} ({}{}{})", step, done.op->name(), done.place.empty() ? "" : " at ",
-                       done.place);
-  };
+void PlanGuard::after(int node) {
+  const auto s = static_cast<size_t>(node);
   for (int b : live_)
     if (!poisoned(b, bytes_of(b), kRedZone))
-      throw InternalError(fmt::format("{} wrote beyond the end of {}", place(), block_text(b)));
+      throw InternalError(fmt::format("{} wrote beyond the end of {}", graph_.node_text(s),
+                                      block_text(b)));
   for (int b : end_[s]) {
     std::memset(arena_ + offsets_[static_cast<size_t>(b)], static_cast<int>(kPoison),
                 static_cast<size_t>(bytes_of(b)));
@@ -63,7 +59,7 @@ void PlanGuard::after(int step) {
       throw InternalError(
           fmt::format("{} or one before it wrote to bytes that it had given up, where {} is to "
                       "stand next",
-                      place(), block_text(b)));
+                      graph_.node_text(s), block_text(b)));
     live_.push_back(b);
   }
 }
@@ -79,7 +75,7 @@ bool PlanGuard::poisoned(int block, int64_t first, int64_t bytes) const {
 
 std::string PlanGuard::block_text(int block) const {
   const Block& b = lifetimes_.blocks[static_cast<size_t>(block)];
-  return b.value >= 0 ? graph_.value_text(b.value) : fmt::format("the scratch of step {}", b.step);
+  return b.value >= 0 ? graph_.value_text(b.value) : fmt::format("the scratch of step {}", b.node);
 }
 
 }  // namespace tessera

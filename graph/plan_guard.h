@@ -5,7 +5,7 @@
 //
 //   - a value read before it was written, or after its block was given up, shows as NaN;
 //   - behind every block stand kRedZone bytes that nobody may touch; they are looked at after each
-//     step in which the block is live;
+//     node in which the block is live;
 //   - when a block begins to live its bytes must still be poison, or somebody wrote where he had
 //     nothing to write any more.
 //
@@ -32,10 +32,10 @@ class PlanGuard {
   // `offsets[b]` is the place of block b in the arena, under a plan for with_red_zones().
   PlanGuard(const Graph& graph, const Lifetimes& lifetimes, const std::vector<int64_t>& offsets);
 
-  // Before the first step of a run: poisons `bytes` bytes from `arena` on.
+  // Before the first node of a run: poisons `bytes` bytes from `arena` on.
   void start(std::byte* arena, size_t bytes);
-  // After step `step` has run. Throws InternalError that names the step, its op and the value.
-  void after(int step);
+  // After node `node` has run. Throws InternalError that names the node, its op and the value.
+  void after(int node);
 
  private:
   int64_t bytes_of(int block) const;
@@ -46,7 +46,7 @@ class PlanGuard {
   const Lifetimes& lifetimes_;
   const std::vector<int64_t>& offsets_;
   std::vector<std::vector<int>> begin_,
-      end_;  // of each step: blocks that it is the first, the last of
+      end_;  // of each node: blocks that it is the first, the last of
   std::vector<int> live_;
   std::byte* arena_ = nullptr;
 };

@@ -27,31 +27,30 @@ std::string quoted(const std::string& text) {
 std::string human(int64_t bytes) { return byte_text(bytes, 1); }
 
 const char* class_of(const Graph& graph, const Block& block) {
-  if (block.step >= 0) return "workspace";
+  if (block.node >= 0) return "workspace";
   int producer = graph.values[block.value].producer;
-  return graph.steps[producer].phase == Phase::forward ? "activations" : "gradients";
+  return graph.nodes[producer].phase == Phase::forward ? "activations" : "gradients";
 }
 
 // The first time at which the most bytes are live.
-int64_t fullest_time(const std::vector<Block>& blocks, size_t steps) {
-  std::vector<int64_t> change(steps + 2, 0);
+int64_t fullest_time(const std::vector<Block>& blocks, size_t nodes) {
+  std::vector<int64_t> change(nodes + 2, 0);
   for (const Block& block : blocks) {
     if (block.slot) continue;
     change[static_cast<size_t>(block.lower)] += block.bytes;
     change[static_cast<size_t>(block.upper)] -= block.bytes;
   }
   int64_t live = 0, most = -1, at = 0;
-  for (size_t t = 0; t <= steps; ++t) {
+  for (size_t t = 0; t <= nodes; ++t) {
     live += change[t];
     if (live > most) most = live, at = static_cast<int64_t>(t);
   }
   return at;
 }
 
-// Optimizers name what they keep after their parameters (layers/optimizer.h).
 const char* class_of(const Value& value) {
-  if (value.kind == Kind::parameter) return "parameters";
-  return value.name.starts_with("optimizer.") ? "optimizer" : "statistics";
+  if (value.role == Role::parameter) return "parameters";
+  return value.role == Role::optimizer_state ? "optimizer" : "statistics";
 }
 
 void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block>& blocks) {
@@ -66,16 +65,16 @@ void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block
       report.classes[class_of(graph, block)] += block.bytes;
 }
 
-std::string step_name(const GraphStep& step) {
-  return step.place.empty() ? std::string(step.op->name())
-                            : fmt::format("{} {}", step.op->name(), step.place);
+std::string node_name(const Node& node) {
+  return node.module_path.empty() ? std::string(node.op->name())
+                            : fmt::format("{} {}", node.op->name(), node.module_path);
 }
 
-// The step whose reading ends the life of a block, if any reads it.
+// The node whose reading ends the life of a block, if any reads it.
 std::string last_reader(const Graph& graph, const Block& block) {
   if (block.upper - block.lower < 2) return "";
-  const int64_t step = block.upper - 1;
-  return fmt::format("{} {}", step, step_name(graph.steps[static_cast<size_t>(step)]));
+  const int64_t node = block.upper - 1;
+  return fmt::format("{} {}", node, node_name(graph.nodes[static_cast<size_t>(node)]));
 }
 
 void add_blocks(PlanReport& report, const Graph& graph, const Lifetimes& lifetimes) {
@@ -83,12 +82,12 @@ void add_blocks(PlanReport& report, const Graph& graph, const Lifetimes& lifetim
   lifetimes.problem(&of_interval);
   for (size_t i = 0; i < of_interval.size(); ++i) {
     const Block& block = lifetimes.blocks[of_interval[i]];
-    const bool scratch = block.step >= 0;
-    const GraphStep& step = graph.steps[scratch ? block.step : graph.values[block.value].producer];
+    const bool scratch = block.node >= 0;
+    const Node& node = graph.nodes[scratch ? block.node : graph.values[block.value].producer];
     PlannedTensor tensor;
     tensor.name = scratch ? "workspace" : graph.value_text(block.value);
-    tensor.op = step.op->name();
-    tensor.place = step.place;
+    tensor.op = node.op->name();
+    tensor.module_path = node.module_path;
     if (!scratch) tensor.spec = graph.values[block.value].spec.text();
     tensor.group = class_of(graph, block);
     tensor.bytes = block.bytes;
@@ -98,7 +97,7 @@ void add_blocks(PlanReport& report, const Graph& graph, const Lifetimes& lifetim
     tensor.kept_by = last_reader(graph, block);
     report.blocks.push_back(std::move(tensor));
   }
-  for (const GraphStep& step : graph.steps) report.step_names.push_back(step_name(step));
+  for (const Node& node : graph.nodes) report.node_names.push_back(node_name(node));
 }
 
 }  // namespace
@@ -148,9 +147,9 @@ PlanReport plan_report(const Program& program) {
   report.planner = program.planner();
   report.problem = program.problem();
   report.plan = program.plan();
-  report.steps = static_cast<int>(graph.steps.size());
+  report.nodes = static_cast<int>(graph.nodes.size());
   report.tensors = static_cast<int>(blocks.size());
-  report.fullest = fullest_time(blocks, graph.steps.size());
+  report.fullest = fullest_time(blocks, graph.nodes.size());
   add_classes(report, graph, blocks);
   add_blocks(report, graph, program.lifetimes());
   return report;
@@ -162,7 +161,7 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
       "{}, "
       "\"persistent_bytes\": {}, \"slot_bytes\": {}, \"total_bytes\": {}, \"tensors\": {}, "
       "\"steps\": {}, \"planner\": {}, \"need_bytes\": {}, \"need_is_complete\": {}, \"parts\": {{",
-      arena, lower_bound, ratio(), unplanned, persistent, slots, total(), tensors, steps,
+      arena, lower_bound, ratio(), unplanned, persistent, slots, total(), tensors, nodes,
       quoted(planner), need(), parts_complete);
   const char* comma = "";
   const auto sizes = [&](const auto& named) {
@@ -181,7 +180,7 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
       piece(fmt::format(
           "{}\n{{\"name\": {}, \"place\": {}, \"spec\": {}, \"class\": {}, \"bytes\": {}, "
           "\"lower\": {}, \"upper\": {}, \"offset\": {}}}",
-          comma, quoted(t.title()), quoted(t.place), quoted(t.spec), quoted(t.group), t.bytes,
+          comma, quoted(t.title()), quoted(t.module_path), quoted(t.spec), quoted(t.group), t.bytes,
           t.lower, t.upper, t.offset));
       comma = ",";
     }
@@ -208,7 +207,7 @@ std::string PlanReport::text() const {
       "slots        {:>12}\n"
       "steps        {:>12}\n",
       human(total()), human(arena), planner, ratio(), human(lower_bound), human(unplanned), tensors,
-      human(persistent), human(slots), steps);
+      human(persistent), human(slots), nodes);
   if (!parts.empty())
     text += fmt::format("\n{:<26} {:>12}  with loaders, data and checkpoints{}\n",
                         "the whole training", human(need()),
@@ -223,18 +222,18 @@ std::string PlanReport::text() const {
   for (const PlannedTensor& t : largest(10))
     text +=
         fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
-                    t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.place);
+                    t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.module_path);
   return text;
 }
 
 std::string PlanReport::why(const std::string& word) const {
   std::string text;
-  const auto step = [&](int64_t t) { return fmt::format("{} {}", t, step_names[t]); };
+  const auto node = [&](int64_t t) { return fmt::format("{} {}", t, node_names[t]); };
   for (const PlannedTensor& t : blocks) {
-    const std::string whole = t.title() + " " + t.place;
+    const std::string whole = t.title() + " " + t.module_path;
     if (whole.find(word) == whole.npos) continue;
     text += fmt::format("{} {}  {}\n  {} of {} at {}\n  made by    {}\n", t.title(), t.spec,
-                        t.place, t.group, human(t.bytes), t.offset, step(t.lower));
+                        t.module_path, t.group, human(t.bytes), t.offset, node(t.lower));
     if (!t.kept_by.empty()) {
       text += fmt::format("  kept until {}, {} steps in all\n", t.kept_by, t.upper - t.lower);
     }
@@ -246,9 +245,9 @@ std::string PlanReport::why(const std::string& word) const {
 }
 
 PlanPicture PlanReport::picture(const std::string& title) const {
-  PlanPicture picture{title, problem, plan, {}, step_names};
+  PlanPicture picture{title, problem, plan, {}, node_names};
   for (const PlannedTensor& t : blocks) {
-    std::string details = t.spec + (t.place.empty() ? "" : "  " + t.place);
+    std::string details = t.spec + (t.module_path.empty() ? "" : "  " + t.module_path);
     if (!t.kept_by.empty()) details += "\nkept alive by " + t.kept_by;
     picture.labels.push_back({t.title(), t.group, details});
   }

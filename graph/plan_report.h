@@ -19,13 +19,13 @@ class Program;  // program.h
 struct PlannedTensor {
   std::string name;   // "%12", or "workspace"
   std::string op;     // what makes it: "conv2d"
-  std::string place;  // where in the model: "layer1.0.conv1"
+  std::string module_path;  // where in the model: "layer1.0.conv1"
   std::string spec;   // "float32[8x28x28x6]", of the first value in it
   std::string group;  // activations | gradients | workspace
   int64_t bytes = 0;
-  int64_t lower = 0, upper = 0;  // steps, half-open
+  int64_t lower = 0, upper = 0;  // nodes, half-open
   int64_t offset = 0;            // in the arena
-  std::string kept_by;           // the last step that reads it: "31 conv2d_weight_grad conv1"
+  std::string kept_by;           // the last node that reads it: "31 conv2d_weight_grad conv1"
 
   std::string title() const;  // "%12 conv2d"
 };
@@ -37,16 +37,16 @@ struct PlanReport {
   int64_t unplanned = 0;    // the sum of all blocks: without sharing
   int64_t persistent = 0;   // parameters, optimizer state, statistics
   int64_t slots = 0;        // arguments and results
-  int64_t fullest = 0;      // the first time, a step's number, at which the most is live
+  int64_t fullest = 0;      // the first time, a node's number, at which the most is live
   // parameters, optimizer, statistics, slots, and what is live in the arena at its fullest time:
   // activations, gradients, workspace.
   std::map<std::string, int64_t> classes;
-  int tensors = 0, steps = 0;
+  int tensors = 0, nodes = 0;
   std::string planner;
   // Of the arena, in the order of the problem; in small pieces: only the memory that is planned is
   // asked for in large ones.
   std::deque<PlannedTensor> blocks;
-  std::vector<std::string> step_names;  // "conv2d layer1.0.conv1"
+  std::vector<std::string> node_names;  // "conv2d layer1.0.conv1"
   Problem problem;                      // what was planned, for drawing and for files
   Plan plan;
   // Everything that the program around the step asks for, by name: the regions with the slots of

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// One step with its kernel and the addresses it works on.
+// One node with its kernel and the addresses it works on.
 struct Program::Bound {
   Context* where = nullptr;
   std::unique_ptr<Kernel> kernel;
@@ -33,17 +33,17 @@ Program::Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSetting
 Program::~Program() = default;
 
 void Program::choose_kernels() {
-  for (const GraphStep& step : graph_.steps) {
+  for (const Node& node : graph_.nodes) {
     auto bound = std::make_unique<Bound>();
     bool moves = false;  // views move nothing and have no kernel
-    for (size_t o = 0; o < step.outputs.size(); ++o)
-      moves = moves || step.op->views(static_cast<int>(o)) < 0;
+    for (size_t o = 0; o < node.outputs.size(); ++o)
+      moves = moves || node.op->views(static_cast<int>(o)) < 0;
     int64_t scratch = 0;
     if (moves) {
-      Specs in = graph_.input_specs(step);
-      bound->where = &context(step.device);
-      Choice choice = step.op->choices(in, *bound->where).at(0);
-      bound->kernel = step.op->prepare(in, *bound->where, choice);
+      Specs in = graph_.input_specs(node);
+      bound->where = &context(node.device);
+      Choice choice = node.op->choices(in, *bound->where).at(0);
+      bound->kernel = node.op->prepare(in, *bound->where, choice);
       scratch = static_cast<int64_t>(choice.scratch_bytes);
     }
     scratch_bytes_.push_back(scratch);
@@ -90,9 +90,9 @@ void Program::place_slots() {
       offsets_[b] = place(static_cast<size_t>(lifetimes_.blocks[b].bytes));
 }
 
-void Program::bring_slots(ExternalMemory brought) {
+void Program::use_external_slots(ExternalMemory external) {
   if (slots_) throw Error("program: its slots are in use already; bring their memory before");
-  hand_out(std::make_shared<Region>("slots", slot_bytes_, brought));
+  hand_out(std::make_shared<Region>("slots", slot_bytes_, external));
 }
 
 void Program::bind_slots() {
@@ -123,7 +123,7 @@ void* Program::address(ValueId id) {
     std::byte* base = lifetimes_.blocks[block].slot ? slots_->data() : arena_->data();
     return base + offsets_[block] + inside;
   }
-  if (value.kind == Kind::input) {
+  if (value.role == Role::input) {
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
       if (graph_.inputs[i] == root) return slots_->data() + input_offsets_[i] + inside;
   }
@@ -140,13 +140,13 @@ void Program::bind() {
     if (bound.kernel == nullptr) continue;
     bound.in.clear();
     bound.out.clear();
-    for (ValueId id : graph_.steps[s].inputs)
+    for (ValueId id : graph_.nodes[s].inputs)
       bound.in.push_back({address(id), graph_.values[id].spec});
-    for (ValueId id : graph_.steps[s].outputs)
+    for (ValueId id : graph_.nodes[s].outputs)
       bound.out.push_back({address(id), graph_.values[id].spec});
     if (int block = lifetimes_.scratch[s]; block >= 0)
       bound.scratch = {arena_->data() + offsets_[block],
-                       {DType::u8, {lifetimes_.blocks[block].bytes}, graph_.steps[s].device}};
+                       {DType::u8, {lifetimes_.blocks[block].bytes}, graph_.nodes[s].device}};
   }
 }
 
@@ -158,8 +158,8 @@ void Program::run() {
   bind();
   if (guard_) guard_->start(arena_->data(), arena_bytes());
   for (size_t s = 0; s < bound_.size(); ++s) {
-    Bound& step = *bound_[s];
-    if (step.kernel) step.kernel->run(*step.where, step.in, step.out, step.scratch);
+    Bound& node = *bound_[s];
+    if (node.kernel) node.kernel->run(*node.where, node.in, node.out, node.scratch);
     if (guard_) guard_->after(static_cast<int>(s));
   }
   for (const Value& value : graph_.values)
@@ -184,23 +184,20 @@ std::optional<NonFinite> Program::find_non_finite() {
   bind();
   for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
     const Value& value = graph_.values[id];
-    if (value.kind == Kind::made || value.previous >= 0) continue;
+    if (value.role == Role::computed || value.previous >= 0) continue;
     if (auto found = non_finite(id)) return found;
   }
   for (size_t s = 0; s < bound_.size(); ++s) {
     Bound& bound = *bound_[s];
-    const GraphStep& step = graph_.steps[s];
-    const bool updates = std::any_of(step.outputs.begin(), step.outputs.end(), [&](ValueId id) {
-      return graph_.values[id].previous >= 0;
-    });
-    if (!bound.kernel || updates) continue;
+    const Node& node = graph_.nodes[s];
+    if (!bound.kernel || node.is_update()) continue;
     bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
-    for (ValueId id : step.outputs) {
+    for (ValueId id : node.outputs) {
       auto found = non_finite(id);
       if (!found) continue;
-      found->step = static_cast<int>(s);
-      found->op = step.op->name();
-      found->place = step.place;
+      found->node = static_cast<int>(s);
+      found->op = node.op->name();
+      found->module_path = node.module_path;
       return found;
     }
   }
@@ -210,9 +207,9 @@ std::optional<NonFinite> Program::find_non_finite() {
 std::string NonFinite::text() const {
   const double shown = std::isnan(number) ? std::abs(number) : number;  // a NaN has no sign to tell
   const std::string what = fmt::format("{} at element {} of {}", shown, element, value);
-  if (step < 0) return what + ", there before the first op";
-  return fmt::format("step {} of the program, {}{}{}, made {}", step, op,
-                     place.empty() ? "" : " in ", place, what);
+  if (node < 0) return what + ", there before the first op";
+  return fmt::format("step {} of the program, {}{}{}, made {}", node, op,
+                     module_path.empty() ? "" : " in ", module_path, what);
 }
 
 const Tensor& Program::input(size_t i) {

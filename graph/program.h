@@ -1,4 +1,4 @@
-// Program: a lowered graph with a kernel for each step and a place for each byte. It only runs.
+// Program: a lowered graph with a kernel for each node and an address for each byte. It only runs.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@ class PlanGuard;  // plan_guard.h
 
 // Where the first number that is not finite came from.
 struct NonFinite {
-  int step = -1;       // index in the program; -1: it was there before the first step
+  int node = -1;       // index in the program; -1: it was there before the first node
   std::string op;      // "conv2d"; empty when it was there before
-  std::string place;   // where in the model
+  std::string module_path;   // where in the model
   std::string value;   // "%12 float32[4x8x8x16]"
   int64_t element = 0;
   double number = 0;
@@ -30,7 +30,7 @@ struct NonFinite {
 struct ProgramSettings {
   const Planner* planner = nullptr;  // nullptr: "best"
   LowerSettings lower;
-  // The ownership replay at once, red zones in the plan, and a PlanGuard around every step. Throws
+  // The ownership replay at once, red zones in the plan, and a PlanGuard around every node. Throws
   // InternalError. Costs bytes and time.
   bool verify_plan = false;
   // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
@@ -47,14 +47,14 @@ class Program {
 
   // Memory of the embedding program for the slots, at least slot_bytes(); before anything else
   // touches them. Throws ConfigError when it is too small or not aligned, Error when it is too late.
-  void bring_slots(ExternalMemory brought);
+  void use_external_slots(ExternalMemory external);
   // Takes the slots, the arena and the persistent tensors, if that has not happened yet.
   void bind();
   // One step: fill the inputs, run, read the outputs. Allocates nothing after bind(). Throws Error
   // when the CPU has more threads than when the program was made: scratch is planned for each.
   void run();
 
-  // After a run: which step of it was the first to make a NaN or an infinity, if any did. Runs the
+  // After a run: which node of it was the first to make a NaN or an infinity, if any did. Runs the
   // same step once more from the same arguments, without updates, and looks at every result. Where
   // a parameter or an argument is not finite already, it is named instead. Slow; for the CPU.
   std::optional<NonFinite> find_non_finite();

@@ -62,8 +62,8 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
     int block = lifetimes.block_of[root];
     return block >= 0 && !lifetimes.blocks[block].slot;
   };
-  for (size_t s = 0; s < graph.steps.size(); ++s) {
-    const GraphStep& step = graph.steps[s];
+  for (size_t s = 0; s < graph.nodes.size(); ++s) {
+    const Node& node = graph.nodes[s];
     // Scratch is written while inputs are still being read and outputs are being made.
     int scratch = lifetimes.scratch[s];
     if (scratch >= 0) {
@@ -71,33 +71,32 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       bytes.write(first, first + lifetimes.blocks[scratch].bytes, kScratch);
     }
     auto fault = [&](ValueId id, int owner, const char* when) {
-      return fmt::format("step {} ({}{}{}) {} {} ({}), but {} has written over it", s,
-                         step.op->name(), step.place.empty() ? "" : " at ", step.place, when,
+      return fmt::format("{} {} {} ({}), but {} has written over it", graph.node_text(s), when,
                          graph.value_text(id), graph.values[id].spec.text(),
                          owner == kScratch ? "scratch" : owner < 0 ? "nobody or another block"
                                                                    : graph.value_text(owner));
     };
-    for (ValueId id : step.inputs) {
+    for (ValueId id : node.inputs) {
       ValueId root = lifetimes.root[id];
       if (!in_arena(root)) continue;
       auto [first, last] = range(root);
       int owner = bytes.other(first, last, root);
       if (owner != root) return fault(id, owner, "reads");
     }
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      ValueId id = step.outputs[o];
-      if (step.op->views(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      ValueId id = node.outputs[o];
+      if (node.op->views(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
       auto [first, last] = range(id);
       // An output may stand on an input only where the op says it may.
-      for (size_t k = 0; k < step.inputs.size(); ++k) {
-        ValueId root = lifetimes.root[step.inputs[k]];
-        if (!in_arena(root) || (k < 32 && step.op->may_reuse(static_cast<int>(o)) >> k & 1)) continue;
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        ValueId root = lifetimes.root[node.inputs[k]];
+        if (!in_arena(root) || (k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1)) continue;
         auto [in_first, in_last] = range(root);
-        if (first < in_last && in_first < last) return fault(step.inputs[k], id, "still reads");
+        if (first < in_last && in_first < last) return fault(node.inputs[k], id, "still reads");
       }
       bytes.write(first, last, id);
     }
-    for (ValueId id : step.outputs) {
+    for (ValueId id : node.outputs) {
       ValueId root = lifetimes.root[id];
       if (!in_arena(root)) continue;
       auto [first, last] = range(root);

@@ -118,7 +118,7 @@ AdamW::AdamW(Store& store, Tensors parameters, Settings settings)
   check_settings(settings_);
   m_ = declare_states(store, "m");
   v_ = declare_states(store, "v");
-  step_ = store.state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
+  step_ = store.optimizer_state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
 }
 
 void AdamW::step(std::span<const Tensor> gradients, const Tensor& lr) {

@@ -114,13 +114,13 @@ class Conv2d final : public OpBase<Conv2d> {
     return grads;
   }
 
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int hot,
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {
-    auto whole = join_epilogue(params.epilogue, p, hot, infer(in)[0], p_in);
+    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole || !in[0].device.is_cpu()) return std::nullopt;
     return Absorbed{std::make_shared<Conv2d>(ConvOpParams{params.conv, params.size, *whole}),
-                    join_inputs(in.size(), p, hot)};
+                    join_inputs(in.size(), p, fused_input)};
   }
 
   const ConvOpParams params;
@@ -171,14 +171,14 @@ class Conv2dInputGrad final : public OpBase<Conv2dInputGrad> {
     return grads;
   }
 
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int hot,
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {
-    auto whole = join_epilogue(params.epilogue, p, hot, infer(in)[0], p_in);
+    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole || !in[0].device.is_cpu()) return std::nullopt;
     return Absorbed{
         std::make_shared<Conv2dInputGrad>(ConvOpParams{params.conv, params.size, *whole}),
-        join_inputs(in.size(), p, hot)};
+        join_inputs(in.size(), p, fused_input)};
   }
 
   const ConvOpParams params;

@@ -22,13 +22,13 @@ constexpr int64_t kTaskWork = 1 << 18, kMinTasks = 16;  // products worth waking
 constexpr int64_t kPackWork = 1 << 15;                  // the same for packed elements
 
 template <class T>
-const GemmLeavesOf<T>& leaves() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves));
+const GemmMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels));
 }
 
 template <class T>
-const DepthwiseLeavesOf<T>& depthwise() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(depthwise_leaves));
+const DepthwiseMicrokernelsOf<T>& depthwise() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(depthwise_microkernels));
 }
 
 struct Extent {
@@ -202,7 +202,7 @@ Ready<T> lay_out(const GatherPlan& plan, int threads, void* scratch) {
   ready.phases = layout.take<Phase<T>>(plan.phases);
   const int64_t groups = plan.depthwise ? 1 : plan.shape.groups;
   const int64_t columns =
-      plan.depthwise ? plan.out_c : round_up(plan.out_c / groups, leaves<T>().lanes);
+      plan.depthwise ? plan.out_c : round_up(plan.out_c / groups, microkernels<T>().lanes);
   for (int64_t i = 0; i < plan.phases; ++i) {
     Phase<T> p;
     p.v = gather_axis(plan, true, i), p.h = gather_axis(plan, false, i);
@@ -261,14 +261,14 @@ template <class T>
 void pack_panel(const GatherPlan& plan, const Phase<T>& p, int64_t group, int64_t panel,
                 const T* w) {
   const ConvShape& s = plan.shape;
-  const GemmLeavesOf<T>& leaf = leaves<T>();
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   const int64_t in_c = plan.in_c / s.groups, out_c = plan.out_c / s.groups;
-  const int64_t first = panel * 2 * leaf.lanes;
-  const int64_t count = std::min<int64_t>(2 * leaf.lanes, out_c - first);
-  const int64_t width = round_up(count, leaf.lanes), filter = s.kh * s.kw * (s.c / s.groups);
+  const int64_t first = panel * 2 * microkernel.lanes;
+  const int64_t count = std::min<int64_t>(2 * microkernel.lanes, out_c - first);
+  const int64_t width = round_up(count, microkernel.lanes), filter = s.kh * s.kw * (s.c / s.groups);
   T* to = p.filters + group * p.group_stride + first * p.k;
   if (!plan.backward) {
-    leaf.pack_transposed(w + (group * out_c + first) * filter, filter, p.k, count, width, to);
+    microkernel.pack_transposed(w + (group * out_c + first) * filter, filter, p.k, count, width, to);
     return;
   }
   if (count < width) std::memset(to, 0, p.k * width * sizeof(T));
@@ -276,7 +276,7 @@ void pack_panel(const GatherPlan& plan, const Phase<T>& p, int64_t group, int64_
     const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
     const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
     const T* from = w + group * in_c * filter + (u * s.kw + v) * out_c + first;
-    leaf.copy_points(from, filter, in_c, count, to, width);
+    microkernel.copy_points(from, filter, in_c, count, to, width);
   }
 }
 
@@ -298,7 +298,7 @@ void prepare(ThreadPool& pool, const GatherPlan& plan, Ready<T>& ready, const T*
   }
   if (plan.depthwise) return;
   const int64_t groups = plan.shape.groups;
-  const int64_t panels = ceil_div(plan.out_c / groups, 2 * leaves<T>().lanes);
+  const int64_t panels = ceil_div(plan.out_c / groups, 2 * microkernels<T>().lanes);
   const int64_t all = plan.phases * groups * panels;
   const int64_t elements = plan.shape.o * plan.shape.kh * plan.shape.kw * plan.shape.c / groups;
   const int64_t tasks = std::clamp<int64_t>(elements / kPackWork, 1, all);
@@ -313,7 +313,7 @@ void prepare(ThreadPool& pool, const GatherPlan& plan, Ready<T>& ready, const T*
 struct Band {
   int64_t first, last, first_tap, last_tap;
 };
-constexpr int kMostBands = 12;
+constexpr int kMaxBands = 12;
 
 // The bands of a task from its row `row` of the phase on; returns how many.
 int make_bands(const GatherPlan& plan, const GatherAxis& v, int64_t row, int64_t rows,
@@ -329,7 +329,7 @@ int make_bands(const GatherPlan& plan, const GatherAxis& v, int64_t row, int64_t
     Band* last = count ? &bands[count - 1] : nullptr;
     if (last && last->first_tap == band.first_tap && last->last_tap == band.last_tap) {
       last->last = band.last;
-    } else if (count == kMostBands) {  // adding zeros does no harm
+    } else if (count == kMaxBands) {  // adding zeros does no harm
       *last = {last->first, band.last, 0, v.taps};
     } else {
       bands[count++] = band;
@@ -381,7 +381,7 @@ void multiply_bands(const GatherPlan& plan, const Phase<T>& p, const TaskRows& r
                [&](int64_t pixel, int64_t count) {
                  product.a_rows = p.in_rows + pixel, product.c_rows = p.out_rows + pixel;
                  product.rows = count;
-                 leaves<T>().gather(product);
+                 microkernels<T>().gather(product);
                });
   }
 }
@@ -389,9 +389,9 @@ void multiply_bands(const GatherPlan& plan, const Phase<T>& p, const TaskRows& r
 template <class T>
 void multiply(const GatherPlan& plan, const Phase<T>& p, const TaskRows& rows, const T* in,
               T* out) {
-  const GemmLeavesOf<T>& leaf = leaves<T>();
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   const int64_t groups = plan.shape.groups, out_c = plan.out_c / groups, in_c = plan.in_c / groups;
-  const int64_t panel = 2 * leaf.lanes;
+  const int64_t panel = 2 * microkernel.lanes;
   const int64_t together = kColumnsBytes / static_cast<int64_t>(sizeof(T));
   GatherProduct<T> product{};
   for (int64_t g = 0; g < groups; ++g)
@@ -400,8 +400,8 @@ void multiply(const GatherPlan& plan, const Phase<T>& p, const TaskRows& rows, c
         product.a = in + g * in_c;
         for (int64_t j = o; j < std::min(o + together, out_c); j += panel) {
           product.columns = std::min(panel, out_c - j);
-          product.vectors = product.columns > leaf.lanes ? 2 : 1;
-          product.b_stride = product.vectors * leaf.lanes;
+          product.vectors = product.columns > microkernel.lanes ? 2 : 1;
+          product.b_stride = product.vectors * microkernel.lanes;
           product.b = p.filters + g * p.group_stride + j * p.k + p.chunks[i].k * product.b_stride;
           product.c = out + g * out_c + j;
           // What comes next: the following panel, or the next chunk of the first one.
@@ -442,7 +442,7 @@ void run_task(const GatherPlan& plan, const Ready<T>& ready, int64_t task, const
                                p.out_rows + pixel});
       });
     } else {
-      Band bands[kMostBands];
+      Band bands[kMaxBands];
       const int count = make_bands(plan, p.v, row, rows, bands);
       multiply(plan, p, {images, bands, count}, in, to);
     }

@@ -97,7 +97,7 @@ void outer(const DepthwiseOuter<T>& p) {
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const DepthwiseLeaves depthwise_leaves = {{gather<float>, outer<float>},
+extern const DepthwiseMicrokernels depthwise_microkernels = {{gather<float>, outer<float>},
                                                  {gather<double>, outer<double>}};
 }
 

@@ -35,16 +35,16 @@ struct DepthwiseOuter {
 };
 
 template <class T>
-struct DepthwiseLeavesOf {
+struct DepthwiseMicrokernelsOf {
   void (*gather)(const DepthwiseProduct<T>&);
   void (*outer)(const DepthwiseOuter<T>&);
 };
 
-struct DepthwiseLeaves {
-  DepthwiseLeavesOf<float> f32;
-  DepthwiseLeavesOf<double> f64;
+struct DepthwiseMicrokernels {
+  DepthwiseMicrokernelsOf<float> f32;
+  DepthwiseMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_LEAVES(DepthwiseLeaves, depthwise_leaves)
+TESSERA_DECLARE_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 
 }  // namespace tessera

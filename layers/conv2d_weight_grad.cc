@@ -23,13 +23,13 @@ constexpr int64_t kTaskWork = 1 << 18;    // products worth waking a thread for
 constexpr int64_t kPartialBytes = 8 << 20;
 
 template <class T>
-const GemmLeavesOf<T>& leaves() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves));
+const GemmMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels));
 }
 
 template <class T>
-const DepthwiseLeavesOf<T>& depthwise() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(depthwise_leaves));
+const DepthwiseMicrokernelsOf<T>& depthwise() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(depthwise_microkernels));
 }
 
 template <class T>
@@ -100,7 +100,7 @@ void pack_row(const WeightGradPlan& plan, const Tile& tile, int64_t group, const
     for (int64_t x = first; x < begin; ++x)
       std::memset(to + (x - first) * width, 0, length * sizeof(T));
     if (begin < end)
-      leaves<T>().copy_points(
+      microkernels<T>().copy_points(
           image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
           s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
     for (int64_t x = end; x < last; ++x)
@@ -171,7 +171,7 @@ void join_rows(const WeightGradPlan& plan, const Block& b, const T* start, int64
   const int64_t columns = s.kw * s.c, whole = ceil_div(columns, plan.lanes) * plan.lanes;
   for (int64_t u = 0; u < s.kh; ++u)
     for (int64_t y = 0; y < b.rows; ++y)
-      leaves<T>().copy_points(start + (y * s.stride_h + u * s.dilation_h) * row_length,
+      microkernels<T>().copy_points(start + (y * s.stride_h + u * s.dilation_h) * row_length,
                               s.stride_w * s.c, plan.out_w, whole,
                               to + y * plan.out_w * plan.join_width + u * columns, plan.join_width);
 }
@@ -186,14 +186,14 @@ template <class T>
 void add_block(const WeightGradPlan& plan, const Block& b, const Part& part, const T* x,
                const T* dy, bool accumulate, T* x_buffer, T* dy_buffer, T* sum) {
   const ConvShape& s = plan.shape;
-  const GemmLeavesOf<T>& leaf = leaves<T>();
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   const int64_t first = part.group * (s.o / s.groups) + part.first_filter;
   const int64_t filter = plan.rows * plan.row_columns;
   OuterProduct<T> product{};
   product.a = dy + b.first_pixel * s.o + first;
   product.a_point = s.o, product.a_quad = plan.row_tile;
   if (plan.pack_dy) {
-    leaf.pack_quads(product.a, s.o, b.pixels, part.filters, dy_buffer);
+    microkernel.pack_quads(product.a, s.o, b.pixels, part.filters, dy_buffer);
     product.a = dy_buffer;
     product.a_point = plan.row_tile, product.a_quad = plan.row_tile * b.pixels;
   }
@@ -218,7 +218,7 @@ void add_block(const WeightGradPlan& plan, const Block& b, const Part& part, con
       product.lines = 1, product.points = b.pixels;
     }
     product.c = sum + first * filter + tile.row * plan.row_columns + tile.column;
-    leaf.outer(product);
+    microkernel.outer(product);
   }
 }
 
@@ -323,7 +323,7 @@ WeightGradPlan plan_weight_grad(const ConvShape& given) {
     s.w *= s.n * s.h, s.n = s.h = 1;  // pixels are independent: one long row
   }
   plan.out_h = s.out_h(), plan.out_w = s.out_w();
-  plan.lanes = leaves<T>().lanes, plan.row_tile = leaves<T>().row_tile;
+  plan.lanes = microkernels<T>().lanes, plan.row_tile = microkernels<T>().row_tile;
   plan.depthwise = s.groups > 1 && s.groups == s.c && s.groups == s.o;
   plan.rows = s.kh, plan.row_columns = s.kw * (s.c / s.groups);
   plan.vectors = ceil_div(plan.row_columns, plan.lanes);

@@ -14,8 +14,8 @@ namespace tessera {
 namespace {
 
 template <class T>
-const LayerNormLeavesOf<T>& leaves() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(layer_norm_leaves));
+const LayerNormMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(layer_norm_microkernels));
 }
 
 Shape row_statistics(const Shape& x) {
@@ -53,7 +53,7 @@ class LayerMoments final : public OpBase<LayerMoments> {
       using T = decltype(zero);
       for_rows(where.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
         T *mean = out[0].as<T>() + first, *inverse = out[1].as<T>() + first;
-        leaves<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
+        microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
         for (int64_t r = 0; r < rows; ++r)
           inverse[r] = static_cast<T>(1 / std::sqrt(static_cast<double>(inverse[r]) + params.eps));
       });
@@ -84,7 +84,7 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_rows(where.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
-        leaves<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
+        microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
                                    in[2].as<T>(), in[3].as<T>() + first, in[4].as<T>() + first,
                                    rows, c, out[0].as<T>() + first, out[1].as<T>() + first);
       });
@@ -114,7 +114,7 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
       where.pool().parallel_for(params.count(), [&](int64_t block) {
         const int64_t first = params.begin(block);
         T* sums = out[0].as<T>() + block * 2 * c;
-        leaves<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
+        microkernels<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
                                   in[2].as<T>() + first, in[3].as<T>() + first, params.size(block),
                                   c, c, sums, sums + c);
       });

@@ -65,14 +65,14 @@ void gradient_sums(const T* dy, const T* x, const T* mean, const T* inverse, int
 }
 
 template <class T>
-constexpr LayerNormLeavesOf<T> leaves_of() {
+constexpr LayerNormMicrokernelsOf<T> microkernels_of() {
   return {moments<T>, gradient_means<T>, gradient_sums<T>};
 }
 
 }  // namespace
 
 namespace TESSERA_ISA {
-const LayerNormLeaves layer_norm_leaves = {leaves_of<float>(), leaves_of<double>()};
+const LayerNormMicrokernels layer_norm_microkernels = {microkernels_of<float>(), microkernels_of<double>()};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

@@ -9,7 +9,7 @@
 namespace tessera {
 
 template <class T>
-struct LayerNormLeavesOf {
+struct LayerNormMicrokernelsOf {
   // The mean and the variance (over c) of each row.
   void (*moments)(const T* x, int64_t rows, int64_t c, T* mean, T* variance);
   // For each row the means over c of dy gamma and of dy gamma xhat.
@@ -20,11 +20,11 @@ struct LayerNormLeavesOf {
                         int64_t stride, int64_t c, T* sums, T* products);
 };
 
-struct LayerNormLeaves {
-  LayerNormLeavesOf<float> f32;
-  LayerNormLeavesOf<double> f64;
+struct LayerNormMicrokernels {
+  LayerNormMicrokernelsOf<float> f32;
+  LayerNormMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_LEAVES(LayerNormLeaves, layer_norm_leaves)
+TESSERA_DECLARE_MICROKERNELS(LayerNormMicrokernels, layer_norm_microkernels)
 
 }  // namespace tessera

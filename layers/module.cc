@@ -5,7 +5,7 @@
 namespace tessera {
 
 Tensor Module::operator()(const Tensor& x) const {
-  PlaceReset place(name_);
+  ModulePathReset place(name_);
   return forward(x);
 }
 

@@ -58,8 +58,8 @@ BatchNorm2d::BatchNorm2d(Store& store, std::string name, const Settings& s)
   require_positive(*this, "channels", s.channels);
   gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::ones());
   beta_ = store.parameter(part("beta"), {s.channels}, Initializer::zeros());
-  running_mean_ = store.state(part("running_mean"), {s.channels}, Initializer::zeros());
-  running_var_ = store.state(part("running_var"), {s.channels}, Initializer::ones());
+  running_mean_ = store.buffer(part("running_mean"), {s.channels}, Initializer::zeros());
+  running_var_ = store.buffer(part("running_var"), {s.channels}, Initializer::ones());
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) const {

@@ -59,8 +59,9 @@ void Optimizer::check_count(std::string_view who, std::span<const Tensor> gradie
 Tensors Optimizer::declare_states(Store& store, std::string_view what) const {
   Tensors states;
   for (const Tensor& parameter : parameters_) {
-    states.push_back(store.state(fmt::format("optimizer.{}.{}", what, persistent_name(parameter)),
-                                 parameter.shape(), Initializer::zeros(), parameter.dtype()));
+    states.push_back(
+        store.optimizer_state(fmt::format("optimizer.{}.{}", what, persistent_name(parameter)),
+                              parameter.shape(), Initializer::zeros(), parameter.dtype()));
   }
   return states;
 }

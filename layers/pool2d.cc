@@ -84,14 +84,14 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
     });
   }
 
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int hot,
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {
-    auto whole = join_epilogue(params.epilogue, p, hot, infer(in)[0], p_in);
+    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;
     joined.epilogue = *whole;
-    return Absorbed{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, hot)};
+    return Absorbed{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, fused_input)};
   }
 
   const PoolOpParams params;

@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kTaskElements = 4096;  // enough for an epilogue's loops, few enough for L1
 
 template <class T>
-const PoolLeavesOf<T>& leaves() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(pool_leaves));
+const PoolMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pool_microkernels));
 }
 
 struct Range {
@@ -55,7 +55,7 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
                       s.kernel_w,
                       s.stride_w,
                       s.pad_w};
-    leaves<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
+    microkernels<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
                         positions ? positions + to : nullptr);
   });
 }
@@ -80,7 +80,7 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
                         s.stride_w,
                         s.pad_w};
       const int64_t from = (b * out_h + u.begin) * out_w * s.c;
-      leaves<T>().max_row_grad(dy + from, positions + from, row, s.stride_h, dx + line * length);
+      microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h, dx + line * length);
     }
     if (epilogue && epilogue->apply)
       epilogue->apply(epilogue->context, dx + first * length, first * length,
@@ -100,8 +100,8 @@ void average_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y) {
       T* to = y + (row * out_w + j) * s.c;
       for (int64_t p = u.begin; p < u.end; ++p)
         for (int64_t q = v.begin; q < v.end; ++q)
-          leaves<T>().add_quotient(x + ((b * s.h + p) * s.w + q) * s.c, T(1), s.c, to);
-      leaves<T>().divide(to, static_cast<T>(divisor(s, u, v, i, j)), s.c, to);
+          microkernels<T>().add_quotient(x + ((b * s.h + p) * s.w + q) * s.c, T(1), s.c, to);
+      microkernels<T>().divide(to, static_cast<T>(divisor(s, u, v, i, j)), s.c, to);
     }
   });
 }
@@ -120,7 +120,7 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
         const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
         const T pixels = static_cast<T>(divisor(s, u, v, p, q));
         for (int64_t j = v.begin; j < v.end; ++j)
-          leaves<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels, s.c,
+          microkernels<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels, s.c,
                                    to + j * s.c);
       }
     }
@@ -129,10 +129,10 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
 
 template <class T>
 void global_average_pool(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c, const T* x, T* y) {
-  const auto& channels = leaves_for<T>(TESSERA_SELECT_LEAVES(channel_leaves));
+  const auto& channels = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
   pool.parallel_for(n, [&](int64_t b) {
     channels.sum(x + b * pixels * c, pixels, c, c, y + b * c);
-    leaves<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
+    microkernels<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
   });
 }
 
@@ -141,7 +141,7 @@ void global_average_pool_grad(ThreadPool& pool, int64_t n, int64_t pixels, int64
                               T* dx) {
   pool.parallel_for(n, [&](int64_t b) {
     T* first = dx + b * pixels * c;
-    leaves<T>().divide(dy + b * c, static_cast<T>(pixels), c, first);
+    microkernels<T>().divide(dy + b * c, static_cast<T>(pixels), c, first);
     for (int64_t i = 1; i < pixels; ++i) std::copy_n(first, c, first + i * c);
   });
 }

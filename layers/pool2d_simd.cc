@@ -222,14 +222,14 @@ void divide(const T* x, T divisor, int64_t c, T* y) {
 }
 
 template <class T>
-constexpr PoolLeavesOf<T> leaves_of() {
+constexpr PoolMicrokernelsOf<T> microkernels_of() {
   return {max_row<T>, max_row_grad<T>, add_quotient<T>, divide<T>};
 }
 
 }  // namespace
 
 namespace TESSERA_ISA {
-const PoolLeaves pool_leaves = {leaves_of<float>(), leaves_of<double>()};
+const PoolMicrokernels pool_microkernels = {microkernels_of<float>(), microkernels_of<double>()};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

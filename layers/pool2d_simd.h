@@ -16,7 +16,7 @@ struct PoolRow {
 };
 
 template <class T>
-struct PoolLeavesOf {
+struct PoolMicrokernelsOf {
   // y [out_w, c] = the maxima of a row of windows over x [rows, w, c], positions [out_w, c] where
   // they lie (unless null)
   void (*max_row)(const T* x, const PoolRow& row, T* y, uint8_t* positions);
@@ -31,11 +31,11 @@ struct PoolLeavesOf {
   void (*divide)(const T* x, T divisor, int64_t c, T* y);
 };
 
-struct PoolLeaves {
-  PoolLeavesOf<float> f32;
-  PoolLeavesOf<double> f64;
+struct PoolMicrokernels {
+  PoolMicrokernelsOf<float> f32;
+  PoolMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_LEAVES(PoolLeaves, pool_leaves)
+TESSERA_DECLARE_MICROKERNELS(PoolMicrokernels, pool_microkernels)
 
 }  // namespace tessera

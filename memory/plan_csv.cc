@@ -67,8 +67,8 @@ class Reader {
 
   // A field for a message: short, however long it is.
   static std::string quoted(std::string_view text) {
-    constexpr size_t kMost = 40;
-    return fmt::format("'{}'{}", text.substr(0, kMost), text.size() > kMost ? "..." : "");
+    constexpr size_t kMax = 40;
+    return fmt::format("'{}'{}", text.substr(0, kMax), text.size() > kMax ? "..." : "");
   }
 
   // Moves on to the next line that is not blank and cuts it into fields.

@@ -87,13 +87,13 @@ void find_neighbours(const Problem& problem, const Plan& plan, int buffer, Buffe
 }
 
 std::string names(const Problem& problem, const std::vector<int>& buffers) {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMax = 8;
   std::string text;
-  for (size_t i = 0; i < buffers.size() && i < kMost; ++i) {
+  for (size_t i = 0; i < buffers.size() && i < kMax; ++i) {
     const Interval& buffer = problem.buffers[buffers[i]];
     text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", buffer.id, buffer.size);
   }
-  if (buffers.size() > kMost) text += fmt::format(" and {} more", buffers.size() - kMost);
+  if (buffers.size() > kMax) text += fmt::format(" and {} more", buffers.size() - kMax);
   return text;
 }
 

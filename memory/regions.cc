@@ -17,22 +17,22 @@ Region::Region(std::string label, size_t bytes, RawMemory& memory)
   }
 }
 
-Region::Region(std::string label, size_t bytes, ExternalMemory brought)
+Region::Region(std::string label, size_t bytes, ExternalMemory external)
     : label_(std::move(label)), bytes_(bytes) {
   if (bytes == 0) return;
-  if (brought.data == nullptr || brought.bytes < bytes) {
+  if (external.data == nullptr || external.bytes < bytes) {
     throw ConfigError(fmt::format(
         "{} region: the memory brought must hold {} bytes, but it has {}; bring a larger block",
-        label_, bytes, brought.data == nullptr ? 0 : brought.bytes));
+        label_, bytes, external.data == nullptr ? 0 : external.bytes));
   }
-  const auto address = reinterpret_cast<uintptr_t>(brought.data);
+  const auto address = reinterpret_cast<uintptr_t>(external.data);
   if (address % kMemoryAlignment != 0) {
     throw ConfigError(fmt::format(
         "{} region: the memory brought must start at a multiple of {} bytes, but {:#x} is {} past "
         "one; align it",
         label_, kMemoryAlignment, address, address % kMemoryAlignment));
   }
-  data_ = static_cast<std::byte*>(brought.data);
+  data_ = static_cast<std::byte*>(external.data);
 }
 
 Region::~Region() {

@@ -25,7 +25,7 @@ class Region {
   Region(std::string label, size_t bytes, RawMemory& memory);
   // Uses the first `bytes` of what is brought. Throws ConfigError when it is too small, absent or
   // not 64-byte aligned.
-  Region(std::string label, size_t bytes, ExternalMemory brought);
+  Region(std::string label, size_t bytes, ExternalMemory external);
   ~Region();
   Region(Region&& other) noexcept { swap(other); }
   Region& operator=(Region&& other) noexcept {

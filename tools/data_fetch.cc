@@ -20,8 +20,8 @@ namespace {
 
 // Of one mirror and file. What does not bring the file on by a thousandth is fruitless, so that the
 // requests are bounded whatever a server does.
-constexpr int kMostFruitless = 5;
-constexpr int64_t kLeastPart = 1000;
+constexpr int kMaxFruitless = 5;
+constexpr int64_t kMinPart = 1000;
 constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{2000};
 
 const std::vector<FetchSet>& known_sets() {
@@ -94,13 +94,13 @@ std::string complete(const std::string& url, const std::string& part, const Fetc
   for (int fruitless = 0; furthest < file.bytes;) {
     const Download done = download(url, part, file.bytes, there);
     if (done.why.empty()) break;
-    if (size_of(part) < furthest + std::max<int64_t>(1, file.bytes / kLeastPart)) {
+    if (size_of(part) < furthest + std::max<int64_t>(1, file.bytes / kMinPart)) {
       ++fruitless;
     } else {
       wait = kFirstWait;
     }
     furthest = std::max(furthest, size_of(part));
-    if (!done.may_pass || fruitless == kMostFruitless) return done.why;
+    if (!done.may_pass || fruitless == kMaxFruitless) return done.why;
     std::this_thread::sleep_for(wait);
     wait = std::min(2 * wait, kLongestWait);
   }

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kBlock = 512, kMostMember = 256 << 20;
-constexpr int kMostEntries = 1000;
+constexpr int64_t kBlock = 512, kMaxMember = 256 << 20;
+constexpr int kMaxEntries = 1000;
 using Block = std::array<char, kBlock>;
 
 // A number of a header: octal digits, ended by a zero or a space.
@@ -84,7 +84,7 @@ void unpack(const std::string& archive, const std::vector<std::string>& members,
     tar.read(header.data(), header.size(), "a header of the archive");
     if (std::all_of(header.begin(), header.end(), [](char c) { return c == '\0'; })) break;
     std::optional<int64_t> size = octal(header, 124, 12);
-    if (!checksum_holds(header) || !size || *size > kMostMember || entries == kMostEntries)
+    if (!checksum_holds(header) || !size || *size > kMaxMember || entries == kMaxEntries)
       tar.fail(at, "is no header of a tar archive, or of a larger one than is expected");
     const bool plain = header[156] == '0' || header[156] == '\0';
     auto member = std::find(missing.begin(), missing.end(), name_of(header));

@@ -236,19 +236,19 @@ std::string BenchResults::json() const {
 
 std::string BenchResults::svg() const {
   // What is added to a ratio's distance from 1, so that 1 has a place on a logarithmic scale.
-  constexpr double kLeast = 1e-4;
+  constexpr double kMin = 1e-4;
   double slowest = 1;
   for (const auto& row : cells) {
     for (const BenchCell& cell : row) slowest = std::max(slowest, cell.ms);
   }
-  Panel ratios(*this, 40, "plan above the lower bound", kLeast, 1);
+  Panel ratios(*this, 40, "plan above the lower bound", kMin, 1);
   for (double above : {1e-3, 1e-2, 1e-1, 1.0}) ratios.mark(above, fmt::format("{} %", 100 * above));
-  ratios.mark(kLeast, "lowest");
+  ratios.mark(kMin, "lowest");
   Panel times(*this, 360, "milliseconds of CPU time", 1e-2, slowest);
   for (double ms = 1e-2; ms <= slowest; ms *= 10) times.mark(ms, fmt::format("{}", ms));
   std::string legend, names;
   for (size_t row = 0; row < rows.size(); ++row) {
-    ratios.line(row, [&](size_t p) { return std::max(kLeast, ratio(row, p) - 1); });
+    ratios.line(row, [&](size_t p) { return std::max(kMin, ratio(row, p) - 1); });
     times.line(row, [&](size_t p) { return std::max(1e-2, cells[row][p].ms); });
     legend += fmt::format("<text x=\"{:.0f}\" y=\"{}\" fill=\"{}\">{} ({:.4f})</text>\n",
                           ratios.right() + 16, 52 + 18 * row, ratios.colour(row),

@@ -143,8 +143,8 @@ int run_bench(const DataArguments& arguments) {
   auto start = Clock::now();
   int64_t images = 0, most = 0;
   double seconds = 0;
-  constexpr int64_t kLeast = 16, kLook = 8;  // batches: every slot filled, memory looked at
-  for (int64_t i = 0; i < kLeast || seconds < arguments.seconds; ++i) {
+  constexpr int64_t kMin = 16, kLook = 8;  // batches: every slot filled, memory looked at
+  for (int64_t i = 0; i < kMin || seconds < arguments.seconds; ++i) {
     images += loader.next().count;
     if (i % kLook == kLook - 1) most = std::max(most, host_memory().process);
     seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -77,7 +77,7 @@ void draw(const Arguments& arguments, const Config& config) {
 // "%12.conv2d.layer1.0.conv1", with a number behind it where that is not unique.
 std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& taken) {
   std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
-  if (!tensor.place.empty()) id += "." + tensor.place;
+  if (!tensor.module_path.empty()) id += "." + tensor.module_path;
   std::replace(id.begin(), id.end(), ' ', '_');
   std::string unique = id;
   for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
@@ -218,9 +218,9 @@ void exclude(CLI::App& plan) {
   };
   apart("--diff",
         {"--config", "overrides", "--json", "--draw", "--csv", "--html", "--svg", "--beside",
-         "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after", "--off"});
+         "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after", "--disable-pass"});
   apart("--max-batch", {"--draw", "--csv", "--html", "--svg", "--beside", "--why", "--max-bytes",
-                        "--dump-after", "--off"});
+                        "--dump-after", "--disable-pass"});
   apart("--dump-after", {"--json", "--draw", "--csv", "--html", "--svg", "--beside", "--why"});
   apart("--json", {"--draw", "--html", "--svg", "--why"});
   apart("--draw", {"--svg", "--why"});
@@ -255,7 +255,7 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->passes.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--off", arguments->passes.off, "leave out a pass; may be given again")
+  plan->add_option("--disable-pass", arguments->passes.disabled_passes, "leave out a pass; may be given again")
       ->allow_extra_args(false);
   exclude(*plan);
   plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });

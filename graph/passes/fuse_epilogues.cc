@@ -5,10 +5,10 @@ namespace tessera {
 namespace {
 
 bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site) {
-  const GraphStep& producer = graph.steps[site.producer];
-  const GraphStep& consumer = graph.steps[site.consumer];
+  const Node& producer = graph.nodes[site.producer];
+  const Node& consumer = graph.nodes[site.consumer];
   auto program = consumer.op->pointwise();
-  auto absorbed = producer.op->absorb_epilogue(*program, site.hot, graph.input_specs(producer),
+  auto absorbed = producer.op->absorb_epilogue(*program, site.fused_input, graph.input_specs(producer),
                                                graph.input_specs(consumer));
   if (!absorbed) return false;
   std::vector<ValueId> inputs;
@@ -23,12 +23,12 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
 int fuse_epilogues(Graph& graph) {
   auto readers = graph.readers();
   int fused = 0;
-  for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
-    const GraphStep& step = graph.steps[s];
-    if (step.op == nullptr || !step.op->pointwise()) continue;
-    for (int hot = 0; hot < static_cast<int>(step.inputs.size()); ++hot) {
-      FusionSite site = fusion_site(graph, readers, s, hot);
-      if (site.producer < 0 || graph.steps[site.producer].op->pointwise()) continue;
+  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
+    const Node& node = graph.nodes[s];
+    if (node.op == nullptr || !node.op->pointwise()) continue;
+    for (int fused_input = 0; fused_input < static_cast<int>(node.inputs.size()); ++fused_input) {
+      FusionSite site = fusion_site(graph, readers, s, fused_input);
+      if (site.producer < 0 || graph.nodes[site.producer].op->pointwise()) continue;
       if (fuse_at(graph, readers, site)) {
         ++fused;
         break;

@@ -5,36 +5,36 @@
 namespace tessera {
 namespace {
 
-// Bytes of made values that the producer reads last: folding it into a later step keeps them alive
+// Bytes of made values that the producer reads last: folding it into a later node keeps them alive
 // until then. Values that are no larger than a channel vector do not matter.
 size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>& readers,
                          const FusionSite& site, size_t freed) {
   size_t bytes = 0;
-  const auto& inputs = graph.steps[site.producer].inputs;
+  const auto& inputs = graph.nodes[site.producer].inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
     ValueId id = inputs[i];
     if (std::find(inputs.begin(), inputs.begin() + static_cast<long>(i), id) !=
         inputs.begin() + static_cast<long>(i))
       continue;
     const Value& value = graph.values[id];
-    if (value.kind != Kind::made || value.spec.bytes() * 16 < freed) continue;
+    if (value.role != Role::computed || value.spec.bytes() * 16 < freed) continue;
     if (readers[id].back() < site.consumer) bytes += value.spec.bytes();
   }
   return bytes;
 }
 
 bool overwritten_between(const Graph& graph, const FusionSite& site) {
-  for (ValueId id : graph.steps[site.producer].inputs) {
+  for (ValueId id : graph.nodes[site.producer].inputs) {
     // A view of a persistent value is as old as that value.
-    while (graph.values[id].kind == Kind::made && graph.values[id].producer >= 0) {
-      const GraphStep& maker = graph.steps[graph.values[id].producer];
+    while (graph.values[id].role == Role::computed && graph.values[id].producer >= 0) {
+      const Node& maker = graph.nodes[graph.values[id].producer];
       int view = maker.op == nullptr ? -1 : maker.op->views(graph.values[id].output);
       if (view < 0) break;
       id = maker.inputs[view];
     }
     if (!graph.values[id].persistent()) continue;
     for (int s = site.producer + 1; s < site.consumer; ++s)
-      for (ValueId made : graph.steps[s].outputs)
+      for (ValueId made : graph.nodes[s].outputs)
         if (graph.values[made].previous == id) return true;
   }
   return false;
@@ -43,17 +43,17 @@ bool overwritten_between(const Graph& graph, const FusionSite& site) {
 }  // namespace
 
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& readers,
-                       int consumer, int hot) {
-  const GraphStep& reader = graph.steps[consumer];
-  ValueId id = reader.inputs[hot];
+                       int consumer, int fused_input) {
+  const Node& reader = graph.nodes[consumer];
+  ValueId id = reader.inputs[fused_input];
   const Value& value = graph.values[id];
-  if (value.kind != Kind::made || value.producer < 0) return {};
-  const GraphStep& maker = graph.steps[value.producer];
+  if (value.role != Role::computed || value.producer < 0) return {};
+  const Node& maker = graph.nodes[value.producer];
   if (maker.outputs.size() != 1 || maker.device != reader.device) return {};
   if (readers[id].size() != 1 || readers[id][0] != consumer) return {};
   if (std::count(reader.inputs.begin(), reader.inputs.end(), id) != 1) return {};
   if (value.spec != graph.values[reader.outputs[0]].spec) return {};
-  FusionSite site{value.producer, consumer, hot};
+  FusionSite site{value.producer, consumer, fused_input};
   bool adjacent = consumer == site.producer + 1;
   size_t freed = value.spec.bytes();
   if (!adjacent && bytes_kept_longer(graph, readers, site, freed) > freed) return {};
@@ -62,19 +62,19 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
 }
 
 std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site) {
-  std::vector<ValueId> inputs = graph.steps[site.producer].inputs;
-  const std::vector<ValueId>& others = graph.steps[site.consumer].inputs;
+  std::vector<ValueId> inputs = graph.nodes[site.producer].inputs;
+  const std::vector<ValueId>& others = graph.nodes[site.consumer].inputs;
   for (size_t i = 0; i < others.size(); ++i)
-    if (static_cast<int>(i) != site.hot) inputs.push_back(others[i]);
+    if (static_cast<int>(i) != site.fused_input) inputs.push_back(others[i]);
   return inputs;
 }
 
 void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site, OpPtr op,
              std::vector<ValueId> inputs) {
-  GraphStep& producer = graph.steps[site.producer];
-  GraphStep& consumer = graph.steps[site.consumer];
-  auto forget = [&](const GraphStep& step, int index) {
-    for (ValueId id : step.inputs) std::erase(readers[id], index);
+  Node& producer = graph.nodes[site.producer];
+  Node& consumer = graph.nodes[site.consumer];
+  auto forget = [&](const Node& node, int index) {
+    for (ValueId id : node.inputs) std::erase(readers[id], index);
   };
   forget(producer, site.producer);
   forget(consumer, site.consumer);
@@ -84,12 +84,12 @@ void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   }
   consumer.op = std::move(op);
   consumer.inputs = std::move(inputs);
-  if (consumer.place.empty()) consumer.place = producer.place;
-  producer = GraphStep{};
+  if (consumer.module_path.empty()) consumer.module_path = producer.module_path;
+  producer = Node{};
 }
 
 void drop_emptied(Graph& graph) {
-  std::erase_if(graph.steps, [](const GraphStep& step) { return step.op == nullptr; });
+  std::erase_if(graph.nodes, [](const Node& node) { return node.op == nullptr; });
   graph.index();
 }
 

@@ -5,26 +5,26 @@
 
 namespace tessera {
 
-// Where a step can be folded into another: the producer's only output is read by the consumer alone.
+// Where a node can be folded into another: the producer's only output is read by the consumer alone.
 struct FusionSite {
   int producer = -1, consumer = -1;
-  int hot = 0;  // the consumer's input that is the producer's output
+  int fused_input = 0;  // the consumer's input that is the producer's output
 };
 
-// The site at input `hot` of step `consumer`, or producer -1: the value has another reader, is not
-// made by a step with one output on the same device and of the consumer's full shape, or running the
+// The site at input `fused_input` of node `consumer`, or producer -1: the value has another reader, is not
+// made by a node with one output on the same device and of the consumer's full shape, or running the
 // producer's work at the consumer's place would read an overwritten value or keep more bytes alive.
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& readers,
-                       int consumer, int hot);
+                       int consumer, int fused_input);
 
-// Input values of the fused step: the producer's, then the consumer's without `hot`.
+// Input values of the fused node: the producer's, then the consumer's without `fused_input`.
 std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site);
 
-// Replaces the two steps by `op` at the consumer's position and keeps `readers` right.
+// Replaces the two nodes by `op` at the consumer's position and keeps `readers` right.
 void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site, OpPtr op,
              std::vector<ValueId> inputs);
 
-// Drops the steps that replace() has emptied.
+// Drops the nodes that replace() has emptied.
 void drop_emptied(Graph& graph);
 
 }  // namespace tessera

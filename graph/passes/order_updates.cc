@@ -6,13 +6,7 @@
 namespace tessera {
 namespace {
 
-bool is_update(const GraphStep& step) {
-  for (size_t o = 0; o < step.outputs.size(); ++o)
-    if (step.op->updates(static_cast<int>(o)) >= 0) return true;
-  return false;
-}
-
-// For each step the number of steps it waits for, and who waits for it: for the values it reads,
+// For each node the number of nodes it waits for, and who waits for it: for the values it reads,
 // and an update for all readers of the version it overwrites.
 struct Dependences {
   std::vector<int> waits;
@@ -20,8 +14,8 @@ struct Dependences {
 };
 
 Dependences dependences(const Graph& graph) {
-  Dependences result{std::vector<int>(graph.steps.size(), 0),
-                     std::vector<std::vector<int>>(graph.steps.size())};
+  Dependences result{std::vector<int>(graph.nodes.size(), 0),
+                     std::vector<std::vector<int>>(graph.nodes.size())};
   auto after = [&](int first, int then) {
     if (first < 0 || first == then) return;
     result.followers[first].push_back(then);
@@ -29,15 +23,15 @@ Dependences dependences(const Graph& graph) {
   };
   std::vector<ValueId> roots = graph.roots();
   std::vector<std::vector<int>> root_readers(graph.values.size());
-  for (size_t s = 0; s < graph.steps.size(); ++s)
-    for (ValueId id : graph.steps[s].inputs) root_readers[roots[id]].push_back(static_cast<int>(s));
-  for (size_t s = 0; s < graph.steps.size(); ++s) {
-    const GraphStep& step = graph.steps[s];
-    for (ValueId id : step.inputs) after(graph.values[id].producer, static_cast<int>(s));
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      int updates = step.op->updates(static_cast<int>(o));
+  for (size_t s = 0; s < graph.nodes.size(); ++s)
+    for (ValueId id : graph.nodes[s].inputs) root_readers[roots[id]].push_back(static_cast<int>(s));
+  for (size_t s = 0; s < graph.nodes.size(); ++s) {
+    const Node& node = graph.nodes[s];
+    for (ValueId id : node.inputs) after(graph.values[id].producer, static_cast<int>(s));
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      int updates = node.op->updates(static_cast<int>(o));
       if (updates < 0) continue;
-      for (int reader : root_readers[step.inputs[updates]]) after(reader, static_cast<int>(s));
+      for (int reader : root_readers[node.inputs[updates]]) after(reader, static_cast<int>(s));
     }
   }
   return result;
@@ -49,15 +43,15 @@ int order_updates(Graph& graph) {
   Dependences wait = dependences(graph);
   // Recorded order, but an update that is free to run goes first.
   std::vector<int> order, ready_updates;
-  std::vector<bool> done(graph.steps.size(), false);
+  std::vector<bool> done(graph.nodes.size(), false);
   auto emit = [&](int s) {
     order.push_back(s);
     done[s] = true;
     for (int follower : wait.followers[s])
-      if (--wait.waits[follower] == 0 && is_update(graph.steps[follower]))
+      if (--wait.waits[follower] == 0 && graph.nodes[follower].is_update())
         ready_updates.push_back(follower);
   };
-  for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
+  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
     if (done[s]) continue;
     emit(s);
     for (size_t i = 0; i < ready_updates.size(); ++i)
@@ -69,9 +63,9 @@ int order_updates(Graph& graph) {
   if (moved == 0) return 0;
 
   Graph reordered = graph;
-  for (size_t i = 0; i < order.size(); ++i) reordered.steps[i] = graph.steps[order[i]];
+  for (size_t i = 0; i < order.size(); ++i) reordered.nodes[i] = graph.nodes[order[i]];
   reordered.index();
-  std::vector<int64_t> no_scratch(graph.steps.size(), 0);
+  std::vector<int64_t> no_scratch(graph.nodes.size(), 0);
   if (peak_bytes(reordered, no_scratch) > peak_bytes(graph, no_scratch)) return 0;
   graph = std::move(reordered);
   return moved;

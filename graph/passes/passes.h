@@ -6,13 +6,13 @@
 
 namespace tessera {
 
-// Drops steps whose results nobody reads; updates always stay.
-int drop_dead_steps(Graph& graph);
-// Merges steps that compute the same from the same values.
-int merge_equal_steps(Graph& graph);
-// Joins a pointwise step into the pointwise step that alone reads it.
+// Drops nodes whose results nobody reads; updates always stay.
+int eliminate_dead_code(Graph& graph);
+// Merges nodes that compute the same from the same values.
+int eliminate_common_subexpressions(Graph& graph);
+// Joins a pointwise node into the pointwise node that alone reads it.
 int fuse_pointwise(Graph& graph);
-// Folds a pointwise step into the op whose output it reads, where that op offers it.
+// Folds a pointwise node into the op whose output it reads, where that op offers it.
 int fuse_epilogues(Graph& graph);
 // Runs each update as soon as its gradient is there and the old version has been read, if the most
 // bytes that live at once do not grow.

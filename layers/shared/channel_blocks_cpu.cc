@@ -5,8 +5,8 @@ namespace tessera {
 namespace {
 
 template <class T>
-const ChannelLeavesOf<T>& leaves() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(channel_leaves));
+const ChannelMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
 }
 
 // Channels of one task: with many channels there are few blocks, so these are split as well.
@@ -28,7 +28,7 @@ template <class T>
 void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x, T* moments) {
   for_each_part(pool, blocks.count(), c, [&](int64_t block, int64_t first, int64_t channels) {
     T* mean = moments + block * 2 * c + first;
-    leaves<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c, channels, mean,
+    microkernels<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c, channels, mean,
                         mean + c);
   });
 }
@@ -39,7 +39,7 @@ void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, cons
   for_each_part(pool, blocks.count(), c, [&](int64_t block, int64_t first, int64_t channels) {
     const int64_t at = blocks.begin(block) * c + first, stats = block * stats_stride + first;
     T* to = sums + block * 2 * c + first;
-    leaves<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats, blocks.size(block), c,
+    microkernels<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats, blocks.size(block), c,
                               channels, to, to + c);
   });
 }
@@ -47,8 +47,8 @@ void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, cons
 template <class T>
 void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second) {
   for_each_part(pool, 1, c, [&](int64_t, int64_t begin, int64_t channels) {
-    leaves<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
-    leaves<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
+    microkernels<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
+    microkernels<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
   });
 }
 

@@ -75,14 +75,14 @@ void gradient_sums(const T* dy, const T* x, const T* __restrict mean, const T* _
 }
 
 template <class T>
-constexpr ChannelLeavesOf<T> leaves_of() {
+constexpr ChannelMicrokernelsOf<T> microkernels_of() {
   return {sum<T>, moments<T>, gradient_sums<T>};
 }
 
 }  // namespace
 
 namespace TESSERA_ISA {
-const ChannelLeaves channel_leaves = {leaves_of<float>(), leaves_of<double>()};
+const ChannelMicrokernels channel_microkernels = {microkernels_of<float>(), microkernels_of<double>()};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

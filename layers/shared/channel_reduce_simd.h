@@ -11,7 +11,7 @@ namespace tessera {
 inline constexpr int64_t kMomentChannels = 256;
 
 template <class T>
-struct ChannelLeavesOf {
+struct ChannelMicrokernelsOf {
   // sum[j] = the sum of x[r][j]
   void (*sum)(const T* x, int64_t rows, int64_t stride, int64_t c, T* sum);
   // The mean and the sum of squared deviations from it; c <= kMomentChannels.
@@ -21,11 +21,11 @@ struct ChannelLeavesOf {
                         int64_t stride, int64_t c, T* sums, T* products);
 };
 
-struct ChannelLeaves {
-  ChannelLeavesOf<float> f32;
-  ChannelLeavesOf<double> f64;
+struct ChannelMicrokernels {
+  ChannelMicrokernelsOf<float> f32;
+  ChannelMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_LEAVES(ChannelLeaves, channel_leaves)
+TESSERA_DECLARE_MICROKERNELS(ChannelMicrokernels, channel_microkernels)
 
 }  // namespace tessera

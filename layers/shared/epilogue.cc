@@ -18,24 +18,24 @@ void EpilogueRun::apply(int64_t first, int64_t count) const {
 }
 
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
-                                           int hot, const TensorSpec& result,
+                                           int fused_input, const TensorSpec& result,
                                            std::span<const TensorSpec> p_in) {
-  if (p_in[static_cast<size_t>(hot)].shape != result.shape) return std::nullopt;
+  if (p_in[static_cast<size_t>(fused_input)].shape != result.shape) return std::nullopt;
   for (const TensorSpec& spec : p_in) {
     Broadcast broadcast;
     if (spec.dtype != result.dtype || !broadcast_of(spec.shape, result.shape, &broadcast))
       return std::nullopt;
   }
-  ScalarProgram whole = compose(own, p, hot);
+  ScalarProgram whole = compose(own, p, fused_input);
   if (whole.registers() > kMaxScalarRegisters) return std::nullopt;
   return whole;
 }
 
-std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int hot) {
+std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int fused_input) {
   std::vector<int> inputs;
   for (int i = 0; i < static_cast<int>(own); ++i) inputs.push_back(i);
   for (int i = 0; i < p.inputs; ++i)
-    if (i != hot) inputs.push_back(-1 - i);
+    if (i != fused_input) inputs.push_back(-1 - i);
   return inputs;
 }
 

@@ -1,5 +1,5 @@
 // What an op with heavy arithmetic shares with others of its kind to apply a scalar program to its
-// result while it is hot: input 0 of the program is the result, the others follow the op's own.
+// result while it is in the cache: input 0 of the program is the result, the others follow the op's own.
 #pragma once
 
 #include <optional>
@@ -36,12 +36,12 @@ class EpilogueRun {
   Broadcast broadcasts_[kMaxScalarRegisters];
 };
 
-// `own` followed by `p`, whose input `hot` is own's result; nothing where `p` makes another shape
+// `own` followed by `p`, whose input `fused_input` is own's result; nothing where `p` makes another shape
 // or dtype of it, or the whole is too long. `result` is the op's output, p_in are the inputs of p.
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
-                                           int hot, const TensorSpec& result,
+                                           int fused_input, const TensorSpec& result,
                                            std::span<const TensorSpec> p_in);
 // Absorbed::inputs for an op with `own` inputs.
-std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int hot);
+std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int fused_input);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What a kernel over raw memory calls on its result while it is hot.
+// What a kernel over raw memory calls on its result while it is in the cache.
 #pragma once
 
 #include <cstdint>

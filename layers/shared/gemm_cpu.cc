@@ -18,8 +18,8 @@ constexpr int64_t kTaskWork = 1 << 17;     // products worth waking a thread for
 constexpr int64_t kMinTasks = 16;
 
 template <class T>
-const GemmLeavesOf<T>& leaves() {
-  return leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves));
+const GemmMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels));
 }
 
 // From the shape alone. C is cut into tasks of `rows` by `columns`; the summed index into chunks.
@@ -35,7 +35,7 @@ struct Plan {
 template <class T>
 Plan make_plan(const GemmShape& s) {
   Plan plan{};
-  plan.panel = 2 * leaves<T>().lanes;
+  plan.panel = 2 * microkernels<T>().lanes;
   const int64_t size = sizeof(T), width = std::max<int64_t>(1, s.n);
   plan.dots = s.m <= kFewRows && s.transpose_b && !s.transpose_a;
   plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b);
@@ -77,11 +77,11 @@ void pack_b(const GemmShape& s, int64_t panel, const T* b, int64_t j, int64_t k,
             T* to) {
   const int64_t columns = std::min(panel, s.n - j);
   if (s.transpose_b) {
-    leaves<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
+    microkernels<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
     return;
   }
   if (columns < panel) std::memset(to, 0, depth * panel * sizeof(T));
-  leaves<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel);
+  microkernels<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel);
 }
 
 struct Part {
@@ -92,14 +92,14 @@ struct Part {
 template <class T>
 void multiply(const GemmShape& s, const Plan& plan, const Part& part, int64_t first_packed,
               const T* a, const T* b, const Buffers<T>& buffers, T* a_buffer, T* c) {
-  const GemmLeavesOf<T>& leaf = leaves<T>();
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   int64_t a_rows[kRows], c_rows[kRows];
   const Segment segment{0, part.depth};
   GatherProduct<T> product{};
   product.a = a + part.row * s.k + part.k;
   int64_t stride = s.k;
   if (s.transpose_a) {
-    leaf.pack_transposed(a + part.k * s.m + part.row, s.m, part.rows, part.depth, part.depth,
+    microkernel.pack_transposed(a + part.k * s.m + part.row, s.m, part.rows, part.depth, part.depth,
                          a_buffer);
     product.a = a_buffer, stride = part.depth;
   }
@@ -109,16 +109,16 @@ void multiply(const GemmShape& s, const Plan& plan, const Part& part, int64_t fi
   product.accumulate = s.accumulate || part.k > 0;
   for (int64_t j = part.column; j < part.column + part.columns; j += plan.panel) {
     product.columns = std::min(plan.panel, s.n - j);
-    product.vectors = product.columns > leaf.lanes ? 2 : 1;
+    product.vectors = product.columns > microkernel.lanes ? 2 : 1;
     if (plan.packed) {
       product.b = buffers.b + (j - first_packed) * part.depth, product.b_stride = plan.panel;
-    } else if (product.columns == product.vectors * leaf.lanes) {
+    } else if (product.columns == product.vectors * microkernel.lanes) {
       product.b = b + part.k * s.n + j, product.b_stride = s.n;
     } else {  // whole vectors would reach beyond B: this last panel was packed
       product.b = buffers.b, product.b_stride = plan.panel;
     }
     product.c = c + j;
-    leaf.gather(product);
+    microkernel.gather(product);
   }
 }
 
@@ -127,7 +127,7 @@ void run_dots(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a
               T* c) {
   pool.parallel_for(ceil_div(s.n, plan.columns), [&](int64_t task) {
     const int64_t j = task * plan.columns, columns = std::min(plan.columns, s.n - j);
-    leaves<T>().dots({a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
+    microkernels<T>().dots({a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
   });
 }
 
@@ -161,7 +161,7 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
             pack_b(s, plan.panel, b, first + p * plan.panel, k, depth,
                    buffers.b + p * plan.panel * depth);
         });
-      } else if (s.n % leaves<T>().lanes) {
+      } else if (s.n % microkernels<T>().lanes) {
         pack_b(s, plan.panel, b, s.n / plan.panel * plan.panel, k, depth, buffers.b);
       }
       const int64_t across = ceil_div(last - first, plan.columns);

@@ -282,14 +282,14 @@ void copy_points(const T* from, int64_t from_stride, int64_t points, int64_t len
 }
 
 template <class T>
-constexpr GemmLeavesOf<T> leaves_of = {Vector<T>::kLanes,  kOuterRows,    gather<T>,
+constexpr GemmMicrokernelsOf<T> microkernels_of = {Vector<T>::kLanes,  kOuterRows,    gather<T>,
                                        outer<T>,           dots<T>,       pack_quads<T>,
                                        pack_transposed<T>, copy_points<T>};
 
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const GemmLeaves gemm_leaves = {leaves_of<float>, leaves_of<double>};
+extern const GemmMicrokernels gemm_microkernels = {microkernels_of<float>, microkernels_of<double>};
 }
 
 }  // namespace tessera

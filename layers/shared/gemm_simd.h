@@ -65,7 +65,7 @@ struct DotProduct {
 };
 
 template <class T>
-struct GemmLeavesOf {
+struct GemmMicrokernelsOf {
   int lanes;     // elements of a vector
   int row_tile;  // rows of A that an outer product takes at once ("quad")
   void (*gather)(const GatherProduct<T>&);
@@ -81,11 +81,11 @@ struct GemmLeavesOf {
                       int64_t to_stride);
 };
 
-struct GemmLeaves {
-  GemmLeavesOf<float> f32;
-  GemmLeavesOf<double> f64;
+struct GemmMicrokernels {
+  GemmMicrokernelsOf<float> f32;
+  GemmMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_LEAVES(GemmLeaves, gemm_leaves)
+TESSERA_DECLARE_MICROKERNELS(GemmMicrokernels, gemm_microkernels)
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ namespace {
 // What may be spent on showing why there is no plan, next to a search of so many decisions.
 int64_t conflict_nodes(int64_t nodes) { return 16 * std::min<int64_t>(nodes, 6'000); }
 
-constexpr int64_t kMostNodes = int64_t{1} << 50;
+constexpr int64_t kMaxNodes = int64_t{1} << 50;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -148,7 +148,7 @@ class Refinement {
              const Deadline& deadline, const Inferences& inferences)
       : problem_(problem),
         ready_(ready),
-        budget_(std::min(nodes, kMostNodes)),
+        budget_(std::min(nodes, kMaxNodes)),
         deadline_(deadline),
         inferences_(inferences),
         step_(step_of(problem)),

@@ -87,7 +87,7 @@ std::vector<int> order_by(const Ready& ready, Key key) {
 
 // The order in which a rising skyline takes the buffers, see skyline.cc; past the deadline, the
 // rest by the rule alone.
-enum class SkylineRule { kLongest, kLargest, kMostArea };
+enum class SkylineRule { kLongest, kLargest, kMaxArea };
 std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort = nullptr,
                                const Deadline& deadline = {});
 

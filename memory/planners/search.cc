@@ -25,7 +25,7 @@ namespace tessera::planning {
 namespace {
 
 constexpr int64_t kWall = std::numeric_limits<int64_t>::max();
-constexpr size_t kMostFailed = size_t{1} << 20;
+constexpr size_t kMaxFailed = size_t{1} << 20;
 constexpr int64_t kNodesPerLook = 8;  // at the clock
 
 uint64_t mix(uint64_t z) {
@@ -300,11 +300,11 @@ void Search::sort_choices(const Frame& frame, Span stretch) {
            (hull.upper == stretch.upper ? 1 + 2 * (level == right) : 0);
   };
   // One number for each, so that none is worked out anew at each comparison.
-  constexpr int kMostEdges = 6;
+  constexpr int kMaxEdges = 6;
   order_.clear();
   for (size_t i = frame.first; i < choices_.size(); ++i) {
     const int32_t b = choices_[i];
-    order_.push_back({static_cast<int64_t>(kMostEdges - edges(b)) << 32 | rank_[b], b});
+    order_.push_back({static_cast<int64_t>(kMaxEdges - edges(b)) << 32 | rank_[b], b});
   }
   std::sort(order_.begin(), order_.end());
   for (size_t i = 0; i < order_.size(); ++i) choices_[frame.first + i] = order_[i].second;
@@ -399,7 +399,7 @@ bool Search::has_failed(const Key& key) const {
 }
 
 void Search::remember(const Key& key) {
-  if (++failed_count_ > failed_.size() / 2 && failed_.size() < kMostFailed) {
+  if (++failed_count_ > failed_.size() / 2 && failed_.size() < kMaxFailed) {
     std::vector<Key> larger(4 * failed_.size());
     for (const Key& old : failed_) larger[old.first & (larger.size() - 1)] = old;
     failed_.swap(larger);

@@ -8,7 +8,7 @@
 namespace tessera::planning {
 namespace {
 
-constexpr size_t kMostPairs = 16'000'000;
+constexpr size_t kMaxPairs = 16'000'000;
 
 bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 
@@ -97,7 +97,7 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
       begun = true;
       continue;
     }
-    if (begun && (members_.size() + meetings > kMostPairs || deadline.passed())) {
+    if (begun && (members_.size() + meetings > kMaxPairs || deadline.passed())) {
       complete = false;
       break;
     }

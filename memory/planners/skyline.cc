@@ -234,7 +234,7 @@ class SkylinePlanner : public Placer {
   }
 
   Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
-    return place(ready, skyline_order(ready, SkylineRule::kMostArea, nullptr, deadline),
+    return place(ready, skyline_order(ready, SkylineRule::kMaxArea, nullptr, deadline),
                  Fit::kLowest, deadline);
   }
 };

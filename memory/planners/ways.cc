@@ -65,7 +65,7 @@ class Ways {
       bool always;
     };
     const Way ways[] = {
-        {skyline(SkylineRule::kMostArea), Fit::kLowest, true},
+        {skyline(SkylineRule::kMaxArea), Fit::kLowest, true},
         {by(crowded), Fit::kTightest, true},
         {by(size), Fit::kLowest, true},
         {by(size), Fit::kTightest, true},

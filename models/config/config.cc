@@ -8,9 +8,9 @@
 namespace tessera {
 
 int64_t Duration::steps(int64_t steps_per_epoch) const {
-  constexpr double kMost = 0x1p62;  // of more, rounding is not defined
+  constexpr double kMax = 0x1p62;  // of more, rounding is not defined
   const double factor = unit == Unit::kEpochs ? static_cast<double>(steps_per_epoch) : 1;
-  const double exact = std::min(count * factor, kMost);
+  const double exact = std::min(count * factor, kMax);
   return exact > 0 ? std::max<int64_t>(1, std::llround(exact)) : 0;
 }
 

@@ -45,7 +45,7 @@ struct ByteSize {
 };
 
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
-// and their options are described in config_steps.cc.
+// and their options are described in config_items.cc.
 struct AugmentConfig {
   std::string kind = "crop";
   int padding = 0;                  // crop: pixels on each side

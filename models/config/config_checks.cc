@@ -22,7 +22,7 @@ namespace {
 class Checks {
  public:
   Checks(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
-         const Place& otherwise, Diagnostics& errors)
+         const SourceRange& otherwise, Diagnostics& errors)
       : config_(config), given_(given), wrong_(wrong), otherwise_(otherwise), errors_(errors) {}
 
   void run() {
@@ -47,7 +47,7 @@ class Checks {
     errors_.add(place_of(first_given({keys.begin(), keys.size()})), text);
   }
 
-  const Place& place_of(const std::string& key) const {
+  const SourceRange& place_of(const std::string& key) const {
     return key.empty() ? otherwise_ : given_.at(key);
   }
 
@@ -81,12 +81,12 @@ class Checks {
     const bool is_layered = given_.count("model.layers") != 0;
     const std::vector<std::string>& options =
         is_layered ? kLayeredOptions : model_options(config_.model.name);
-    for (const auto& [path, place] : given_) {
+    for (const auto& [path, range] : given_) {
       const std::string option = path.substr(path.find('.') + 1);
       if (!path.starts_with("model.") || (option == "name" && !is_layered) || is_unset(option) ||
           std::find(options.begin(), options.end(), option) != options.end())
         continue;
-      errors_.add(place, is_layered
+      errors_.add(range, is_layered
                              ? path + ": stands beside model.layers; give one of them"
                              : fmt::format("{}: {} has no such option (its options: {})", path,
                                            config_.model.name, fmt::join(options, ", ")));
@@ -100,7 +100,7 @@ class Checks {
   void check_network() {
     const std::optional<NetworkProblem> problem = find_network_problem(config_, image_);
     if (!problem) return;
-    if (problem->place) return errors_.add(*problem->place, problem->text);
+    if (problem->range) return errors_.add(*problem->range, problem->text);
     const std::string key = first_given(problem->keys);
     errors_.add(place_of(key),
                 fmt::format("{}: {}", key.empty() ? "model.name" : key, problem->text));
@@ -169,14 +169,14 @@ class Checks {
           "memory.limit: needs mode: graph, where the need is known before the run");
   }
 
-  bool is_put_aside(const std::string& path, const Place& place) const {
+  bool is_put_aside(const std::string& path, const SourceRange& range) const {
     const std::string choice = choice_that_puts_aside(path);
     if (choice.empty()) return false;
     const size_t dot = choice.find('.');
     if (wrong_.count(dot == std::string::npos ? "" : choice.substr(0, dot)) != 0)
       return true;  // nobody knows what was chosen
     const auto chosen = given_.find(choice);
-    return chosen != given_.end() && chosen->second.source->order > 0 && place.source->order == 0;
+    return chosen != given_.end() && chosen->second.source->order > 0 && range.source->order == 0;
   }
 
   // A setting that nothing reads was meant for something.
@@ -196,7 +196,7 @@ class Checks {
     const bool size_is_right = check_image_size();
     check_mixes();
     try {
-      const Augment augment = make_augment(config_.data);
+      const Transforms augment = make_transforms(config_.data);
       if (config_.data.name == "hdf5") return;
       const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
       channels_ = static_cast<size_t>(plain.channels);
@@ -245,7 +245,7 @@ class Checks {
   const Config& config_;
   const GivenKeys& given_;
   const std::set<std::string>& wrong_;
-  const Place& otherwise_;
+  const SourceRange& otherwise_;
   Diagnostics& errors_;
   std::optional<ImageShape> image_;  // that the network is given, where it is known
   size_t channels_ = 0;              // of an image; 0: not known
@@ -254,7 +254,7 @@ class Checks {
 }  // namespace
 
 void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
-                  const Place& otherwise, Diagnostics& errors) {
+                  const SourceRange& otherwise, Diagnostics& errors) {
   Checks(config, given, wrong, otherwise, errors).run();
 }
 

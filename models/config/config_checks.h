@@ -11,11 +11,11 @@
 namespace tessera {
 
 // Where each key that was given was given last.
-using GivenKeys = std::map<std::string, Place>;
+using GivenKeys = std::map<std::string, SourceRange>;
 
 // wrong: groups with errors, about which nothing more is said. otherwise: the place of errors about
 // keys that nobody gave.
 void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
-                  const Place& otherwise, Diagnostics& errors);
+                  const SourceRange& otherwise, Diagnostics& errors);
 
 }  // namespace tessera

@@ -34,8 +34,8 @@ ResizeCrop resize_crop_of(const AugmentConfig& step) {
 
 }  // namespace
 
-Augment make_augment(const DataConfig& data) {
-  Augment steps;
+Transforms make_transforms(const DataConfig& data) {
+  Transforms steps;
   for (const AugmentConfig& step : data.augment) {
     if (step.kind == "flip") {
       steps.push_back(flip_horizontal());
@@ -46,7 +46,7 @@ Augment make_augment(const DataConfig& data) {
     } else if (step.kind == "cutout") {
       steps.push_back(cutout(step.size, step.level, step.probability));
     } else if (step.kind == "rand_augment") {
-      for (const AugmentStepPtr& change : rand_augment(step.n, step.magnitude))
+      for (const TransformPtr& change : rand_augment(step.n, step.magnitude))
         steps.push_back(change);
     } else if (step.kind == "crop") {
       steps.push_back(
@@ -73,7 +73,7 @@ LoaderOptions loader_options(const Config& config, bool training) {
   if (!training) return options;
   options.shuffle = true;
   options.seed = config.seed;
-  options.augment = make_augment(config.data);
+  options.augment = make_transforms(config.data);
   options.mix = make_mix(config.data);
   return options;
 }

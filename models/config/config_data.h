@@ -7,7 +7,7 @@
 namespace tessera {
 
 DataSource data_source(const Config& config);
-Augment make_augment(const DataConfig& data);
+Transforms make_transforms(const DataConfig& data);
 Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
 // How a loader reads: batches as configured, and for training in a random order, changed and mixed.
 LoaderOptions loader_options(const Config& config, bool training);

@@ -68,7 +68,7 @@ std::string steps_reference(const std::string& path) {
       "\n## Entries of `{}`\n\n| entry | option | must be | default | |\n"
       "|---|---|---|---|---|\n",
       path);
-  for (const StepKind& kind : step_kinds(fresh)) {
+  for (const ItemKind& kind : item_kinds(fresh)) {
     page += fmt::format("| `{}` | | | | {} |\n", kind.name, cell(kind.help));
     for (const ConfigKey& option : kind.options)
       page += fmt::format(

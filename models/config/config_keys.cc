@@ -144,7 +144,7 @@ std::string image_size_help() {
 std::vector<ConfigKey> config_keys(Config& c) {
   constexpr double kInts = std::numeric_limits<int>::max();
   // No sum of bytes that this is a factor of leaves 64 bits (models/training/memory_need.h).
-  constexpr double kMostImages = 0x1p32;
+  constexpr double kMaxImages = 0x1p32;
   return {
     {"seed", &c.seed, at_least(0), "where all random numbers start"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
@@ -163,41 +163,41 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},
-    {"data.batch", &c.data.batch, at_least(1, kMostBatch), "images of a step"},
-    {"data.workers", &c.data.workers, at_least(0, kMostWorkers), "loader threads; 0: the training thread"},
+    {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images of a step"},
+    {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread"},
     {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
     {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), image_size_help()},
     {"data.labels", &c.data.labels, one_of({"fine", "coarse"}), "cifar100: 100 classes or 20"},
     {"data.damaged", &c.data.damaged, one_of({"error", "skip"}), "image_folder: broken pictures"},
-    {"data.train_count", &c.data.train_count, at_least(0, kMostImages), "training images used; 0: all"},
-    {"data.test_count", &c.data.test_count, at_least(0, kMostImages), "test images used; 0: all"},
+    {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
+    {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
     {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
-    {"data.mean", &c.data.mean, at_least(-kMostFloat, kMostFloat), "per channel, of pixels / 255; []: the data set's own"},
-    {"data.std", &c.data.std, at_least(kLeastFloat, kMostFloat), "per channel, of pixels / 255; []: the data set's own"},
+    {"data.mean", &c.data.mean, at_least(-kMaxFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
+    {"data.std", &c.data.std, at_least(kMinFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
 
     {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "what training makes small"},
     {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
 
     {"optimizer.name", &c.optimizer.name, one_of({"sgd", "adamw"}), "how parameters are updated"},
-    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMostFloat), "learning rate, scaled by the schedule"},
+    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule"},
     {"optimizer.momentum", &c.optimizer.momentum, from_below(0, 1), "sgd"},
     {"optimizer.nesterov", &c.optimizer.nesterov, any(), "sgd: look ahead"},
-    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMostFloat), "pull of weights to zero"},
+    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMaxFloat), "pull of weights to zero"},
     {"optimizer.beta1", &c.optimizer.beta1, from_below(0, 1), "adamw: memory of the mean"},
     {"optimizer.beta2", &c.optimizer.beta2, from_below(0, 1), "adamw: memory of the square"},
-    {"optimizer.eps", &c.optimizer.eps, at_least(kLeastFloat, kMostFloat), "adamw: keeps the divisor from zero"},
+    {"optimizer.eps", &c.optimizer.eps, at_least(kMinFloat, kMaxFloat), "adamw: keeps the divisor from zero"},
 
     {"schedule.name", &c.schedule.name, one_of(schedule_names()), "course of the learning rate"},
     {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
     {"schedule.every", &c.schedule.every, above(0), "step: between multiplications by gamma"},
     {"schedule.milestones", &c.schedule.milestones, above(0), "multistep: when gamma is applied"},
-    {"schedule.gamma", &c.schedule.gamma, above(0, kMostFloat), "step, multistep: factor"},
-    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMostFloat), "cosine, linear, one_cycle: the last"},
+    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), "step, multistep: factor"},
+    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), "cosine, linear, one_cycle: the last"},
     {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), "one_cycle: first / lr"},
     {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), "one_cycle: part before the peak"},
 
-    {"train.epochs", &c.train.epochs, above(0, kMostEpochs), "how long; or give steps"},
-    {"train.steps", &c.train.steps, at_least(1, kMostSteps), "how long, instead of epochs"},
+    {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
+    {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
     {"train.non_finite", &c.train.non_finite, one_of({"stop", "skip"}),
      "a batch whose loss or gradients are not finite ends the training, or updates nothing; "
      "to skip takes the memory of all gradients at once"},

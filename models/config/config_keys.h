@@ -28,11 +28,11 @@ struct KeyRule {
 
 // What lengths may be at most, in minutes and hours as in epochs: products with the steps of an
 // epoch stay whole numbers of 64 bits.
-inline constexpr double kMostSteps = 1e15, kMostEpochs = 1e9;
+inline constexpr double kMaxSteps = 1e15, kMaxEpochs = 1e9;
 // The numbers above 0 that are neither 0 nor infinite as float, and leave room to count with.
-inline constexpr double kLeastFloat = 1e-37, kMostFloat = 1e37;
+inline constexpr double kMinFloat = 1e-37, kMaxFloat = 1e37;
 
-// Rules as config_keys.cc and config_steps.cc write them.
+// Rules as config_keys.cc and config_items.cc write them.
 KeyRule any();
 KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity());
 KeyRule above(double min, double max = std::numeric_limits<double>::infinity());
@@ -64,7 +64,7 @@ std::vector<ConfigKey> config_keys(Config& config);
 // One thing a list of steps may hold: `{crop: {padding: 4}}`, `{flip: horizontal}` or `relu`. The
 // options are described like keys, with paths such as "padding"; "" is a value right after the
 // name.
-struct StepKind {
+struct ItemKind {
   std::string name;
   std::string help;
   std::vector<ConfigKey> options;  // into the step the list was made for
@@ -73,8 +73,8 @@ struct StepKind {
   bool may_be_bare() const;  // its name alone says everything
   bool takes_list() const;   // a list right after the name is its first option
 };
-std::vector<StepKind> step_kinds(AugmentConfig& step);
-std::vector<StepKind> step_kinds(LayerConfig& step);
+std::vector<ItemKind> item_kinds(AugmentConfig& step);
+std::vector<ItemKind> item_kinds(LayerConfig& step);
 
 // "a whole number from 1 on", for errors and help.
 std::string expected(const ConfigKey& key);

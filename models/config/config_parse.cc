@@ -31,7 +31,7 @@ class Parser {
     if (root.is_map()) {
       read_map(root, "");
     } else if (root.is_scalar() || root.is_list()) {
-      errors_.add(root.place, "a configuration is a map of keys, such as `seed: 1`");
+      errors_.add(root.range, "a configuration is a map of keys, such as `seed: 1`");
     }
   }
 
@@ -63,14 +63,14 @@ class Parser {
 
   ConfigOrigins origins() const {
     ConfigOrigins origins;
-    for (const auto& [path, place] : given_)
-      origins[path] = is_override(place) ? place.source->name
-                                         : fmt::format("{}:{}", place.source->name, place.line());
+    for (const auto& [path, range] : given_)
+      origins[path] = is_override(range) ? range.source->name
+                                         : fmt::format("{}:{}", range.source->name, range.line());
     return origins;
   }
 
  private:
-  static bool is_override(const Place& place) { return place.source->order > 0; }
+  static bool is_override(const SourceRange& range) { return range.source->order > 0; }
 
   // The group that a key stands in, or that is one itself.
   std::string group_of(const std::string& path) const {
@@ -91,14 +91,14 @@ class Parser {
       const YamlNode& key = map.keys[i];
       if (key.repeated) wrong_groups_.insert(group_of(prefix + key.text));
       if (key.text.find('.') == std::string::npos)
-        read_entry(prefix + key.text, map.items[i], key.place);
+        read_entry(prefix + key.text, map.items[i], key.range);
       else
-        errors_.add(key.place, fmt::format("unknown key '{}'; a group's keys are nested: {}",
+        errors_.add(key.range, fmt::format("unknown key '{}'; a group's keys are nested: {}",
                                            utf8_printable(key.text.substr(0, 64)), kNested));
     }
   }
 
-  void read_entry(const std::string& path, const YamlNode& value, const Place& where) {
+  void read_entry(const std::string& path, const YamlNode& value, const SourceRange& where) {
     const auto key = std::find_if(keys_.begin(), keys_.end(),
                                   [&](const ConfigKey& known) { return known.path == path; });
     if (!is_whole(value)) wrong_groups_.insert(group_of(path));
@@ -113,13 +113,13 @@ class Parser {
       read_map(value, path + ".");
     } else if (value.kind != YamlNode::Kind::kRefused) {
       errors_.add(
-          value.kind == YamlNode::Kind::kMissing ? where : value.place,
+          value.kind == YamlNode::Kind::kMissing ? where : value.range,
           fmt::format("{}: must be a map of keys ({})", path, fmt::join(children(path), ", ")));
     }
   }
 
   // ~key: as if neither the file nor an override before had given it.
-  void put_back(const std::string& path, const Place& where) {
+  void put_back(const std::string& path, const SourceRange& where) {
     Config defaults;
     const std::vector<ConfigKey> fresh = config_keys(defaults);
     bool found = false;
@@ -149,7 +149,7 @@ class Parser {
     return names;
   }
 
-  void report_unknown(const std::string& path, Place where) {
+  void report_unknown(const std::string& path, SourceRange where) {
     const size_t dot = path.rfind('.');
     std::string group = dot == std::string::npos ? "" : path.substr(0, dot);
     std::vector<std::string> known = children(group);

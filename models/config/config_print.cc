@@ -54,7 +54,7 @@ std::string text_of(const std::optional<T>& value) {
 }
 
 template <class Step>
-requires requires(Step step) { step_kinds(step); }
+requires requires(Step step) { item_kinds(step); }
 std::string text_of(const Step& step);
 
 template <class T>
@@ -66,10 +66,10 @@ std::string text_of(const std::vector<T>& values) {
 
 // Options that are as they would be anyway are left out.
 template <class Step>
-requires requires(Step step) { step_kinds(step); }
+requires requires(Step step) { item_kinds(step); }
 std::string text_of(const Step& step) {
   Step copy = step, fresh;
-  const std::vector<StepKind> kinds = step_kinds(copy), defaults = step_kinds(fresh);
+  const std::vector<ItemKind> kinds = item_kinds(copy), defaults = item_kinds(fresh);
   size_t i = 0;
   while (i < kinds.size() && kinds[i].name != step.kind) ++i;
   if (i == kinds.size()) return step.kind;

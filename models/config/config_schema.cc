@@ -68,7 +68,7 @@ class ValueSchema {
     std::string items;
     if constexpr (std::is_same_v<T, LayerConfig>)
       items = R"({"$ref": "#/$defs/layer"})";  // layers may hold layers
-    else if constexpr (requires(T step) { step_kinds(step); })
+    else if constexpr (requires(T step) { item_kinds(step); })
       items = step<T>();
     else
       items = (*this)(static_cast<const T*>(nullptr));
@@ -79,7 +79,7 @@ class ValueSchema {
   static std::string step() {
     Step fresh;
     std::vector<std::string> kinds, bare;
-    for (const StepKind& kind : step_kinds(fresh)) {
+    for (const ItemKind& kind : item_kinds(fresh)) {
       if (kind.may_be_bare()) bare.push_back(quoted(kind.name));
       kinds.push_back(fmt::format(
           R"({{"type": "object", "description": {}, "additionalProperties": false, "required": [{}], "properties": {{{}: {}}}}})",
@@ -98,7 +98,7 @@ class ValueSchema {
     return fmt::format(R"({{"type": "{}"{}}})", type, range(rule_));
   }
 
-  static std::string options(const StepKind& kind);
+  static std::string options(const ItemKind& kind);
 
   const KeyRule& rule_;
 };
@@ -110,7 +110,7 @@ std::string value_schema(const ConfigKey& key) {
   return fmt::format("{}, \"description\": {}}}", schema, quoted(key.help));
 }
 
-std::string ValueSchema::options(const StepKind& kind) {
+std::string ValueSchema::options(const ItemKind& kind) {
   if (kind.takes_value()) return value_schema(kind.options[0]);
   std::vector<std::string> properties, required;
   for (const ConfigKey& option : kind.options) {

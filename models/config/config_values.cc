@@ -151,8 +151,8 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) 
   if (given.unit == Duration::Unit::kSteps && given.count != std::floor(given.count))
     return Problem{"steps are whole", ""};
   const bool is_steps = given.unit == Duration::Unit::kSteps;
-  if (given.count > (is_steps ? kMostSteps : kMostEpochs))
-    return Problem{fmt::format("which is more than {:.0f}{}", is_steps ? kMostSteps : kMostEpochs,
+  if (given.count > (is_steps ? kMaxSteps : kMaxEpochs))
+    return Problem{fmt::format("which is more than {:.0f}{}", is_steps ? kMaxSteps : kMaxEpochs,
                                is_steps ? "st" : text.substr(number.size())),
                    ""};
   if (!in_range(given.count, rule)) return Problem{};
@@ -203,7 +203,7 @@ class Reader {
         return refuse(node, "which has a control character");
     const std::vector<std::string>& names = key_.rule.names;
     if (!names.empty() && std::find(names.begin(), names.end(), node.text) == names.end()) {
-      errors_.add(node.place,
+      errors_.add(node.range,
                   fmt::format("{}: '{}' is not known (known: {})", key_.path, shown(node.text),
                               fmt::join(names, ", ")),
                   nearest_spelling(node.text, names));
@@ -227,7 +227,7 @@ class Reader {
     for (const YamlNode& entry : node.items) {
       if (entry.kind == YamlNode::Kind::kRefused) continue;
       T given{};
-      if constexpr (requires { step_kinds(given); })
+      if constexpr (requires { item_kinds(given); })
         read_step(entry, given);
       else
         read(entry, given);
@@ -247,7 +247,7 @@ class Reader {
       given = fmt::format("is {}'{}'", node.quoted ? "the text " : "", shown(node.text));
     if (node.is_list()) given = "is a list";
     if (node.is_map()) given = "is a map";
-    errors_.add(node.place,
+    errors_.add(node.range,
                 fmt::format("{}: must be {}, but {}{}{}", key_.path, expected(key_), given,
                             remark.empty()                ? ""
                             : remark.starts_with("which") ? ", "
@@ -268,28 +268,28 @@ class Reader {
   void read_step(const YamlNode& node, Step& step) {
     const bool bare = node.is_scalar();
     if (!bare && (!node.is_map() || others(node) != 0))
-      return errors_.add(node.place,
+      return errors_.add(node.range,
                          fmt::format("{}: must be {}; this entry is not one name with its options",
                                      key_.path, expected(key_)));
     const YamlNode& name = bare ? node : node.keys[0];
-    const std::vector<StepKind> kinds = step_kinds(step);
+    const std::vector<ItemKind> kinds = item_kinds(step);
     const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                   [&](const StepKind& k) { return k.name == name.text; });
+                                   [&](const ItemKind& k) { return k.name == name.text; });
     if (kind == kinds.end()) {
       std::vector<std::string> names;
-      for (const StepKind& known : kinds) names.push_back(known.name);
-      return errors_.add(name.place,
+      for (const ItemKind& known : kinds) names.push_back(known.name);
+      return errors_.add(name.range,
                          fmt::format("{}: '{}' is not known (known: {})", key_.path,
                                      shown(name.text), fmt::join(names, ", ")),
                          nearest_spelling(name.text, names));
     }
     step.kind = kind->name;
-    if constexpr (requires { step.place; }) step.place = name.place;
+    if constexpr (requires { step.range; }) step.range = name.range;
     static const YamlNode kNone;
-    read_options(*kind, bare ? kNone : node.items[0], name.place);
+    read_options(*kind, bare ? kNone : node.items[0], name.range);
   }
 
-  void read_options(const StepKind& kind, const YamlNode& value, const Place& where) {
+  void read_options(const ItemKind& kind, const YamlNode& value, const SourceRange& where) {
     const std::string path = fmt::format("{}: {}", key_.path, kind.name);
     if (kind.takes_value()) {
       ConfigKey key = kind.options[0];
@@ -304,7 +304,7 @@ class Reader {
     }
     const bool missing = value.kind == YamlNode::Kind::kMissing;
     if (!missing && !value.is_map())
-      return errors_.add(value.place,
+      return errors_.add(value.range,
                          fmt::format("{}: its options are a map{}", path, options_text(kind)));
     bool known = true;
     for (size_t i = 0; i < value.keys.size(); ++i)
@@ -319,7 +319,7 @@ class Reader {
   }
 
   // False for an option that is not known.
-  bool read_option(const StepKind& kind, const std::string& path, const YamlNode& name,
+  bool read_option(const ItemKind& kind, const std::string& path, const YamlNode& name,
                    const YamlNode& value) {
     std::vector<std::string> known;
     for (const ConfigKey& option : kind.options) {
@@ -327,17 +327,17 @@ class Reader {
       if (option.path != name.text) continue;
       ConfigKey key = option;
       key.path = path + "." + option.path;
-      read_value(key, value, name.place, errors_);
+      read_value(key, value, name.range, errors_);
       return true;
     }
     errors_.add(
-        name.place,
+        name.range,
         fmt::format("{}: unknown option '{}'{}", path, shown(name.text), options_text(kind)),
         nearest_spelling(name.text, known));
     return false;
   }
 
-  static std::string options_text(const StepKind& kind) {
+  static std::string options_text(const ItemKind& kind) {
     std::vector<std::string> known;
     for (const ConfigKey& option : kind.options) known.push_back(option.path);
     return known.empty() ? " (it has none)" : fmt::format(" (known: {})", fmt::join(known, ", "));
@@ -349,7 +349,7 @@ class Reader {
 
 }  // namespace
 
-void read_value(const ConfigKey& key, const YamlNode& value, const Place& where,
+void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& where,
                 Diagnostics& errors) {
   if (value.kind == YamlNode::Kind::kRefused) return;
   if (value.kind == YamlNode::Kind::kMissing)

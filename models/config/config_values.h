@@ -8,7 +8,7 @@ namespace tessera {
 
 // Reads the value into key.target, or reports why it cannot be: type, unit, range, name. `where`:
 // the key, for a value that is missing.
-void read_value(const ConfigKey& key, const YamlNode& value, const Place& where,
+void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& where,
                 Diagnostics& errors);
 
 }  // namespace tessera

@@ -23,25 +23,25 @@ Line line_around(const std::string& text, size_t at) {
           after == std::string::npos ? text.size() : after};
 }
 
-size_t clamped(const Place& place) { return std::min(place.begin, place.source->text.size()); }
+size_t clamped(const SourceRange& range) { return std::min(range.begin, range.source->text.size()); }
 
 }  // namespace
 
-int Place::line() const {
+int SourceRange::line() const {
   const std::string& text = source->text;
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(clamped(*this));
   return source->first_line + static_cast<int>(std::count(text.begin(), end, '\n'));
 }
 
-int Place::column() const {
+int SourceRange::column() const {
   const size_t at = clamped(*this), begin = line_around(source->text, at).begin;
   return 1 +
          static_cast<int>(utf8_length(std::string_view(source->text).substr(begin, at - begin)));
 }
 
-std::string Place::name() const { return fmt::format("{}:{}:{}", source->name, line(), column()); }
+std::string SourceRange::name() const { return fmt::format("{}:{}:{}", source->name, line(), column()); }
 
-std::string Place::error(const std::string& text, const std::string& instead) const {
+std::string SourceRange::error(const std::string& text, const std::string& instead) const {
   const std::string_view all = source->text;
   const size_t at = clamped(*this);
   const Line line = line_around(source->text, at);
@@ -61,9 +61,9 @@ std::string Place::error(const std::string& text, const std::string& instead) co
                      instead.empty() ? "" : fmt::format(" did you mean '{}'?", instead));
 }
 
-void Diagnostics::add(const Place& place, const std::string& text, const std::string& instead) {
-  if (entries_.size() < kMost)
-    entries_.push_back({place, text, instead});
+void Diagnostics::add(const SourceRange& range, const std::string& text, const std::string& instead) {
+  if (entries_.size() < kMax)
+    entries_.push_back({range, text, instead});
   else
     ++more_;
 }
@@ -73,13 +73,13 @@ void Diagnostics::throw_if_any() const {
   std::vector<const Entry*> sorted;
   for (const Entry& entry : entries_) sorted.push_back(&entry);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Entry* a, const Entry* b) {
-    return std::pair(a->place.source->order, a->place.begin) <
-           std::pair(b->place.source->order, b->place.begin);
+    return std::pair(a->range.source->order, a->range.begin) <
+           std::pair(b->range.source->order, b->range.begin);
   });
   std::string all;
   for (const Entry* entry : sorted) {
     if (!all.empty()) all += '\n';
-    all += entry->place.error(entry->text, entry->instead);
+    all += entry->range.error(entry->text, entry->instead);
   }
   if (more_ > 0) all += fmt::format("\nand {} more errors", more_);
   throw ConfigErrors(all);

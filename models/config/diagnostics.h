@@ -30,7 +30,7 @@ struct SourceText {
 };
 
 // A part of a source, in bytes.
-struct Place {
+struct SourceRange {
   std::shared_ptr<const SourceText> source;
   size_t begin = 0, length = 1;
 
@@ -41,21 +41,21 @@ struct Place {
   std::string error(const std::string& text, const std::string& instead = "") const;
 };
 
-// Gathers the errors of one reading. Keeps the first kMost and counts the rest.
+// Gathers the errors of one reading. Keeps the first kMax and counts the rest.
 class Diagnostics {
  public:
-  static constexpr size_t kMost = 100;
+  static constexpr size_t kMax = 100;
 
   // instead: what was probably meant.
-  void add(const Place& place, const std::string& text, const std::string& instead = "");
+  void add(const SourceRange& range, const std::string& text, const std::string& instead = "");
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size() + more_; }
-  bool full() const { return entries_.size() == kMost; }
+  bool full() const { return entries_.size() == kMax; }
   void throw_if_any() const;
 
  private:
   struct Entry {
-    Place place;
+    SourceRange range;
     std::string text, instead;
   };
   std::vector<Entry> entries_;

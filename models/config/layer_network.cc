@@ -16,7 +16,7 @@ namespace {
 
 using Made = std::unique_ptr<Module>;
 
-constexpr double kMostWeights = 1e12;  // of a layer
+constexpr double kMaxWeights = 1e12;  // of a layer
 
 // What a layer takes and hands on for each sample: an image, or features alone.
 struct Reached {
@@ -93,7 +93,7 @@ class Builder {
 
  private:
   [[noreturn]] void refuse(const LayerConfig& layer, const std::string& text) const {
-    throw LayerError(layer.place,
+    throw LayerError(layer.range,
                      fmt::format("{}: {}; the shape so far is {}", layer.kind, text, at_.text()));
   }
 
@@ -111,7 +111,7 @@ class Builder {
 
   // Sizes that no machine has would overflow before they are asked for.
   void limit(const LayerConfig& layer, double weights) const {
-    if (weights > kMostWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
+    if (weights > kMaxWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
   }
 
   Made one(const LayerConfig& layer, std::string name) {
@@ -224,10 +224,10 @@ class Builder {
 
 }  // namespace
 
-LayerError::LayerError(const Place& place, const std::string& text)
-    : ConfigErrors(place.source == nullptr ? "model.layers: " + text
-                                           : place.error("model.layers: " + text)),
-      place_(place),
+LayerError::LayerError(const SourceRange& range, const std::string& text)
+    : ConfigErrors(range.source == nullptr ? "model.layers: " + text
+                                           : range.error("model.layers: " + text)),
+      place_(range),
       text_("model.layers: " + text) {}
 
 std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
@@ -235,7 +235,7 @@ std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
   Builder builder(store, {image.height, image.width, image.channels});
   std::vector<Made> made = builder.all(layers, "");
   if (builder.reached() != Reached{0, 0, classes})
-    throw LayerError(layers.empty() ? Place{} : layers.back().place,
+    throw LayerError(layers.empty() ? SourceRange{} : layers.back().range,
                      fmt::format("the last layer must make [n x {}], one for each of "
                                  "model.classes, but makes {}",
                                  classes, builder.reached().text()));

@@ -14,12 +14,12 @@ namespace tessera {
 // What is wrong with a layer, at its place.
 class LayerError : public ConfigErrors {
  public:
-  LayerError(const Place& place, const std::string& text);
-  const Place& place() const { return place_; }
+  LayerError(const SourceRange& range, const std::string& text);
+  const SourceRange& range() const { return place_; }
   const std::string& text() const { return text_; }
 
  private:
-  Place place_;
+  SourceRange place_;
   std::string text_;
 };
 

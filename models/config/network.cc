@@ -16,7 +16,7 @@ namespace tessera {
 
 namespace {
 
-constexpr double kMostBytes = 0x1p47;  // what a process can address
+constexpr double kMaxBytes = 0x1p47;  // what a process can address
 constexpr double kTiB = 0x1p40;
 
 // Without images to go by: large enough for every network.
@@ -36,7 +36,7 @@ NetworkProblem too_large(const std::string& what) {
 
 std::string too_many_bytes(double bytes) {
   return fmt::format("{:.3g} TiB, more than the {:.0f} TiB that a process can address",
-                     bytes / kTiB, kMostBytes / kTiB);
+                     bytes / kTiB, kMaxBytes / kTiB);
 }
 
 // Of one image, so that no size overflows; a batch is its multiple.
@@ -53,11 +53,11 @@ Problem follow(const Module& network, const Config& config, const ImageShape& im
                                  image.height, image.width, image.channels, error.what()));
   }
   double most = 0;
-  for (const GraphStep& step : graph.steps)
-    for (const ValueId id : step.outputs)
+  for (const Node& node : graph.nodes)
+    for (const ValueId id : node.outputs)
       most = std::max(most, static_cast<double>(graph.values[id].spec.bytes()));
   most *= static_cast<double>(config.data.batch);
-  if (most <= kMostBytes) return {};
+  if (most <= kMaxBytes) return {};
   NetworkProblem problem =
       too_large(fmt::format("with batches of {} images the network's largest tensor has {}",
                             config.data.batch, too_many_bytes(most)));
@@ -92,11 +92,11 @@ std::optional<NetworkProblem> find_network_problem(const Config& config,
   try {
     const std::unique_ptr<Module> network = make_network(config, image.value_or(kAnyImage), store);
     const auto bytes = static_cast<double>(store.bytes());
-    if (image && bytes > kMostBytes)
+    if (image && bytes > kMaxBytes)
       return too_large(fmt::format("the network's weights have {}", too_many_bytes(bytes)));
     return image ? follow(*network, config, *image) : std::nullopt;
   } catch (const LayerError& error) {
-    return NetworkProblem{{"model.layers"}, error.text(), error.place()};
+    return NetworkProblem{{"model.layers"}, error.text(), error.range()};
   } catch (const OptionError& error) {
     for (const char* key : {"model.depth", "model.widths"})
       if (key == "model." + error.option())

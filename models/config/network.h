@@ -20,7 +20,7 @@ std::unique_ptr<Module> make_network(const Config& config, const ImageShape& ima
 struct NetworkProblem {
   std::vector<const char*> keys;  // that may be at fault, the likeliest first
   std::string text;
-  std::optional<Place> place = {};  // of the layer, in a list of them; its text names the key
+  std::optional<SourceRange> range = {};  // of the layer, in a list of them; its text names the key
 };
 
 // Builds the network and follows the shape of an image through it, without any bytes: milliseconds

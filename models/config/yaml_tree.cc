@@ -43,18 +43,18 @@ class Cleaner {
       return cleaned_;
     }
     size_t bad = 0;
-    for (size_t at = begin_; at < text.size() && bad < kMostBad;) {
+    for (size_t at = begin_; at < text.size() && bad < kMaxBad;) {
       const Utf8Character character = utf8_at(text, at);
       bad += !accept(at, character);
       at += character.bytes;
     }
-    cleaned_.is_text = bad < kMostBad;
+    cleaned_.is_text = bad < kMaxBad;
     check_tabs();
     return cleaned_;
   }
 
  private:
-  static constexpr size_t kMostBad = 8;
+  static constexpr size_t kMaxBad = 8;
 
   void blank(size_t at, size_t bytes) { std::fill_n(cleaned_.text.begin() + at, bytes, ' '); }
 
@@ -112,7 +112,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (cut_off_ && !open_.empty() && !open_.back().node.items.empty()) {
       // A text over several lines is likely to have swallowed what follows a missing bracket.
       YamlNode& last = open_.back().node.items.back();
-      if (last.is_plain() && last.text.size() != last.place.length)
+      if (last.is_plain() && last.text.size() != last.range.length)
         last.kind = YamlNode::Kind::kRefused;
     }
     while (!open_.empty()) close();
@@ -121,20 +121,20 @@ class TreeBuilder final : public YAML::EventHandler {
   // The innermost bracket that is open, if any.
   const YamlNode* open_bracket() const {
     if (open_.empty()) return nullptr;
-    const char first = at(open_.back().node.place.begin);
+    const char first = at(open_.back().node.range.begin);
     return first == '[' || first == '{' ? &open_.back().node : nullptr;
   }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    errors_.add(place(mark), "a second document; a configuration is one");
+    errors_.add(range(mark), "a second document; a configuration is one");
     throw Stop();
   }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
     YamlNode node = made(YamlNode::Kind::kMissing, mark);
-    if (node.kind == YamlNode::Kind::kMissing) node.place.length = word_length(node.place.begin);
+    if (node.kind == YamlNode::Kind::kMissing) node.range.length = word_length(node.range.begin);
     add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
@@ -145,9 +145,9 @@ class TreeBuilder final : public YAML::EventHandler {
     YamlNode node = made(YamlNode::Kind::kScalar, mark);
     node.text = text;
     node.quoted = tag != "?";
-    if (node.is_scalar()) node.place.length = scalar_length(node.place.begin, text);
-    const auto bad = std::lower_bound(bad_.begin(), bad_.end(), node.place.begin);
-    if (bad != bad_.end() && *bad < node.place.begin + node.place.length)
+    if (node.is_scalar()) node.range.length = scalar_length(node.range.begin, text);
+    const auto bad = std::lower_bound(bad_.begin(), bad_.end(), node.range.begin);
+    if (bad != bad_.end() && *bad < node.range.begin + node.range.length)
       node.kind = YamlNode::Kind::kRefused;
     add(std::move(node));
   }
@@ -168,13 +168,13 @@ class TreeBuilder final : public YAML::EventHandler {
     bool is_key = false;                          // this container stands where a key should
     bool wants_value = false;                     // of a map: its last key has none yet
     bool keep = true;                             // of a map: the next value belongs to a right key
-    std::unordered_map<std::string, Place> seen;  // of a map: its keys
+    std::unordered_map<std::string, SourceRange> seen;  // of a map: its keys
   };
   static constexpr size_t kNone = std::string_view::npos;
 
   char at(size_t i) const { return i < source_->text.size() ? source_->text[i] : '\0'; }
 
-  Place place(const YAML::Mark& mark) const {
+  SourceRange range(const YAML::Mark& mark) const {
     const auto begin = static_cast<size_t>(std::max(mark.pos, 0));
     return {source_, std::min(begin, source_->text.size()), 1};
   }
@@ -202,17 +202,17 @@ class TreeBuilder final : public YAML::EventHandler {
   // A node at the mark; where anchors, aliases and tags stand, it is refused.
   YamlNode made(YamlNode::Kind kind, const YAML::Mark& mark) {
     if (++values_ > kYamlMostValues) {
-      errors_.add(place(mark), fmt::format("more than {} values", kYamlMostValues));
+      errors_.add(range(mark), fmt::format("more than {} values", kYamlMostValues));
       throw Stop();
     }
     YamlNode node;
     node.kind = kind;
-    node.place = place(mark);
-    if (refuse_property(node.place)) node.kind = YamlNode::Kind::kRefused;
+    node.range = range(mark);
+    if (refuse_property(node.range)) node.kind = YamlNode::Kind::kRefused;
     return node;
   }
 
-  bool refuse_property(Place where) {
+  bool refuse_property(SourceRange where) {
     const char first = at(where.begin);
     if (first != '&' && first != '*' && first != '!') return false;
     if (std::exchange(last_refused_, where.begin) == where.begin) return true;
@@ -234,7 +234,7 @@ class TreeBuilder final : public YAML::EventHandler {
     // The properties are reported; the container is read all the same.
     container.node.kind = kind;
     if (open_.size() >= static_cast<size_t>(kYamlMostDepth)) {
-      errors_.add(container.node.place, fmt::format("more than {} levels deep", kYamlMostDepth));
+      errors_.add(container.node.range, fmt::format("more than {} levels deep", kYamlMostDepth));
       throw Stop();
     }
     open_.push_back(std::move(container));
@@ -246,7 +246,7 @@ class TreeBuilder final : public YAML::EventHandler {
     YamlNode& node = container.node;
     node.keys.resize(std::min(node.keys.size(), node.items.size()));
     if (container.is_key) {
-      if (!cut_off_) errors_.add(node.place, "a key must be a word");
+      if (!cut_off_) errors_.add(node.range, "a key must be a word");
       node.kind = YamlNode::Kind::kRefused;
       add_key(std::move(node));
     } else {
@@ -272,7 +272,7 @@ class TreeBuilder final : public YAML::EventHandler {
     map.keep = check_key(node);
     map.node.has_gaps |= !map.keep;
     if (!map.keep) return;
-    const auto [first, is_new] = map.seen.emplace(node.text, node.place);
+    const auto [first, is_new] = map.seen.emplace(node.text, node.range);
     if (!is_new) report_repeated(node, first->second);
     map.node.keys.push_back(std::move(node));
   }
@@ -280,18 +280,18 @@ class TreeBuilder final : public YAML::EventHandler {
   bool check_key(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::kRefused) return false;
     if (!node.is_scalar() || node.text.empty()) {
-      errors_.add(node.place, "a key is missing here");
+      errors_.add(node.range, "a key is missing here");
     } else if (node.text == "<<" && !node.quoted) {
-      errors_.add(node.place, "merge keys are not read; write each value where it belongs");
+      errors_.add(node.range, "merge keys are not read; write each value where it belongs");
     } else {
       return true;
     }
     return false;
   }
 
-  void report_repeated(YamlNode& key, const Place& first) {
+  void report_repeated(YamlNode& key, const SourceRange& first) {
     if (errors_.full()) throw Stop();
-    errors_.add(key.place, fmt::format("'{}' is given twice, first in line {}",
+    errors_.add(key.range, fmt::format("'{}' is given twice, first in line {}",
                                        utf8_printable(key.text.substr(0, 64)), first.line()));
     key.repeated = true;
   }
@@ -310,17 +310,17 @@ class TreeBuilder final : public YAML::EventHandler {
 void report_syntax(const YAML::Exception& error, const SourcePtr& source, const YamlNode* bracket,
                    Diagnostics& errors) {
   const auto at = static_cast<size_t>(std::max(error.mark.pos, 0));
-  const Place place{source, std::min(at, source->text.size()), 1};
+  const SourceRange range{source, std::min(at, source->text.size()), 1};
   if (at < source->text.size() && source->text[at] == '*') {
-    errors.add(place, "aliases are not read; write each value where it belongs");
+    errors.add(range, "aliases are not read; write each value where it belongs");
     return;
   }
   std::string why = error.msg;
   if (bracket != nullptr && why.starts_with("end of "))
     why = fmt::format("the '{}' in line {}, column {}, is not closed",
-                      source->text[bracket->place.begin], bracket->place.line(),
-                      bracket->place.column());
-  errors.add(place, "not YAML: " + utf8_printable(why));
+                      source->text[bracket->range.begin], bracket->range.line(),
+                      bracket->range.column());
+  errors.add(range, "not YAML: " + utf8_printable(why));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kFormatVersion = 1;
 constexpr char kFormat[] = "tessera checkpoint", kWrittenBy[] = "tessera " TESSERA_VERSION;
-constexpr uint64_t kMostConfig = uint64_t{1} << 20;
+constexpr uint64_t kMaxConfig = uint64_t{1} << 20;
 
 // Calls visit(name, field) for every field, always in the same order.
 template <class State, class Visit>
@@ -54,17 +54,22 @@ struct Named {
   Tensor tensor;
 };
 
+// Where in the file a tensor stands.
+const char* group_of(Role role) {
+  if (role == Role::parameter) return "weights";
+  return role == Role::optimizer_state ? "optimizer" : "statistics";
+}
+
 // The tensors with the names they have in the file.
-std::vector<Named> named(const PersistentTensors& tensors) {
+std::vector<Named> named(const Tensors& tensors) {
   constexpr std::string_view kOptimizer = "optimizer.";
   std::vector<Named> all;
-  for (const Tensor& tensor : tensors.parameters)
-    all.push_back({"weights/" + tensor.impl()->storage->name, tensor});
-  for (const Tensor& tensor : tensors.states) {
-    const std::string& name = tensor.impl()->storage->name;
-    all.push_back({name.starts_with(kOptimizer) ? "optimizer/" + name.substr(kOptimizer.size())
-                                                : "statistics/" + name,
-                   tensor});
+  for (const Tensor& tensor : tensors) {
+    const Storage& storage = *tensor.impl()->storage;
+    std::string_view name = storage.name;
+    if (storage.role == Role::optimizer_state && name.starts_with(kOptimizer))
+      name.remove_prefix(kOptimizer.size());
+    all.push_back({fmt::format("{}/{}", group_of(storage.role), name), tensor});
   }
   return all;
 }
@@ -111,11 +116,11 @@ Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
 
 }  // namespace
 
-size_t CheckpointImage::planned_bytes(const PersistentTensors& tensors, const std::string& config) {
+size_t CheckpointImage::planned_bytes(const Tensors& tensors, const std::string& config) {
   return image_layout(image_specs(named(tensors), config)).bytes();
 }
 
-CheckpointImage::CheckpointImage(PersistentTensors tensors, const std::string& config,
+CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config,
                                  RawMemory& memory) {
   const std::vector<Named> all = named(tensors);
   const std::vector<ArraySpec> specs = image_specs(all, config);
@@ -169,7 +174,7 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
                             kFormatVersion));
   written_by_ = file_.text("written_by");
   const Hdf5Array* config = file_.find("config");
-  if (config == nullptr || config->dtype != "text" || config->bytes > kMostConfig)
+  if (config == nullptr || config->dtype != "text" || config->bytes > kMaxConfig)
     throw Error("holds no configuration");
   config_.resize(static_cast<size_t>(config->bytes));
   file_.bytes->read(config->offset, config_.data(), config_.size());
@@ -182,7 +187,7 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
   check(state_);
 }
 
-void CheckpointFile::load(const PersistentTensors& tensors) const {
+void CheckpointFile::load(const Tensors& tensors) const {
   const std::vector<Named> all = named(tensors);
   std::vector<ArraySpec> specs = specs_of(all);
   specs.push_back({"config", "text", {static_cast<int64_t>(config_.size())}});

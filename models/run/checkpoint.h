@@ -52,19 +52,14 @@ struct TrainingState {
   bool operator==(const TrainingState&) const = default;
 };
 
-// The persistent tensors of a session.
-struct PersistentTensors {
-  Tensors parameters, states;
-};
-
 // A checkpoint file in memory, made once before training: its arrays have fixed places, so taking a
 // checkpoint copies values and nothing else. Not thread-safe.
 class CheckpointImage {
  public:
   // How large an image would be, without making it.
-  static size_t planned_bytes(const PersistentTensors& tensors, const std::string& config);
+  static size_t planned_bytes(const Tensors& tensors, const std::string& config);
   // Takes all its memory, in one request. Throws OutOfMemory.
-  CheckpointImage(PersistentTensors tensors, const std::string& config,
+  CheckpointImage(Tensors tensors, const std::string& config,
                   RawMemory& memory = cpu_memory());
   // Copies the state and all tensors; waits for their device. Allocates nothing.
   void take(const TrainingState& state);
@@ -95,7 +90,7 @@ class CheckpointFile {
 
   // Fills all tensors. The file must hold exactly these; each one that is missing, too many or
   // different is listed, and then no tensor has been touched.
-  void load(const PersistentTensors& tensors) const;
+  void load(const Tensors& tensors) const;
 
  private:
   void read(std::unique_ptr<ByteSource> bytes);

@@ -17,14 +17,14 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kBefore = "step-", kAfter = ".h5", kPartial = ".partial";
-constexpr size_t kMostName = 32;
+constexpr size_t kMaxName = 32;
 
 // "step-000000500.h5"
 struct Name {
   explicit Name(int64_t step) {
     std::snprintf(text, sizeof(text), "step-%09lld.h5", static_cast<long long>(step));
   }
-  char text[kMostName + 1];
+  char text[kMaxName + 1];
 };
 
 // The step of exactly such a name.
@@ -79,7 +79,7 @@ std::vector<int64_t> CheckpointFolder::steps() const {
 std::optional<int64_t> CheckpointFolder::named(const char* name) const {
   try {
     const FileSource file(dir_ + "/" + name, files_);
-    std::string text(static_cast<size_t>(std::min<uint64_t>(file.size(), kMostName)), '\0');
+    std::string text(static_cast<size_t>(std::min<uint64_t>(file.size(), kMaxName)), '\0');
     file.read(0, text.data(), text.size());
     return text.ends_with('\n') ? step_of(std::string_view(text).substr(0, text.size() - 1))
                                 : std::nullopt;

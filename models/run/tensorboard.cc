@@ -44,7 +44,7 @@ uint32_t masked_crc(std::string_view bytes) {
 // A protobuf message in the making; of a size that the stack holds.
 class Message {
  public:
-  static constexpr size_t kMost = 512;
+  static constexpr size_t kMax = 512;
   void varint(int field, uint64_t value) { put(static_cast<uint64_t>(field) << 3 | kVarint), put(value); }
   void number(int field, double value) { fixed(field, kFixed64, value); }
   void number(int field, float value) { fixed(field, kFixed32, value); }
@@ -71,7 +71,7 @@ class Message {
     std::memcpy(data_ + size_, from, count);
     size_ += count;
   }
-  char data_[kMost];
+  char data_[kMax];
   size_t size_ = 0;
 };
 
@@ -99,7 +99,7 @@ class Record {
     std::memcpy(bytes_ + size_, &value, sizeof value);
     size_ += sizeof value;
   }
-  char bytes_[Message::kMost + 16];
+  char bytes_[Message::kMax + 16];
   size_t size_ = 0;
 };
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/memory_recording.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/storage.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
@@ -34,7 +34,7 @@ Normalization plain_normalization(const ImageShape& image) {
 }
 
 ImageShape loaded_shape(const Config& config) {
-  return output_shape(make_augment(config.data), image_shape(config.data));
+  return output_shape(make_transforms(config.data), image_shape(config.data));
 }
 
 // A few batches of random bytes, so that no step repeats the one before.
@@ -53,7 +53,7 @@ class GeneratedBatches {
   }
 
   // The arguments of training step `index` for `count` images, at most a batch. Allocates nothing.
-  void fill(Session& session, PreparedStep& step, int64_t index, int64_t count) const {
+  void fill(Session& session, CompiledStep& step, int64_t index, int64_t count) const {
     fill_evaluation(step, index, count);
     const size_t first = static_cast<size_t>(index) % kGeneratedBatches * batch_;
     session.set_targets(step, std::span(labels_.data() + first, static_cast<size_t>(count)),
@@ -62,7 +62,7 @@ class GeneratedBatches {
     const int64_t position[2] = {index, 0};
     Tensor(step.input(3)).assign(std::span<const int64_t>(position));
   }
-  void fill_evaluation(PreparedStep& step, int64_t index, int64_t count) const {
+  void fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const {
     const size_t first = static_cast<size_t>(index) % kGeneratedBatches * batch_;
     const auto images = static_cast<size_t>(count);
     Tensor(step.input(0))
@@ -85,12 +85,12 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
   ImageShape image = loaded_shape(graph);
   Session session(graph, image, plain_normalization(image), passes);
   const DataNeed data = known_data(graph);
-  PreparedStep& train = session.train_step(running_batch(graph, data));
+  CompiledStep& train = session.train_step(running_batch(graph, data));
   session.evaluation_step(data.test_count > 0 ? std::min(graph.data.batch, data.test_count)
                                               : graph.data.batch);
   PlanReport report = plan_report(*train.program());
   report.arena = static_cast<int64_t>(session.arena()->bytes());
-  const MemoryNeed need = memory_need(graph, data, Purpose::training, passes.off);
+  const MemoryNeed need = memory_need(graph, data, Purpose::training, passes.disabled_passes);
   for (const HostBuffer& block : need.blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
   report.parts_complete = need.complete;
@@ -103,7 +103,7 @@ PlanPicture eager_picture(const Config& config, const std::string& title) {
   eager.data.batch = running_batch(config, known_data(config));
   const ImageShape image = loaded_shape(eager);
   Session session(eager, image, plain_normalization(image));
-  PreparedStep& step = session.train_step(eager.data.batch);
+  CompiledStep& step = session.train_step(eager.data.batch);
   session.bind();
   const GeneratedBatches batches(eager, image);
   const auto run = [&](int64_t index) {
@@ -111,9 +111,9 @@ PlanPicture eager_picture(const Config& config, const std::string& title) {
     step.run();
   };
   run(0);  // fills the allocator's cache, as every step but the first finds it
-  const MemoryRecording recording;
+  const AllocationTrace trace;
   run(1);
-  return recording.picture(title);
+  return trace.picture(title);
 }
 
 BenchResult bench(const Config& config, int64_t steps) {
@@ -121,7 +121,7 @@ BenchResult bench(const Config& config, int64_t steps) {
   ImageShape image = loaded_shape(config);
   int64_t batch = config.data.batch;
   Session session(config, image, plain_normalization(image));
-  PreparedStep& step = session.train_step(batch);
+  CompiledStep& step = session.train_step(batch);
   session.bind();
 
   GeneratedBatches batches(config, image);
@@ -189,18 +189,17 @@ class TracedRun {
     for (int64_t i = 0; i < steps; ++i) {
       const bool evaluated = i % 3 == 2;
       const int64_t count = evaluated ? small() : config_.data.batch;
-      PreparedStep& step = session_.train_step(count);
+      CompiledStep& step = session_.train_step(count);
       batches.fill(session_, step, i, count);
       step.run();
       trace.add(fmt::format("the loss of step {}", i), step.output(0));
       if (!evaluated) continue;
-      PreparedStep& evaluation = session_.evaluation_step(count);
+      CompiledStep& evaluation = session_.evaluation_step(count);
       batches.fill_evaluation(evaluation, i, count);
       evaluation.run();
       trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
     }
-    for (const Tensors* list : {&session_.store().parameters(), &session_.store().states()})
-      for (const Tensor& tensor : *list) trace.add(tensor.impl()->storage->name, tensor);
+    for (const Tensor& tensor : session_.store().persistent()) trace.add(tensor.impl()->storage->name, tensor);
     trace.arena_bytes = session_.arena()->bytes();
     return trace;
   }

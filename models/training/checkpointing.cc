@@ -194,13 +194,13 @@ void Checkpointing::check_data(int64_t batches, int64_t images) const {
         beginning_->path(), saved.images, saved.batches, images, batches));
 }
 
-void Checkpointing::reserve(PersistentTensors tensors, int64_t steps_per_epoch) {
+void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch) {
   if (!config_.checkpoint.every.is_time())
     every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
   if (enabled()) image_.emplace(std::move(tensors), print_config(config_));
 }
 
-void Checkpointing::restore(const PersistentTensors& tensors, TrainingState& state) const {
+void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const {
   if (beginning_ == nullptr) return;
   check_data(state.batches, state.images);
   beginning_->load(tensors);
@@ -211,7 +211,7 @@ void Checkpointing::restore(const PersistentTensors& tensors, TrainingState& sta
     state.best_step = -1;
 }
 
-void Checkpointing::start(const PersistentTensors& tensors, TrainingState& state,
+void Checkpointing::start(const Tensors& tensors, TrainingState& state,
                           std::vector<int> metrics) {
   last_ = Clock::now();
   if (!image_) return;
@@ -228,7 +228,7 @@ void Checkpointing::start(const PersistentTensors& tensors, TrainingState& state
 
 // Through the tensors, which then hold the beginning again: the image is all the memory there is
 // for a checkpoint.
-bool Checkpointing::carry_best(const PersistentTensors& tensors, const TrainingState& state) {
+bool Checkpointing::carry_best(const Tensors& tensors, const TrainingState& state) {
   const std::filesystem::path from = beginning_->path();
   const CheckpointFolder theirs(from.has_parent_path() ? from.parent_path().string() : ".",
                                 folder_.files());

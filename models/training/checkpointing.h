@@ -40,12 +40,12 @@ class Checkpointing {
   // are not those of the checkpoint to begin from.
   void check_data(int64_t batches, int64_t images) const;
   // Takes the memory for checkpoints.
-  void reserve(PersistentTensors tensors, int64_t steps_per_epoch);
+  void reserve(Tensors tensors, int64_t steps_per_epoch);
   // Fills the tensors and the state when there is something to begin from.
-  void restore(const PersistentTensors& tensors, TrainingState& state) const;
+  void restore(const Tensors& tensors, TrainingState& state) const;
   // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files. The
   // best checkpoint of another folder is copied; where it cannot be, the state forgets it.
-  void start(const PersistentTensors& tensors, TrainingState& state, std::vector<int> metrics);
+  void start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics);
 
   // Notes the result of an evaluation in the state. What is not finite is never the best.
   void evaluated(TrainingState& state, double loss, double accuracy);
@@ -70,7 +70,7 @@ class Checkpointing {
   void try_candidates(const CheckpointFolder& folder);
   bool due(const TrainingState& state) const;
   void tell(const CheckpointReport& report) const;
-  bool carry_best(const PersistentTensors& tensors, const TrainingState& state);
+  bool carry_best(const Tensors& tensors, const TrainingState& state);
 
   const Config config_;
   const Print& print_;

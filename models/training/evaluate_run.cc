@@ -24,7 +24,7 @@ std::string load_trained(Session& session, const std::string& run_dir,
     const bool name = checkpoint == "best" || checkpoint == "latest";
     const CheckpointFile file(
         checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
-    file.load({session.store().parameters(), session.store().states()});
+    file.load(session.store().persistent());
     return fmt::format("{}, after step {}", file.path(), file.state().step);
   }
   const std::string path = weights_path(run_dir);

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-void Tally::add(PreparedStep& step, int64_t count) {
+void Tally::add(CompiledStep& step, int64_t count) {
   loss += step.output(0).item<double>() * static_cast<double>(count);
   correct += step.output(1).item<double>();
   images += count;
@@ -23,7 +23,7 @@ double Tally::rate() const {
   return static_cast<double>(images - before) / seconds;
 }
 
-void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape) {
+void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape) {
   Tensor images = step.input(0), labels = step.input(1);
   images.assign(std::span(batch.images, static_cast<size_t>(batch.count * shape.bytes())));
   labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
@@ -47,7 +47,7 @@ std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   for (int64_t i = 0; i < loader_.batches(); ++i) {
     if (stop != nullptr && *stop != 0) return {};
     const Batch& batch = loader_.next();
-    PreparedStep& step = session_.evaluation_step(batch.count);
+    CompiledStep& step = session_.evaluation_step(batch.count);
     fill(step, batch, loader_.shape());
     step.run();
     result.add(step, batch.count);

@@ -23,7 +23,7 @@ struct Tally {
   Clock::time_point start = Clock::now();
 
   // The results of a step for `count` images.
-  void add(PreparedStep& step, int64_t count);
+  void add(CompiledStep& step, int64_t count);
   // Goes on from the sums of another process.
   void resume(double loss_sum, double correct_sum, int64_t image_count);
   // NaN of no images.
@@ -46,7 +46,7 @@ struct Evaluation : Tally {
 };
 
 // Images and labels of a batch into the arguments of a step.
-void fill(PreparedStep& step, const Batch& batch, const ImageShape& shape);
+void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape);
 // How many images the last batch of an epoch has.
 int64_t last_batch(int64_t images, int64_t batch);
 

@@ -34,7 +34,7 @@ std::string by_class(const MemoryNeed& need) {
 
 // A probe compiles four programs: 16 ms in all for ResNet-20, 150 ms for DenseNet-121. The line
 // through the last two mostly finds the batch with five.
-constexpr int64_t kMostProbes = 12;
+constexpr int64_t kMaxProbes = 12;
 
 // The largest of those that live when the arena is fullest.
 std::string at_the_peak(const PlanReport& report) {
@@ -47,7 +47,7 @@ std::string at_the_peak(const PlanReport& report) {
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(5, there.size()); ++i)
     text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
-                        there[i]->spec, there[i]->place);
+                        there[i]->spec, there[i]->module_path);
   return text;
 }
 
@@ -157,7 +157,7 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
         byte_text(used), byte_text(there));
   BatchSearch search(config, data, Purpose::training);
   const int64_t batch = config.data.batch;
-  const auto [most, exact] = search.largest(config, there, kMostProbes);
+  const auto [most, exact] = search.largest(config, there, kMaxProbes);
   std::string growth;
   if (data.train_count > 0 && batch >= data.train_count) {
     growth = "; data.batch is all images";

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostTried = int64_t{1} << 20;
+constexpr int64_t kMaxTried = int64_t{1} << 20;
 
 ImageShape read_shape(const Config& config, const DataNeed& data) {
   return data.shape.bytes() > 0 ? data.shape : image_shape(config.data);
@@ -30,7 +30,7 @@ class Prepared {
   Prepared(const Config& config, const ImageShape& read, const DataNeed& data, Purpose purpose,
            const PassSettings& passes)
       : image_(purpose == Purpose::evaluation ? read
-                                              : output_shape(make_augment(config.data), read)),
+                                              : output_shape(make_transforms(config.data), read)),
         session_(in_graph_mode(config), image_, plain(image_), passes) {
     const int64_t batch = config.data.batch;
     if (purpose == Purpose::timing) {
@@ -43,13 +43,13 @@ class Prepared {
       first_ = &session_.train_step(std::min(batch, train));
       session_.train_step(last_batch(train, batch));
     }
-    PreparedStep& evaluation = session_.evaluation_step(std::min(batch, test));
+    CompiledStep& evaluation = session_.evaluation_step(std::min(batch, test));
     session_.evaluation_step(last_batch(test, batch));
     if (first_ == nullptr) first_ = &evaluation;
   }
 
   Session& session() { return session_; }
-  PersistentTensors tensors() { return {session_.store().parameters(), session_.store().states()}; }
+  Tensors tensors() { return session_.store().persistent(); }
   PlanReport report() {
     PlanReport report = plan_report(*first_->program());
     report.arena = static_cast<int64_t>(session_.arena()->bytes());
@@ -68,20 +68,20 @@ class Prepared {
 
   const ImageShape image_;
   Session session_;
-  PreparedStep* first_ = nullptr;
+  CompiledStep* first_ = nullptr;
 };
 
 // Everything besides the session.
 std::vector<HostBuffer> other_blocks(const Config& config, const ImageShape& read,
                                      const DataNeed& data, Purpose purpose,
-                                     const PersistentTensors& tensors) {
+                                     const Tensors& tensors) {
   std::vector<HostBuffer> blocks;
   const auto add = [&](const char* name, int64_t bytes) {
     if (bytes > 0) blocks.push_back({name, static_cast<size_t>(bytes)});
   };
   const int64_t batch = config.data.batch;
   if (purpose == Purpose::timing) {
-    const ImageShape image = output_shape(make_augment(config.data), read);
+    const ImageShape image = output_shape(make_transforms(config.data), read);
     add("generated batches", generated_bytes(batch, image));
     return blocks;
   }
@@ -132,9 +132,9 @@ int64_t running_batch(const Config& config, const DataNeed& data) {
 DataNeed known_data(const Config& config) { return data_need(data_source(config)); }
 
 MemoryNeed memory_need(const Config& config, const DataNeed& data, Purpose purpose,
-                       const std::vector<std::string>& off) {
+                       const std::vector<std::string>& disabled_passes) {
   const ImageShape read = read_shape(config, data);
-  Prepared prepared(config, read, data, purpose, {off});
+  Prepared prepared(config, read, data, purpose, {disabled_passes});
   MemoryNeed need{prepared.session().regions(), prepared.report(),
                   data.complete || purpose == Purpose::timing};
   for (HostBuffer& block : other_blocks(config, read, data, purpose, prepared.tensors()))
@@ -149,7 +149,7 @@ MemoryNeed memory_need(const Config& config, Purpose purpose) {
 struct BatchSearch::Impl {
   struct Fixed {  // what does not change with loaders and checkpoints
     std::vector<HostBuffer> regions;
-    PersistentTensors tensors;
+    Tensors tensors;
   };
   const Fixed& fixed(const Config& config);
   int64_t bytes(const Config& config);
@@ -175,9 +175,9 @@ int64_t BatchSearch::Impl::bytes(const Config& config) {
 namespace {
 
 int64_t most_images(const DataNeed& data, Purpose purpose) {
-  if (purpose == Purpose::timing) return kMostTried;
+  if (purpose == Purpose::timing) return kMaxTried;
   const int64_t count = purpose == Purpose::training ? data.train_count : data.test_count;
-  return std::min(known_or(count, kMostTried), kMostTried);
+  return std::min(known_or(count, kMaxTried), kMaxTried);
 }
 
 // What a batch needs grows nearly like a line: the one through the two known batches that lie
@@ -193,7 +193,7 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
   const double each =
       static_cast<double>(b.second - a.second) / static_cast<double>(b.first - a.first);
   const double more = static_cast<double>(limit - b.second) / std::max(each, 1.0);
-  constexpr auto kFar = static_cast<double>(kMostTried);
+  constexpr auto kFar = static_cast<double>(kMaxTried);
   return b.first + static_cast<int64_t>(std::clamp(more, -kFar, kFar));
 }
 

@@ -44,7 +44,7 @@ int64_t running_batch(const Config& config, const DataNeed& data);
 // (graph/lower.h). Throws what compiling throws.
 MemoryNeed memory_need(const Config& config, const DataNeed& data,
                        Purpose purpose = Purpose::training,
-                       const std::vector<std::string>& off = {});
+                       const std::vector<std::string>& disabled_passes = {});
 MemoryNeed memory_need(const Config& config, Purpose purpose = Purpose::training);
 
 // Finds batches that fit. What has to be compiled is kept for each batch, so that asking again for

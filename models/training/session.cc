@@ -90,7 +90,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   compile.eager = config.mode == "eager";
   compile.planner = planner;
   compile.arena = arena_;
-  compile.off = passes.off;
+  compile.disabled_passes = passes.disabled_passes;
   compile.verify_plan = passes.verify_plan;
   compile.replay_plan = passes.replay_plan;
   CompileOptions dumped = compile;
@@ -143,7 +143,7 @@ Specs batch_specs(const ImageShape& image, int64_t batch) {
 
 }  // namespace
 
-PreparedStep& Session::train_step(int64_t batch) {
+CompiledStep& Session::train_step(int64_t batch) {
   for (const Prepared& known : train_steps_)
     if (known.batch == batch) return *known.step;
   Specs specs = batch_specs(image_, batch);
@@ -157,7 +157,7 @@ PreparedStep& Session::train_step(int64_t batch) {
   return *train_steps_.back().step;
 }
 
-void Session::set_targets(PreparedStep& step, std::span<const int32_t> labels,
+void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
                           const int32_t* partners, const float* shares) {
   if (!mixes_) return;
   auto classes = static_cast<size_t>(config_.model.classes);
@@ -172,7 +172,7 @@ void Session::set_targets(PreparedStep& step, std::span<const int32_t> labels,
   Tensor(step.input(4)).assign(std::span<const float>(targets));
 }
 
-PreparedStep& Session::evaluation_step(int64_t batch) {
+CompiledStep& Session::evaluation_step(int64_t batch) {
   for (const Prepared& known : evaluation_steps_)
     if (known.batch == batch) return *known.step;
   evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
@@ -180,7 +180,7 @@ PreparedStep& Session::evaluation_step(int64_t batch) {
 }
 
 std::string Session::find_non_finite(int64_t batch) {
-  PreparedStep& step = train_step(batch);
+  CompiledStep& step = train_step(batch);
   std::optional<NonFinite> found;
   if (step.program() != nullptr) {
     found = step.program()->find_non_finite();
@@ -223,8 +223,7 @@ std::vector<HostBuffer> Session::regions() const {
 
 Tensors Session::weights() const {
   Tensors weights = store_.parameters();
-  for (const Tensor& state : store_.states())
-    if (!persistent_name(state).starts_with("optimizer.")) weights.push_back(state);
+  weights.insert(weights.end(), store_.buffers().begin(), store_.buffers().end());
   return weights;
 }
 

@@ -18,7 +18,7 @@ namespace tessera {
 
 // A look into the compiler: what it computes stays the same.
 struct PassSettings {
-  std::vector<std::string> off = {};  // passes not to run (graph/lower.h names them)
+  std::vector<std::string> disabled_passes = {};  // passes not to run (graph/lower.h names them)
   std::string dump_after = {};        // print the training step's graph to stdout after this pass
   bool verify_plan = false;           // watch the plan while steps run (graph/program.h)
   bool replay_plan = false;           // replay who owns which byte of it, once (graph/program.h)
@@ -38,15 +38,15 @@ class Session {
   // loss and count of right answers, float32 []; where train.non_finite is skip, a third: lr, or
   // NaN where the loss or a gradient was not finite and therefore nothing was updated. Prepared at
   // the first call; later calls for the same batch only find it, without allocating.
-  PreparedStep& train_step(int64_t batch);
+  CompiledStep& train_step(int64_t batch);
   // Where data.augment mixes images there is a fifth argument, targets float32 [batch x classes],
   // which the loss takes instead of the labels: shares[i] at labels[i], the rest at partners[i];
   // without partners all of it at labels[i]. Does nothing where nothing is mixed.
-  void set_targets(PreparedStep& step, std::span<const int32_t> labels, const int32_t* partners,
+  void set_targets(CompiledStep& step, std::span<const int32_t> labels, const int32_t* partners,
                    const float* shares);
   // Evaluation: arguments images and labels; results mean loss, count of right answers, count of
   // those right among the first five, float32 [], and what each image is taken for, int64 [batch].
-  PreparedStep& evaluation_step(int64_t batch);
+  CompiledStep& evaluation_step(int64_t batch);
   // After a run of train_step(batch): the op that was the first to make a number that is not finite
   // (graph/program.h), as text; empty where the step has none.
   std::string find_non_finite(int64_t batch);
@@ -67,7 +67,7 @@ class Session {
  private:
   struct Prepared {
     int64_t batch;
-    PreparedStep* step;
+    CompiledStep* step;
   };
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);

@@ -12,6 +12,6 @@ struct Graph;
 // A line for each place in the model, in the order in which the forward part of the step runs, then
 // the sums. `parameters` are those of the store. With depth 1 all of "layer1.0.conv1" and
 // "layer1.1.bn2" is one line, "layer1".
-std::string model_summary(const Graph& step, const Tensors& parameters, int depth = 100);
+std::string model_summary(const Graph& graph, const Tensors& parameters, int depth = 100);
 
 }  // namespace tessera

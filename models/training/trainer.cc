@@ -99,9 +99,7 @@ class Training {
   double epochs(int64_t steps) const {
     return static_cast<double>(steps) / static_cast<double>(loader_.batches());
   }
-  PersistentTensors persistent() {
-    return {session_.store().parameters(), session_.store().states()};
-  }
+  Tensors persistent() { return session_.store().persistent(); }
 
   // Everything of some size that training asks of the machine, each in one request.
   std::vector<HostBuffer> blocks() const {
@@ -182,7 +180,7 @@ class Training {
   }
 
   void train_on(const Batch& batch) {
-    PreparedStep& ready = session_.train_step(batch.count);
+    CompiledStep& ready = session_.train_step(batch.count);
     fill(ready, batch, loader_.shape());
     session_.set_targets(ready, std::span(batch.labels, static_cast<size_t>(batch.count)),
                          batch.partners, batch.shares);
@@ -206,7 +204,7 @@ class Training {
   // or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
   // could not be updated from.
   void not_finite(int64_t count, double loss, bool skipped) {
-    constexpr int kMostSkipped = 100;
+    constexpr int kMaxSkipped = 100;
     const std::string culprit = session_.find_non_finite(count);
     std::string text = fmt::format(
         "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
@@ -214,10 +212,10 @@ class Training {
         state_.step, epochs(state_.step), lr_, culprit.empty() ? "" : ": ", culprit);
     state_.skipped += skipped;
     state_.skipped_in_a_row += skipped;
-    if (!skips_ || state_.skipped_in_a_row == kMostSkipped)
+    if (!skips_ || state_.skipped_in_a_row == kMaxSkipped)
       throw DivergedError(
           fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
-                      skips_ ? fmt::format(" ({} batches in a row were skipped)", kMostSkipped)
+                      skips_ ? fmt::format(" ({} batches in a row were skipped)", kMaxSkipped)
                              : ", or set train.non_finite to skip such batches"));
     log(LogLevel::warning, fmt::format("training: {}; {}", text,
                                        skipped ? "the batch is skipped"

@@ -56,7 +56,7 @@ PlanReport plan(const Config& config, const PassSettings& passes = {});
 
 // What a training step asks for in eager mode, whatever config.mode says: nothing is known of it
 // ahead, so two steps run on generated batches, and the second is recorded
-// (engine/memory_recording.h).
+// (engine/allocation_trace.h).
 PlanPicture eager_picture(const Config& config, const std::string& title);
 
 struct BenchResult {

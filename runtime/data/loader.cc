@@ -73,7 +73,7 @@ BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderO
 size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
   const auto threads = static_cast<size_t>(std::max(1, options.workers));
   size_t kept = 0;
-  for (const AugmentStepPtr& step : options.augment) {
+  for (const TransformPtr& step : options.augment) {
     kept += threads * step->thread_bytes(shape);
     shape = step->output(shape);
   }
@@ -84,15 +84,15 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   auto need = [](bool holds, const std::string& text) {
     if (!holds) throw ConfigError("loader: " + text);
   };
-  constexpr int kMostAhead = 4096, kMostWorld = 1 << 20;
+  constexpr int kMaxAhead = 4096, kMaxWorld = 1 << 20;
   auto within = [&](const char* name, int64_t value, int64_t low, int64_t high) {
     need(value >= low && value <= high,
          fmt::format("{} is {}, it must be in [{}, {}]", name, value, low, high));
   };
-  within("batch", options.batch, 1, kMostBatch);
-  within("workers", options.workers, 0, kMostWorkers);
-  within("read_ahead", options.read_ahead, 1, kMostAhead);
-  within("world", options.world, 1, kMostWorld);
+  within("batch", options.batch, 1, kMaxBatch);
+  within("workers", options.workers, 0, kMaxWorkers);
+  within("read_ahead", options.read_ahead, 1, kMaxAhead);
+  within("world", options.world, 1, kMaxWorld);
   within("shuffle_window", options.shuffle_window, 0, INT64_MAX);
   within("rank", options.rank, 0, options.world - 1);
   check_mix(options.mix);

@@ -22,8 +22,8 @@
 namespace tessera {
 
 // The most that LoaderOptions may ask for.
-inline constexpr int64_t kMostBatch = int64_t{1} << 24;
-inline constexpr int kMostWorkers = 256;
+inline constexpr int64_t kMaxBatch = int64_t{1} << 24;
+inline constexpr int kMaxWorkers = 256;
 
 struct LoaderOptions {
   int64_t batch = 128;   // images per batch (of this process)
@@ -34,7 +34,7 @@ struct LoaderOptions {
   uint64_t seed = 1;       // of the order and of the augmentation
   int workers = 2;         // threads; 0: batches are made in the thread that calls next()
   int read_ahead = 4;      // batches ready or in the making besides the one handed out, >= 1
-  Augment augment = {};    // empty for evaluation
+  Transforms augment = {};    // empty for evaluation
   Mix mix = {};            // of images with each other, after augmentation
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full
   // Process `rank` of `world`: all see the same order and each takes its part of every global batch

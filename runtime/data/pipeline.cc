@@ -12,10 +12,10 @@ namespace tessera {
 
 namespace {
 
-constexpr int kMostAutoWorkers = 16, kMostAutoBatches = 16;
-constexpr int64_t kMostAutoBytes = int64_t{256} << 20;  // of batches read ahead
+constexpr int kMaxAutoWorkers = 16, kMaxAutoBatches = 16;
+constexpr int64_t kMaxAutoBytes = int64_t{256} << 20;  // of batches read ahead
 
-class OwnChange : public AugmentStep {
+class OwnChange : public Transform {
  public:
   OwnChange(std::string name, Pipeline::Change change)
       : name_(std::move(name)), change_(std::move(change)) {
@@ -32,7 +32,7 @@ class OwnChange : public AugmentStep {
   Pipeline::Change change_;
 };
 
-int auto_workers() { return std::min(available_cores(), kMostAutoWorkers); }
+int auto_workers() { return std::min(available_cores(), kMaxAutoWorkers); }
 
 int64_t batch_bytes(const Dataset& data, const LoaderOptions& options) {
   return std::min(options.batch, data.count()) *
@@ -41,8 +41,8 @@ int64_t batch_bytes(const Dataset& data, const LoaderOptions& options) {
 
 // Two for each worker, as far as memory allows.
 int auto_read_ahead(const Dataset& data, const LoaderOptions& options, int workers) {
-  int64_t fit = kMostAutoBytes / std::max<int64_t>(batch_bytes(data, options), 1);
-  int wanted = std::clamp(2 * workers, 2, kMostAutoBatches);
+  int64_t fit = kMaxAutoBytes / std::max<int64_t>(batch_bytes(data, options), 1);
+  int wanted = std::clamp(2 * workers, 2, kMaxAutoBatches);
   return static_cast<int>(std::clamp<int64_t>(fit, 1, wanted));
 }
 
@@ -61,11 +61,11 @@ Pipeline Pipeline::shuffle(int64_t window, uint64_t seed) const {
   return next;
 }
 
-Pipeline Pipeline::map(AugmentStepPtr step, MapOptions options) const {
-  return map(Augment{std::move(step)}, options);
+Pipeline Pipeline::map(TransformPtr step, MapOptions options) const {
+  return map(Transforms{std::move(step)}, options);
 }
 
-Pipeline Pipeline::map(const Augment& steps, MapOptions options) const {
+Pipeline Pipeline::map(const Transforms& steps, MapOptions options) const {
   Pipeline next = *this;
   next.options_.augment.insert(next.options_.augment.end(), steps.begin(), steps.end());
   next.options_.workers = std::max(next.options_.workers, options.parallel);
@@ -117,18 +117,18 @@ std::string Pipeline::describe() const {
     text += fmt::format(" | shuffle {}, seed {}",
                         chosen.shuffle_window == 0 ? "all" : fmt::to_string(chosen.shuffle_window),
                         chosen.seed);
-  for (const AugmentStepPtr& step : chosen.augment) text += " | " + step->describe();
+  for (const TransformPtr& step : chosen.augment) text += " | " + step->describe();
   if (chosen.mix.any()) text += " | " + chosen.mix.describe();
   text += fmt::format(" | batch {}", chosen.batch);
   if (chosen.world > 1) text += fmt::format(" | part {} of {}", chosen.rank, chosen.world);
   text += fmt::format(" | {} worker{}", chosen.workers, chosen.workers == 1 ? "" : "s");
   if (options_.workers == kAuto)
-    text += fmt::format(" (auto: {} cores, at most {})", available_cores(), kMostAutoWorkers);
+    text += fmt::format(" (auto: {} cores, at most {})", available_cores(), kMaxAutoWorkers);
   text += fmt::format(" | prefetch {}", chosen.read_ahead);
   if (options_.read_ahead == kAuto)
     text += fmt::format(
-        " (auto: 2 for each worker, at most {} and {} MiB; {:.1f} MiB)", kMostAutoBatches,
-        kMostAutoBytes >> 20,
+        " (auto: 2 for each worker, at most {} and {} MiB; {:.1f} MiB)", kMaxAutoBatches,
+        kMaxAutoBytes >> 20,
         static_cast<double>(chosen.read_ahead * batch_bytes(*dataset_, chosen)) / (1 << 20));
   return text;
 }

@@ -35,8 +35,8 @@ class Pipeline {
   // (in and out do not overlap; called by many threads at once).
   using Change =
       std::function<void(const ImageShape&, const uint8_t* in, uint8_t* out, RandomSequence&)>;
-  Pipeline map(AugmentStepPtr step, MapOptions options = {}) const;
-  Pipeline map(const Augment& steps, MapOptions options = {}) const;
+  Pipeline map(TransformPtr step, MapOptions options = {}) const;
+  Pipeline map(const Transforms& steps, MapOptions options = {}) const;
   Pipeline map(std::string name, Change change, MapOptions options = {}) const;
   // Mixes the images of a batch with each other.
   Pipeline mix(const Mix& mix) const;

@@ -52,9 +52,9 @@ DataFile::~DataFile() {
 }
 
 int64_t DataFile::most_bytes() const {
-  constexpr int64_t kMostPerByte = 1032;  // zlib's technical notes: 1032:1 at best
+  constexpr int64_t kMaxPerByte = 1032;  // zlib's technical notes: 1032:1 at best
   if (!compressed_) return disk_bytes_;
-  return disk_bytes_ > INT64_MAX / kMostPerByte ? INT64_MAX : disk_bytes_ * kMostPerByte;
+  return disk_bytes_ > INT64_MAX / kMaxPerByte ? INT64_MAX : disk_bytes_ * kMaxPerByte;
 }
 
 void DataFile::read(void* bytes, size_t size, const char* what) {

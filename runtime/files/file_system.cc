@@ -30,13 +30,13 @@ FileSystem& file_system() {
 
 namespace {
 
-constexpr int kMostInterruptions = 1000;  // in a row: a call that never gets through is an error
+constexpr int kMaxInterruptions = 1000;  // in a row: a call that never gets through is an error
 
 // Repeats a call that a signal interrupted.
 template <class Call>
 auto uninterrupted(Call call) {
   auto result = call();
-  for (int i = 0; result < 0 && errno == EINTR && i < kMostInterruptions; ++i) result = call();
+  for (int i = 0; result < 0 && errno == EINTR && i < kMaxInterruptions; ++i) result = call();
   return result;
 }
 
@@ -84,7 +84,7 @@ bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) no
         uninterrupted([&] { return files.write(file, bytes.data(), bytes.size()); });
     if (done < 0) return false;
     idle = done == 0 ? idle + 1 : 0;
-    if (idle > kMostInterruptions) {
+    if (idle > kMaxInterruptions) {
       errno = ENOSPC;
       return false;
     }

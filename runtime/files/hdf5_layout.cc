@@ -148,11 +148,11 @@ void check(const ArraySpec& array) {
        fmt::format("has dtype {} [{}]; float32, float64, uint8, int32, int64 and texts can be "
                    "written",
                    array.dtype, fmt::join(array.shape, "x")));
-  constexpr uint64_t kMost = uint64_t{1} << 48;
+  constexpr uint64_t kMax = uint64_t{1} << 48;
   uint64_t bytes = hdf5_size_of(array.dtype);
   for (int64_t extent : array.shape) {
     need(extent >= 0 && array.shape.size() <= 32 &&
-             (extent == 0 || bytes <= kMost / static_cast<uint64_t>(extent)),
+             (extent == 0 || bytes <= kMax / static_cast<uint64_t>(extent)),
          fmt::format("has the shape [{}]", fmt::join(array.shape, "x")));
     bytes *= static_cast<uint64_t>(extent);
   }

@@ -10,10 +10,10 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kUndefined = ~uint64_t{0};
-constexpr uint64_t kMostObjects = 1 << 17, kLinkAndHeaderBytes = 56;
-constexpr uint64_t kMostNames = uint64_t{16} << 20, kMostRead = uint64_t{256} << 20;
-constexpr size_t kMostMessages = 1 << 12, kMostHeaderBytes = size_t{1} << 20;
-constexpr int kMostTreeLevels = 8, kMostRank = 8;
+constexpr uint64_t kMaxObjects = 1 << 17, kLinkAndHeaderBytes = 56;
+constexpr uint64_t kMaxNames = uint64_t{16} << 20, kMaxRead = uint64_t{256} << 20;
+constexpr size_t kMaxMessages = 1 << 12, kMaxHeaderBytes = size_t{1} << 20;
+constexpr int kMaxTreeLevels = 8, kMaxRank = 8;
 
 // Bounds the work, whatever refers to what.
 class Metered final : public ByteSource {
@@ -21,7 +21,7 @@ class Metered final : public ByteSource {
   explicit Metered(const ByteSource& file) : file_(file) {}
   uint64_t size() const override { return file_.size(); }
   void read(uint64_t offset, void* to, size_t count) const override {
-    if ((read_ += count) > kMostRead) throw Hdf5Error("it has too much beside its arrays");
+    if ((read_ += count) > kMaxRead) throw Hdf5Error("it has too much beside its arrays");
     file_.read(offset, to, count);
   }
 
@@ -99,7 +99,7 @@ struct Object {
 void read_space(Piece& from, std::vector<int64_t>& shape) {
   const unsigned version = from.u8(), rank = from.u8(), flags = from.u8();
   if (version != 1 && version != 2) from.fail(fmt::format("shapes of version {}", version));
-  if (rank > kMostRank) from.fail(fmt::format("{} dimensions", rank));
+  if (rank > kMaxRank) from.fail(fmt::format("{} dimensions", rank));
   if (version == 2 && from.u8() == 2) from.fail("a null space");
   if (version == 1) from.skip(5);
   (void)flags;  // the largest extents, which may follow, do not matter
@@ -192,8 +192,8 @@ class Reader {
  public:
   explicit Reader(const ByteSource& file)
       : file_(file),
-        most_objects_(std::min(kMostObjects, file.size() / kLinkAndHeaderBytes + 8)),
-        most_names_(std::min(kMostNames, 2 * file.size())) {}
+        most_objects_(std::min(kMaxObjects, file.size() / kLinkAndHeaderBytes + 8)),
+        most_names_(std::min(kMaxNames, 2 * file.size())) {}
 
   Hdf5Contents read() {
     Piece superblock(file_, 0, std::min<uint64_t>(96, file_.size()), "the superblock");
@@ -243,10 +243,10 @@ class Reader {
       uint64_t at, bytes;
     };
     std::vector<Block> blocks{{at + 16, head.u32()}};
-    if (messages > kMostMessages) head.fail(fmt::format("{} messages", messages));
+    if (messages > kMaxMessages) head.fail(fmt::format("{} messages", messages));
     Object object;
     for (size_t i = 0; i < blocks.size() && messages > 0; ++i) {
-      if (blocks[i].bytes > kMostHeaderBytes) head.fail("it is too long");
+      if (blocks[i].bytes > kMaxHeaderBytes) head.fail("it is too long");
       Piece block(file_, blocks[i].at, blocks[i].bytes, "an object header");
       for (; block.left() >= 8 && messages > 0; --messages) {
         const unsigned kind = block.u16(), size = block.u16(), flags = block.u8();
@@ -254,7 +254,7 @@ class Reader {
         const size_t next = block.place() + size;
         if (size > block.left()) block.fail("a message is longer than its header");
         if (kind == 0x10) {
-          if (blocks.size() > kMostMessages) block.fail("it has too many parts");
+          if (blocks.size() > kMaxMessages) block.fail("it has too many parts");
           blocks.push_back({block.u64(), 0});
           blocks.back().bytes = block.u64();
         } else {
@@ -316,7 +316,7 @@ class Reader {
     heap.skip(4);
     const uint64_t bytes = heap.u64();
     heap.skip(8);
-    if (bytes > kMostNames) heap.fail(fmt::format("{} bytes of names", bytes));
+    if (bytes > kMaxNames) heap.fail(fmt::format("{} bytes of names", bytes));
     Piece names(file_, heap.u64(), bytes, "names");
     const std::string all = names.text(static_cast<size_t>(bytes));
     read_tree(group.tree, -1, all, prefix, depth);
@@ -331,7 +331,7 @@ class Reader {
     if (head.u8() != 0) head.fail("it is not one of names");
     const int own = static_cast<int>(head.u8());
     const unsigned children = head.u16();
-    if (own > kMostTreeLevels || (level >= 0 && own != level)) head.fail("its level is wrong");
+    if (own > kMaxTreeLevels || (level >= 0 && own != level)) head.fail("its level is wrong");
     Piece links(file_, at + 24, uint64_t{children} * 16, "a tree");
     for (unsigned i = 0; i < children; ++i) {
       links.skip(8);

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kDigits = sizeof("tessera crc32 ") - 1;
-constexpr int kMostInterruptions = 1000;
+constexpr int kMaxInterruptions = 1000;
 
 uint32_t crc_of(const std::byte* bytes, size_t count, uint32_t before = 0) {
   return static_cast<uint32_t>(crc32_z(before, reinterpret_cast<const Bytef*>(bytes), count));
@@ -75,7 +75,7 @@ FileSource::FileSource(const std::string& path, FileSystem& files) : files_(file
   // Not to hang on a pipe, which is refused below.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   file_ = files_.open(path.c_str(), kFlags, 0);
-  for (int i = 0; file_ < 0 && errno == EINTR && i < kMostInterruptions; ++i)
+  for (int i = 0; file_ < 0 && errno == EINTR && i < kMaxInterruptions; ++i)
     file_ = files_.open(path.c_str(), kFlags, 0);
   if (file_ < 0) throw Error(fmt::format("cannot be opened: {}", std::strerror(errno)));
   struct stat facts {};
@@ -95,7 +95,7 @@ void FileSource::read(uint64_t offset, void* to, size_t count) const {
   auto* at = static_cast<char*>(to);
   for (int interrupted = 0; count > 0;) {
     const ssize_t got = files_.pread(file_, at, count, static_cast<int64_t>(offset));
-    if (got < 0 && errno == EINTR && ++interrupted < kMostInterruptions) continue;
+    if (got < 0 && errno == EINTR && ++interrupted < kMaxInterruptions) continue;
     if (got <= 0)
       throw Error(fmt::format("cannot be read: {}",
                               got < 0 ? std::strerror(errno) : "it ends before its size"));

@@ -2,9 +2,9 @@
 // per instruction set into the namespace TESSERA_ISA; a table of plain function pointers is all
 // that crosses:
 //
-//   struct GemmLeaves { void (*f32)(...); };             // gemm_simd.h
-//   namespace avx2 { extern const GemmLeaves gemm_leaves; } ...   // TESSERA_DECLARE_LEAVES
-//   leaves_for<T>(TESSERA_SELECT_LEAVES(gemm_leaves)).gather(...);
+//   struct GemmMicrokernels { void (*f32)(...); };             // gemm_simd.h
+//   namespace avx2 { extern const GemmMicrokernels gemm_microkernels; } ...   // TESSERA_DECLARE_MICROKERNELS
+//   microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels)).gather(...);
 #pragma once
 
 namespace tessera {
@@ -17,8 +17,8 @@ Isa current_isa();
 const char* isa_name(Isa isa);
 
 // Of a table with members f32 and f64: the one for T.
-template <class T, class Leaves>
-const auto& leaves_for(const Leaves& table) {
+template <class T, class Microkernels>
+const auto& microkernels_for(const Microkernels& table) {
   if constexpr (sizeof(T) == sizeof(float))
     return table.f32;
   else
@@ -28,16 +28,16 @@ const auto& leaves_for(const Leaves& table) {
 }  // namespace tessera
 
 #if defined(__x86_64__)
-#define TESSERA_DECLARE_LEAVES(Type, table) \
+#define TESSERA_DECLARE_MICROKERNELS(Type, table) \
   namespace baseline { extern const Type table; } \
   namespace avx2 { extern const Type table; } \
   namespace avx512 { extern const Type table; }
-#define TESSERA_SELECT_LEAVES(table)                                        \
+#define TESSERA_SELECT_MICROKERNELS(table)                                        \
   (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
    : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
                                                       : ::tessera::baseline::table)
 #else
-#define TESSERA_DECLARE_LEAVES(Type, table) \
+#define TESSERA_DECLARE_MICROKERNELS(Type, table) \
   namespace baseline { extern const Type table; }
-#define TESSERA_SELECT_LEAVES(table) (::tessera::baseline::table)
+#define TESSERA_SELECT_MICROKERNELS(table) (::tessera::baseline::table)
 #endif

@@ -22,8 +22,8 @@ Utf8Character utf8_at(std::string_view text, size_t at) {
     if (!continues(text[at + i])) return {};
     code = code << 6 | (text[at + i] & 0x3F);
   }
-  constexpr long kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < kLeast[bytes] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return {};
+  constexpr long kMin[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < kMin[bytes] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return {};
   return {bytes, code};
 }
 

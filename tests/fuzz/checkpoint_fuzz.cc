@@ -18,9 +18,9 @@ struct Into {
   Into() : store(1) {
     store.parameter("a.w", {3, 5}, Initializer::normal(1));
     store.parameter("a.b", {5}, Initializer::uniform(1), DType::f64);
-    store.state("bn.running_mean", {5}, Initializer::normal(2));
-    store.state("optimizer.momentum.a.w", {3, 5}, Initializer::normal(3));
-    store.state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
+    store.buffer("bn.running_mean", {5}, Initializer::normal(2));
+    store.optimizer_state("optimizer.momentum.a.w", {3, 5}, Initializer::normal(3));
+    store.optimizer_state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
     store.materialize();
   }
   Store store;
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const CheckpointFile file(std::make_unique<MemorySource>(bytes), "fuzz");
     const TrainingState& state = file.state();
     if (state.batch < 0 || state.batch >= state.batches || state.step < 0) std::abort();
-    file.load({into.store.parameters(), into.store.states()});
+    file.load(into.store.persistent());
   } catch (const CheckpointError&) {
   }
   return 0;

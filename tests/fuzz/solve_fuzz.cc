@@ -15,7 +15,7 @@ namespace {
 
 using namespace tessera;
 
-constexpr size_t kMostBuffers = 24;
+constexpr size_t kMaxBuffers = 24;
 constexpr Limits kFew{.nodes = 200};
 
 void require(bool holds, std::string_view planner, const char* what) {
@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const DataError&) {
     return 0;
   }
-  if (problem.buffers.size() > kMostBuffers) return 0;
+  if (problem.buffers.size() > kMaxBuffers) return 0;
   problem.capacity = some_capacity(problem, size);
   int64_t lowest = INT64_MAX, highest_bound = 0;
   bool infeasible = false;

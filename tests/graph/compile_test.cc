@@ -82,10 +82,10 @@ TEST(Compile, GraphAndEagerGiveTheSameBits) {
     graph.verify_plan = true;
     EXPECT_EQ(train(graph), expected) << planner->name();
   }
-  for (const char* pass : {"dead_steps", "equal_steps", "fuse_pointwise", "fuse_epilogues",
+  for (const char* pass : {"dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
                            "order_updates", "in_place"}) {
     CompileOptions graph;
-    graph.off = {pass};
+    graph.disabled_passes = {pass};
     EXPECT_EQ(train(graph), expected) << "without " << pass;
   }
 }
@@ -107,7 +107,7 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
 TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
-  PreparedStep& ready = step.prepare({batch(8, 1).spec()});
+  CompiledStep& ready = step.prepare({batch(8, 1).spec()});
   ready.run();
   uint64_t before = cpu_memory().statistics().allocations;
   size_t live = cpu_memory().statistics().live_bytes;
@@ -120,7 +120,7 @@ TEST(Compile, MoreThreadsThanPlannedForAreRefused) {
   Fixture f;
   cpu_context().set_threads(1);
   auto step = compile([&](const Tensor& x) { return f.step(x); });
-  PreparedStep& ready = step.prepare({batch(8, 1).spec()});
+  CompiledStep& ready = step.prepare({batch(8, 1).spec()});
   cpu_context().set_threads(2);
   EXPECT_THROW(ready.run(), Error);
   cpu_context().set_threads(1);
@@ -138,9 +138,9 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
         apply(std::make_shared<Descend>(1e-3), {w, gradients(y, Tensors{w})[0]});
         return y;
       },
-      {.off = {"fuse_pointwise", "fuse_epilogues"}});
+      {.disabled_passes = {"fuse_pointwise", "fuse_epilogues"}});
   const auto run = [&](std::vector<float> x) {
-    PreparedStep& ready = step.prepare({{DType::f32, {4}, {}}});
+    CompiledStep& ready = step.prepare({{DType::f32, {4}, {}}});
     Tensor(ready.input(0)).assign(std::span<const float>(x));
     ready.run();
     const auto weights = w.to_vector<float>();
@@ -157,14 +157,14 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
       << found->text();
   EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"), std::string::npos);
   Tensor(w).assign(std::span<const float>(std::vector<float>{1, HUGE_VALF, 1, 1}));
-  EXPECT_EQ(run({1, 2, 3, 4})->step, -1);
+  EXPECT_EQ(run({1, 2, 3, 4})->node, -1);
 }
 
 TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
   size_t before = cpu_memory().statistics().live_bytes;
-  PreparedStep& ready = step.prepare({{DType::f32, {8, 64}, {}}});
+  CompiledStep& ready = step.prepare({{DType::f32, {8, 64}, {}}});
   EXPECT_EQ(cpu_memory().statistics().live_bytes, before);
   ready.run();
   Program& program = *ready.program();
@@ -199,11 +199,11 @@ TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   CompileOptions options;
   options.arena = std::make_shared<Arena>(cpu_memory(), ExternalMemory{arena, sizeof arena});
   Compiled compiled(fixture.function(), options);
-  PreparedStep& step = compiled.prepare({{DType::f32, {16, 64}, {}}});
+  CompiledStep& step = compiled.prepare({{DType::f32, {16, 64}, {}}});
   Program& program = *step.program();
   ASSERT_LE(program.arena_bytes(), sizeof arena);
-  EXPECT_THROW(program.bring_slots({slots, program.slot_bytes() - 1}), ConfigError);
-  program.bring_slots({slots, sizeof slots});
+  EXPECT_THROW(program.use_external_slots({slots, program.slot_bytes() - 1}), ConfigError);
+  program.use_external_slots({slots, sizeof slots});
   fixture.store.materialize(Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
   std::vector<float> x(16 * 64, 0.5f);
   float first = 0, last = 0;
@@ -215,7 +215,7 @@ TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   }
   EXPECT_LT(last, first);
   EXPECT_EQ(cpu_memory().statistics().allocations, before);
-  EXPECT_THROW(program.bring_slots({slots, sizeof slots}), Error);
+  EXPECT_THROW(program.use_external_slots({slots, sizeof slots}), Error);
 }
 
 TEST(Capture, ReadingOrDeclaringUnderCaptureIsAnError) {
@@ -275,8 +275,8 @@ TEST(Capture, ArgumentsAndParametersHandedOutAreCopied) {
 // The parameters in the order in which they are updated.
 std::vector<std::string> updated(const Graph& graph) {
   std::vector<std::string> names;
-  for (const GraphStep& step : graph.steps)
-    if (step.op->updates(0) >= 0) names.push_back(graph.values[step.inputs[0]].name);
+  for (const Node& node : graph.nodes)
+    if (node.op->updates(0) >= 0) names.push_back(graph.values[node.inputs[0]].name);
   return names;
 }
 
@@ -284,18 +284,18 @@ TEST(Passes, EachChangesTheGraphItIsMeantFor) {
   Fixture f;
   Tensor x = batch(8, 1);
   Graph dead = capture([&](const Tensors& t) { exp(t[0]); return Tensors{t[0] * 2.0}; }, {x.spec()});
-  EXPECT_EQ(drop_dead_steps(dead), 1);
-  EXPECT_EQ(dead.steps.size(), 1u);
+  EXPECT_EQ(eliminate_dead_code(dead), 1);
+  EXPECT_EQ(dead.nodes.size(), 1u);
 
   Graph equal = capture(
       [&](const Tensors& t) { return Tensors{exp(t[0]) + exp(t[0]) * log(t[0])}; }, {x.spec()});
-  EXPECT_EQ(merge_equal_steps(equal), 1);
+  EXPECT_EQ(eliminate_common_subexpressions(equal), 1);
   EXPECT_EQ(verify(equal), "");
 
   Graph chain = capture([&](const Tensors& t) { return Tensors{exp(t[0] * 2.0) + f.a}; }, {x.spec()});
   EXPECT_EQ(fuse_pointwise(chain), 2);
-  ASSERT_EQ(chain.steps.size(), 1u);
-  EXPECT_EQ(chain.steps[0].op->name(), "scale+exp+add");
+  ASSERT_EQ(chain.nodes.size(), 1u);
+  EXPECT_EQ(chain.nodes[0].op->name(), "scale+exp+add");
   EXPECT_EQ(verify(chain), "");
 
   // The gradient of b is there first, but the step updates a first.
@@ -316,10 +316,10 @@ TEST(Passes, AnUpdateIsNeverDroppedOrMerged) {
         return Tensors{mean(t[0])};
       },
       {batch(2, 1).spec()});
-  drop_dead_steps(twice);
-  merge_equal_steps(twice);
+  eliminate_dead_code(twice);
+  eliminate_common_subexpressions(twice);
   int updates = 0;
-  for (const GraphStep& step : twice.steps) updates += step.op->name() == "descend";
+  for (const Node& step : twice.nodes) updates += step.op->name() == "descend";
   EXPECT_EQ(updates, 2);
   EXPECT_EQ(verify(twice), "");
 }
@@ -342,19 +342,19 @@ TEST(Verify, FindsWhatIsWrong) {
   Graph graph = capture(f.function(), {batch(8, 1).spec()});
   ASSERT_EQ(verify(graph), "");
   Graph swapped = graph;
-  std::swap(swapped.steps[0], swapped.steps[1]);
+  std::swap(swapped.nodes[0], swapped.nodes[1]);
   swapped.index();
   EXPECT_NE(verify(swapped).find("before it is made"), std::string::npos);
   Graph misshaped = graph;
-  misshaped.values[misshaped.steps[0].outputs[0]].spec.shape = {1};
+  misshaped.values[misshaped.nodes[0].outputs[0]].spec.shape = {1};
   EXPECT_NE(verify(misshaped).find("the op makes"), std::string::npos);
   Graph early = graph;  // an update before a reader of the old version
-  auto update = std::find_if(early.steps.begin(), early.steps.end(),
-                             [](const GraphStep& s) { return s.op->updates(0) == 0; });
-  GraphStep moved = *update;
-  early.steps.erase(update);
+  auto update = std::find_if(early.nodes.begin(), early.nodes.end(),
+                             [](const Node& s) { return s.op->updates(0) == 0; });
+  Node moved = *update;
+  early.nodes.erase(update);
   moved.inputs[1] = moved.inputs[0];
-  early.steps.insert(early.steps.begin(), moved);
+  early.nodes.insert(early.nodes.begin(), moved);
   early.index();
   EXPECT_NE(verify(early).find("overwritten"), std::string::npos) << verify(early);
 }
@@ -362,7 +362,7 @@ TEST(Verify, FindsWhatIsWrong) {
 TEST(Replay, NamesTheTensorAndTheOpOfAWrongLifetime) {
   Fixture f;
   CompileOptions options;
-  options.off = {"fuse_pointwise"};
+  options.disabled_passes = {"fuse_pointwise"};
   auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
   Program& program = *step.prepare({batch(8, 1).spec()}).program();
   ASSERT_EQ(replay(program.graph(), program.lifetimes(), program.offsets()), "");

@@ -26,7 +26,7 @@ class Inner final : public Module {
  protected:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = fc(x);
-    place = current_place();
+    place = current_module_path();
     return y;
   }
 };
@@ -54,17 +54,17 @@ TEST(Module, PartsHaveFullNamesAndAreCalledUnderThem) {
             (std::vector<std::string>{"block.0.fc.weight", "block.0.fc.bias", "last.weight",
                                       "last.bias"}));
   const Tensor x = ones({3, 4});
-  PlaceScope outside("elsewhere");
+  ModulePathScope outside("elsewhere");
   EXPECT_EQ(net(x).shape(), Shape({3, 2}));
   EXPECT_EQ(net.inner.place, "block.0");
-  EXPECT_EQ(current_place(), "elsewhere");
+  EXPECT_EQ(current_module_path(), "elsewhere");
 }
 
 TEST(Module, OpsAreRecordedUnderTheNameOfTheirModule) {
   Store store;
   const Outer net(store);
   const Tensor y = net(ones({3, 4}));
-  EXPECT_EQ(y.impl()->node->place, "last");
+  EXPECT_EQ(y.impl()->node->module_path, "last");
 }
 
 TEST(Module, SequentialCallsOneAfterTheOther) {
@@ -109,7 +109,7 @@ TEST(Modules, BatchNormKeepsRunningStatistics) {
   Store store;
   const BatchNorm2d norm(store, "bn", {.channels = 3, .momentum = 0.5});
   EXPECT_EQ(names_of(store.parameters()), (std::vector<std::string>{"bn.gamma", "bn.beta"}));
-  EXPECT_EQ(names_of(store.states()),
+  EXPECT_EQ(names_of(store.buffers()),
             (std::vector<std::string>{"bn.running_mean", "bn.running_var"}));
   const Tensor x = full({2, 4, 4, 3}, 8);
   EXPECT_NEAR(norm(x).to_vector<float>()[0], 8, 1e-3);  // evaluation: mean 0, variance 1

@@ -21,7 +21,7 @@ TEST(Sgd, PlainStepsFollowTheGradientAndTheDecay) {
   Store store(1, DType::f64);
   const Tensor p = store.parameter("p", {3, 5}, Initializer::normal(1));
   Sgd sgd(store, {p}, {.weight_decay = 0.25});
-  EXPECT_TRUE(store.states().empty());
+  EXPECT_TRUE(store.optimizer_states().empty());
   auto wanted = p.to_vector<double>();
   for (uint64_t step = 1; step <= 3; ++step) {
     const Tensor g = gradient({3, 5}, step);

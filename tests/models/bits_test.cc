@@ -102,12 +102,12 @@ TEST_P(Bits, EagerAndGraphWithoutEachPassAgree) {
   ASSERT_EQ(passes.size(), 6u);
   for (const std::string& pass : passes) {
     CompileOptions graph;
-    graph.off = {pass};
+    graph.disabled_passes = {pass};
     graph.verify_plan = true;
     EXPECT_TRUE(same_bits(train(GetParam(), graph, steps()), expected)) << "without " << pass;
   }
   CompileOptions graph;
-  graph.off = passes;
+  graph.disabled_passes = passes;
   EXPECT_TRUE(same_bits(train(GetParam(), graph, steps()), expected)) << "without all passes";
 }
 
@@ -139,7 +139,7 @@ std::vector<float> train_session(const Config& config, int workers, int64_t step
   std::vector<float> seen;
   for (int64_t i = 0; i < steps; ++i) {
     const Batch& batch = loader.next();
-    PreparedStep& step = session.train_step(batch.count);
+    CompiledStep& step = session.train_step(batch.count);
     Tensor images = step.input(0), labels = step.input(1), lr = step.input(2);
     Tensor position = step.input(3);
     images.assign(
@@ -150,8 +150,7 @@ std::vector<float> train_session(const Config& config, int workers, int64_t step
     step.run();
     for (size_t k = 0; k < step.outputs(); ++k) seen.push_back(step.output(k).item<float>());
   }
-  for (const Tensors* list : {&session.store().parameters(), &session.store().states()})
-    for (const Tensor& tensor : *list)
+  for (const Tensor& tensor : session.store().persistent())
       for (float value : tensor.to_vector<float>()) seen.push_back(value);
   return seen;
 }

@@ -82,7 +82,7 @@ TEST(Checkpoint, NamesEveryDifferenceAndTouchesNothing) {
   store.parameter("a.w", {5, 3}, Initializer::ones());
   store.parameter("c.w", {2}, Initializer::ones());
   store.materialize();
-  const PersistentTensors wanted{store.parameters(), store.states()};
+  const Tensors wanted = store.persistent();
   try {
     CheckpointFile(source(bytes), "x.h5").load(wanted);
     FAIL();

@@ -144,12 +144,12 @@ TEST(ConfigChecks, ANormalizationNeedsAnEntryForEachChannel) {
 
 // What no number can count is an error, not a small number.
 TEST(ConfigChecks, SizesThatOverflowAreErrors) {
-  constexpr int64_t kMost = 2147483647;
-  EXPECT_THROW((TensorSpec{DType::f32, {kMost, kMost}, {}}.bytes()), ShapeError);
-  EXPECT_EQ((TensorSpec{DType::u8, {kMost, kMost}, {}}.bytes()),
-            static_cast<size_t>(kMost) * static_cast<size_t>(kMost));
+  constexpr int64_t kMax = 2147483647;
+  EXPECT_THROW((TensorSpec{DType::f32, {kMax, kMax}, {}}.bytes()), ShapeError);
+  EXPECT_EQ((TensorSpec{DType::u8, {kMax, kMax}, {}}.bytes()),
+            static_cast<size_t>(kMax) * static_cast<size_t>(kMax));
   Store store;
-  const Shape large{kMost, kMost / 2};  // nearly 2^63 bytes
+  const Shape large{kMax, kMax / 2};  // nearly 2^63 bytes
   store.parameter("a", large, Initializer::zeros());
   store.parameter("b", large, Initializer::zeros());
   EXPECT_THROW(store.parameter("c", large, Initializer::zeros()), ShapeError);

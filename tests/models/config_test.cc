@@ -142,7 +142,7 @@ TEST(Config, ReportsWhatStandsBesideAKeyGivenTwice) {
       {"seed: 1", "seed: 2"}, {"loss: &a {name: cross_entropy}", ""}, {"seed: !!int 3", ""}};
   for (const auto& [before, behind] : wrong) {
     std::set<std::string> found = places_of(error_of(before + "\n" + others + behind));
-    for (const std::string& place : theirs) EXPECT_EQ(found.erase(place), 1u) << before << place;
+    for (const std::string& range : theirs) EXPECT_EQ(found.erase(range), 1u) << before << range;
     EXPECT_EQ(found.size(), 1u) << before;
   }
   EXPECT_EQ(places_of(error_of("data: {batch: 3}\ndata: {btch: 1}")),
@@ -317,7 +317,7 @@ TEST(Config, SaysWhatTheDataFloorNeeds) {
   config.data.name = "cifra10";
   EXPECT_THROW(image_shape(config.data), ConfigError);
   config.data.augment = {{"crop", 4, "reflect"}, {"flip"}};
-  Augment augment = make_augment(config.data);
+  Transforms augment = make_transforms(config.data);
   ASSERT_EQ(augment.size(), 2u);
   EXPECT_EQ(augment[0]->describe(), crop(4, CropBorder::kReflect)->describe());
 }

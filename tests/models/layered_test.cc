@@ -117,7 +117,7 @@ TEST(Layered, SessionsTrainIt) {
   const Config config = parse_config(kEveryLayer, "a.yaml", {"threads=2"});
   const std::vector<float> half(3, 0.5f);
   Session session(config, {16, 16, 3}, {half, half});
-  PreparedStep& step = session.train_step(4);
+  CompiledStep& step = session.train_step(4);
   session.bind();
   const std::vector<uint8_t> images(4 * 16 * 16 * 3, 100);
   const std::vector<int32_t> labels = {0, 1, 2, 0};

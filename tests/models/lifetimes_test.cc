@@ -19,8 +19,8 @@ using testing_zoo::ZooStep;
 // Of n blocks every how many is tried: each, but fewer of the three deepest networks unless
 // TESSERA_LONG_TESTS is set.
 size_t stride(size_t blocks) {
-  constexpr size_t kMost = 1000;
-  return std::getenv("TESSERA_LONG_TESTS") != nullptr ? 1 : (blocks + kMost - 1) / kMost;
+  constexpr size_t kMax = 1000;
+  return std::getenv("TESSERA_LONG_TESTS") != nullptr ? 1 : (blocks + kMax - 1) / kMax;
 }
 
 struct Outcome {
@@ -47,8 +47,8 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
     std::smatch match;
     ASSERT_TRUE(std::regex_search(text, match, std::regex("^step (\\d+) \\(([^ )]+)"))) << text;
     const auto s = static_cast<size_t>(std::stoi(match[1]));
-    ASSERT_LT(s, program_.graph().steps.size()) << text;
-    EXPECT_EQ(match[2].str(), program_.graph().steps[s].op->name()) << text;
+    ASSERT_LT(s, program_.graph().nodes.size()) << text;
+    EXPECT_EQ(match[2].str(), program_.graph().nodes[s].op->name()) << text;
     bool named = false;
     for (int block : {first, second}) named = named || names_block(text, block);
     EXPECT_TRUE(named) << text << "; blocks " << first << ", " << second;
@@ -56,7 +56,7 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
 
   bool names_block(const std::string& text, int block) const {
     const Lifetimes& lifetimes = program_.lifetimes();
-    if (lifetimes.blocks[block].step >= 0) return text.find("scratch") != std::string::npos;
+    if (lifetimes.blocks[block].node >= 0) return text.find("scratch") != std::string::npos;
     for (size_t id = 0; id < lifetimes.block_of.size(); ++id) {
       if (lifetimes.block_of[id] != block) continue;
       const std::string name = program_.graph().value_text(static_cast<ValueId>(id));

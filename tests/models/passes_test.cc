@@ -25,7 +25,7 @@ struct Least {
 };
 
 // The networks record no dead and no equal steps; tests/graph has graphs that do.
-constexpr Least kLeast[] = {{"mlp", 2, 5, 4, 1},
+constexpr Least kMin[] = {{"mlp", 2, 5, 4, 1},
                             {"lenet5", 4, 9, 7, 1},
                             {"cnn_bn", 4, 5, 10, 5},
                             {"resnet20", 37, 19, 43, 23},
@@ -56,20 +56,20 @@ struct Lowered {
   int recorded, left;  // steps
 };
 
-Lowered lowered(const std::string& model, std::vector<std::string> off = {}) {
+Lowered lowered(const std::string& model, std::vector<std::string> disabled_passes = {}) {
   ZooStep step(model, small_options(model), 2);
   const Graph recorded = capture(step.function(), step.specs());
-  Compiled compiled(step.function(), {.off = std::move(off)});
+  Compiled compiled(step.function(), {.disabled_passes = std::move(disabled_passes)});
   const Program& program = *compiled.prepare(step.specs()).program();
   Lowered result{
-      {}, static_cast<int>(recorded.steps.size()), static_cast<int>(program.graph().steps.size())};
+      {}, static_cast<int>(recorded.nodes.size()), static_cast<int>(program.graph().nodes.size())};
   for (const PassRecord& pass : program.passes()) result.fired[pass.name] = pass.fired;
   return result;
 }
 
 // Every firing of these passes leaves one step less.
 int steps_saved(const std::map<std::string, int>& fired) {
-  return fired.at("dead_steps") + fired.at("equal_steps") + fired.at("fuse_pointwise") +
+  return fired.at("dead_code") + fired.at("common_subexpressions") + fired.at("fuse_pointwise") +
          fired.at("fuse_epilogues");
 }
 
@@ -78,8 +78,8 @@ class Passes : public testing::TestWithParam<Least> {};
 TEST_P(Passes, FireInEveryNetwork) {
   const Least& least = GetParam();
   const Lowered all = lowered(least.model);
-  const std::map<std::string, int> limits = {{"dead_steps", 0},
-                                             {"equal_steps", 0},
+  const std::map<std::string, int> limits = {{"dead_code", 0},
+                                             {"common_subexpressions", 0},
                                              {"fuse_pointwise", least.fuse_pointwise},
                                              {"fuse_epilogues", least.fuse_epilogues},
                                              {"order_updates", least.order_updates},
@@ -102,12 +102,12 @@ TEST_P(Passes, DoNothingWhenTheyAreSwitchedOff) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, Passes, testing::ValuesIn(kLeast),
+INSTANTIATE_TEST_SUITE_P(Zoo, Passes, testing::ValuesIn(kMin),
                          [](const auto& info) { return std::string(info.param.model); });
 
 TEST(PassesOfTheZoo, AreCountedForEveryModel) {
   std::vector<std::string> counted;
-  for (const Least& least : kLeast) counted.push_back(least.model);
+  for (const Least& least : kMin) counted.push_back(least.model);
   EXPECT_EQ(counted, model_names());
 }
 
@@ -123,9 +123,9 @@ struct Parts {
 // "conv2d batch_norm+relu": the names of the steps in their order.
 std::string names(const Graph& graph) {
   std::string text;
-  for (const GraphStep& step : graph.steps) {
+  for (const Node& node : graph.nodes) {
     if (!text.empty()) text += ' ';
-    text += step.op->name();
+    text += node.op->name();
   }
   return text;
 }

@@ -36,7 +36,7 @@ class OwnLifetimes {
     first_.assign(parent_.size(), -1);
     last_.assign(parent_.size(), -1);
     find_views();
-    for (size_t s = 0; s < graph.steps.size(); ++s) add_step(static_cast<int>(s), program);
+    for (size_t s = 0; s < graph.nodes.size(); ++s) add_node(static_cast<int>(s), program);
     for (ValueId id : graph.outputs) slots_.push_back(find(id));
     add_scratch(program);
   }
@@ -49,7 +49,7 @@ class OwnLifetimes {
 
   // The most bytes live at once.
   int64_t peak() const {
-    std::vector<int64_t> live(graph_.steps.size() + 2, 0);
+    std::vector<int64_t> live(graph_.nodes.size() + 2, 0);
     for (const Interval& block : problem_.buffers) {
       live[static_cast<size_t>(block.lower)] += block.size;
       live[static_cast<size_t>(block.upper)] -= block.size;
@@ -65,22 +65,22 @@ class OwnLifetimes {
   }
 
   void find_views() {
-    for (const GraphStep& step : graph_.steps)
-      for (size_t o = 0; o < step.outputs.size(); ++o)
-        if (int view = step.op->views(static_cast<int>(o)); view >= 0)
-          parent_[step.outputs[o]] = find(step.inputs[view]);
+    for (const Node& node : graph_.nodes)
+      for (size_t o = 0; o < node.outputs.size(); ++o)
+        if (int view = node.op->views(static_cast<int>(o)); view >= 0)
+          parent_[node.outputs[o]] = find(node.inputs[view]);
     reads_.resize(graph_.values.size());
-    for (size_t s = 0; s < graph_.steps.size(); ++s)
-      for (ValueId id : graph_.steps[s].inputs) reads_[find(id)] = static_cast<int>(s);
-    for (ValueId id : graph_.outputs) reads_[find(id)] = static_cast<int>(graph_.steps.size());
+    for (size_t s = 0; s < graph_.nodes.size(); ++s)
+      for (ValueId id : graph_.nodes[s].inputs) reads_[find(id)] = static_cast<int>(s);
+    for (ValueId id : graph_.outputs) reads_[find(id)] = static_cast<int>(graph_.nodes.size());
   }
 
-  void add_step(int s, const Program* program) {
-    const GraphStep& step = graph_.steps[s];
+  void add_node(int s, const Program* program) {
+    const Node& node = graph_.nodes[s];
     ValueId taken = -1;
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      const ValueId id = step.outputs[o];
-      if (step.op->views(static_cast<int>(o)) >= 0 || step.op->updates(static_cast<int>(o)) >= 0)
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const ValueId id = node.outputs[o];
+      if (node.op->views(static_cast<int>(o)) >= 0 || node.op->updates(static_cast<int>(o)) >= 0)
         continue;
       const ValueId under = program ? shared_input(s, static_cast<int>(o), *program) : -1;
       if (under >= 0) {
@@ -97,17 +97,17 @@ class OwnLifetimes {
 
   // The block of an input that the program gave to output o of step s, after checking that it may.
   ValueId shared_input(int s, int o, const Program& program) {
-    const GraphStep& step = graph_.steps[s];
-    const ValueId id = step.outputs[o];
+    const Node& node = graph_.nodes[s];
+    const ValueId id = node.outputs[o];
     const int block = program.lifetimes().block_of[id];
     ValueId under = -1;
     bool allowed = false;
-    for (size_t k = 0; k < step.inputs.size(); ++k) {
-      const ValueId input = step.inputs[k];
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId input = node.inputs[k];
       if (program.lifetimes().block_of[input] != block) continue;
-      if (under >= 0 && input != step.inputs[k - 1] && !same_whole(input, under)) allowed = false;
+      if (under >= 0 && input != node.inputs[k - 1] && !same_whole(input, under)) allowed = false;
       under = find(input);
-      allowed = k < 32 && (step.op->may_reuse(o) >> k & 1) &&
+      allowed = k < 32 && (node.op->may_reuse(o) >> k & 1) &&
                 graph_.values[input].spec.bytes() == graph_.values[id].spec.bytes() &&
                 last_[under] <= s;
     }
@@ -130,10 +130,10 @@ class OwnLifetimes {
       const int64_t at = program ? program->offsets()[program->lifetimes().block_of[id]] : 0;
       add_block(first_[id], last_[id], static_cast<int64_t>(graph_.values[id].spec.bytes()), at);
     }
-    for (size_t s = 0; s < graph_.steps.size(); ++s) {
-      const GraphStep& step = graph_.steps[s];
-      if (step.op->views(0) >= 0) continue;
-      const Choice choice = step.op->choices(graph_.input_specs(step), context(step.device)).at(0);
+    for (size_t s = 0; s < graph_.nodes.size(); ++s) {
+      const Node& node = graph_.nodes[s];
+      if (node.op->views(0) >= 0) continue;
+      const Choice choice = node.op->choices(graph_.input_specs(node), context(node.device)).at(0);
       if (choice.scratch_bytes == 0) continue;
       const int64_t at = program ? program->offsets()[program->lifetimes().scratch[s]] : 0;
       add_block(static_cast<int>(s), static_cast<int>(s),
@@ -241,7 +241,7 @@ TEST(Plan, ResNet50WithABatchOf32At224NeedsNoMoreThanPyTorch) {
 TEST(Plan, CompileTimeOfResNet20) {
   ZooStep step("resnet20", {}, 128);
   Compiled compiled(step.function(), {});
-  const PreparedStep& ready = compiled.prepare(step.specs());
+  const CompiledStep& ready = compiled.prepare(step.specs());
   EXPECT_GT(ready.compile_milliseconds(), 0);
   RecordProperty("milliseconds", std::to_string(ready.compile_milliseconds()));
 }
@@ -302,7 +302,7 @@ void expect_planned_is_measured(const std::string& model) {
   const uint64_t calls = cpu_memory().statistics().allocations;
   for (int i = 0; i < 4; ++i) {
     const int64_t count = loader.next().count;
-    for (PreparedStep* step : {&session.train_step(count), &session.evaluation_step(count)}) {
+    for (CompiledStep* step : {&session.train_step(count), &session.evaluation_step(count)}) {
       Tensor labels = step->input(1);
       labels.assign(std::span<const int32_t>(std::vector<int32_t>(static_cast<size_t>(count), 1)));
       step->run();

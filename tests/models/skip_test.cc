@@ -55,15 +55,14 @@ class Step {
 
   std::vector<std::vector<float>> state() {
     std::vector<std::vector<float>> all;
-    for (const Tensors& tensors : {session_.store().parameters(), session_.store().states()})
-      for (const Tensor& tensor : tensors) {
-        if (tensor.dtype() == DType::f32) {
-          all.push_back(tensor.to_vector<float>());
-        } else {
-          for (int64_t count : tensor.to_vector<int64_t>())
-            all.push_back({static_cast<float>(count)});
-        }
+    for (const Tensor& tensor : session_.store().persistent()) {
+      if (tensor.dtype() == DType::f32) {
+        all.push_back(tensor.to_vector<float>());
+      } else {
+        for (int64_t count : tensor.to_vector<int64_t>())
+          all.push_back({static_cast<float>(count)});
       }
+    }
     return all;
   }
   double output(size_t i) { return step_->output(i).item<double>(); }
@@ -75,7 +74,7 @@ class Step {
   }
 
   Session session_;
-  PreparedStep* step_;
+  CompiledStep* step_;
   std::array<uint8_t, 16> images_;
 };
 

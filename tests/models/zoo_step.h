@@ -105,8 +105,7 @@ class ZooStep {
   // Every persistent value: parameters, optimizer state, statistics.
   std::vector<float> values() const {
     std::vector<float> all;
-    for (const Tensors* list : {&store.parameters(), &store.states()})
-      for (const Tensor& tensor : *list)
+    for (const Tensor& tensor : store.persistent())
         for (float value : tensor.to_vector<float>()) all.push_back(value);
     return all;
   }

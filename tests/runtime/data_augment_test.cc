@@ -20,7 +20,7 @@ Bytes numbered(const ImageShape& shape) {  // 1, 2, 3 ... : no byte is 0
   return image;
 }
 
-Bytes run(const Augment& augment, int64_t sample, AugmentKey key = {}) {
+Bytes run(const Transforms& augment, int64_t sample, AugmentKey key = {}) {
   Bytes scratch(static_cast<size_t>(scratch_bytes(augment, kShape)));
   Bytes image = numbered(kShape), out(static_cast<size_t>(output_shape(augment, kShape).bytes()));
   std::copy(image.begin(), image.end(), scratch.begin());
@@ -87,8 +87,8 @@ TEST(AugmentTest, FlipMirrorsHalf) {
 
 TEST(AugmentTest, StepsRunInOrderWithNumbersOfTheirOwn) {
   // Two flips undo each other; were their numbers the same, two random ones would as well.
-  Augment twice = {flip_horizontal(1), flip_horizontal(1)};
-  Augment chance = {flip_horizontal(), flip_horizontal()};
+  Transforms twice = {flip_horizontal(1), flip_horizontal(1)};
+  Transforms chance = {flip_horizontal(), flip_horizontal()};
   int differ = 0;
   for (int64_t sample = 0; sample < 100; ++sample) {
     EXPECT_EQ(run(twice, sample), numbered(kShape));
@@ -99,7 +99,7 @@ TEST(AugmentTest, StepsRunInOrderWithNumbersOfTheirOwn) {
 }
 
 TEST(AugmentTest, NumbersDependOnSeedEpochAndSample) {
-  Augment augment = {crop(3), flip_horizontal()};
+  Transforms augment = {crop(3), flip_horizontal()};
   Bytes base = run(augment, 7, {1, 2});
   EXPECT_EQ(run(augment, 7, {1, 2}), base);
   int same_seed = 0, same_epoch = 0, same_sample = 0;
@@ -114,7 +114,7 @@ TEST(AugmentTest, NumbersDependOnSeedEpochAndSample) {
 }
 
 // Doubles the height: a step that changes the shape, in the middle of a list.
-class Double : public AugmentStep {
+class Double : public Transform {
  public:
   std::string describe() const override { return "double"; }
   ImageShape output(const ImageShape& in) const override {
@@ -128,7 +128,7 @@ class Double : public AugmentStep {
 };
 
 TEST(AugmentTest, AStepMayChangeTheShape) {
-  Augment augment = {flip_horizontal(1), std::make_shared<Double>(), flip_horizontal(1)};
+  Transforms augment = {flip_horizontal(1), std::make_shared<Double>(), flip_horizontal(1)};
   EXPECT_EQ(output_shape(augment, kShape), (ImageShape{8, 5, 2}));
   EXPECT_EQ(scratch_bytes(augment, kShape), 160);
   Bytes expected = numbered(kShape);

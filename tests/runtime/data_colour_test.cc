@@ -86,7 +86,7 @@ TEST(ColourTest, WarpsAsPillowDoes) {
   warped("move_x", [](auto&, double d) { return Affine{1, 0, d, 0, 1, 0}; });
 }
 
-Bytes run(const Augment& augment, const ImageShape& shape, const Bytes& image, int64_t sample) {
+Bytes run(const Transforms& augment, const ImageShape& shape, const Bytes& image, int64_t sample) {
   Bytes scratch(static_cast<size_t>(scratch_bytes(augment, shape)));
   Bytes out(static_cast<size_t>(output_shape(augment, shape).bytes()));
   std::copy(image.begin(), image.end(), scratch.begin());
@@ -149,7 +149,7 @@ TEST(ColourTest, CutoutPaintsASquareOfItsSize) {
 }
 
 TEST(ColourTest, ResizeCropCutsWithinItsBounds) {
-  AugmentStepPtr step = resize_crop({.size = 8, .scale = {0.2, 0.5}, .ratio = {0.5, 2}});
+  TransformPtr step = resize_crop({.size = 8, .scale = {0.2, 0.5}, .ratio = {0.5, 2}});
   EXPECT_EQ(step->output({40, 60, 3}), (ImageShape{8, 8, 3}));
   std::set<int> tops;
   for (uint64_t i = 0; i < 500; ++i) {

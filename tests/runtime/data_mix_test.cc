@@ -114,7 +114,7 @@ TEST(MixTest, SameBitsForAnyNumberOfWorkers) {
     options.shuffle = true;
     options.workers = workers;
     options.augment = {resize_crop({.size = 12}), color_jitter({0.4, 0.4, 0.4, 0.1}), cutout(4)};
-    for (const AugmentStepPtr& step : rand_augment(2, 9)) options.augment.push_back(step);
+    for (const TransformPtr& step : rand_augment(2, 9)) options.augment.push_back(step);
     options.mix = {.mixup = 0.2, .cutmix = 1};
     Loader loader(data, options);
     EXPECT_EQ(loader.shape(), (ImageShape{12, 12, 3}));

@@ -84,7 +84,7 @@ class Usage(Test):
         self.fail_with(MISUSE, ["'resnet21'", "resnet20", "lenet5"], *plan, "model.name=resnet21")
         self.fail_with(MISUSE, ["'bets'", "best_fit", "in_order"], *plan, "memory.planner=bets")
         self.fail_with(MISUSE, ["'cifar11'", "did you mean 'cifar10'"], *plan, "data.name=cifar11")
-        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *plan, "--off", "speedup")
+        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *plan, "--disable-pass", "speedup")
         self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *plan, "device=gpu:77")
 
     def test_configurations(self):
@@ -427,7 +427,7 @@ class Questions(Test):
             text = self.succeed("plan", "--config", RESNET, f"--dump-after={name}", *words)
             return sum(" = " in line and " = input" not in line for line in text.splitlines())
         recorded = steps("capture")
-        self.assertEqual(steps("fuse_pointwise", "--off", "fuse_pointwise"), recorded)
+        self.assertEqual(steps("fuse_pointwise", "--disable-pass", "fuse_pointwise"), recorded)
         self.assertLess(steps("fuse_pointwise"), recorded)
         self.assertLess(steps("fuse_epilogues"), steps("fuse_pointwise"))
 
@@ -435,7 +435,7 @@ class Questions(Test):
             text = self.succeed("plan", "--config", RESNET, "--dump-after=in_place", *words)
             return text.count(" takes the block of ")
         self.assertGreater(shared(), 0)
-        self.assertEqual(shared("--off", "in_place"), 0)
+        self.assertEqual(shared("--disable-pass", "in_place"), 0)
 
     def test_the_plan_is_verified_before_training(self):
         words = ("train", "--verify-plan", "--config", QUICKSTART, "data.batch=8", "train.steps=2",

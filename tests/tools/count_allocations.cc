@@ -38,7 +38,7 @@ void __libc_free(void* block);
 
 namespace {
 
-constexpr size_t kLarge = size_t{1} << 16, kMostRecords = size_t{1} << 16;
+constexpr size_t kLarge = size_t{1} << 16, kMaxRecords = size_t{1} << 16;
 
 struct Request {
   size_t bytes;
@@ -48,7 +48,7 @@ struct Request {
 
 std::atomic<uint64_t> g_calls, g_records, g_steps;
 std::atomic<bool> g_abort, g_in_main;
-Request g_requests[kMostRecords];
+Request g_requests[kMaxRecords];
 
 uint64_t g_inside, g_between, g_mark;  // of the thread that runs the steps
 
@@ -61,7 +61,7 @@ void count_request(size_t bytes) {
   count();
   if (bytes < kLarge) return;
   uint64_t at = g_records.fetch_add(1, std::memory_order_relaxed);
-  if (at >= kMostRecords) std::abort();  // a list that is cut short would prove nothing
+  if (at >= kMaxRecords) std::abort();  // a list that is cut short would prove nothing
   g_requests[at] = {bytes, g_steps.load(std::memory_order_relaxed), g_in_main};
 }
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-class Crop : public AugmentStep {
+class Crop : public Transform {
  public:
   Crop(int padding, CropBorder border) : padding_(padding), border_(border) {
     if (padding < 0) throw ConfigError(fmt::format("crop: padding {} is negative", padding));
@@ -72,7 +72,7 @@ class Crop : public AugmentStep {
   CropBorder border_;
 };
 
-class FlipHorizontal : public AugmentStep {
+class FlipHorizontal : public Transform {
  public:
   explicit FlipHorizontal(double probability) : probability_(probability) {
     if (!(probability >= 0 && probability <= 1)) {
@@ -101,7 +101,7 @@ class FlipHorizontal : public AugmentStep {
   double probability_;
 };
 
-class Cutout : public AugmentStep {
+class Cutout : public Transform {
  public:
   Cutout(int size, int level, double probability)
       : size_(size), level_(level), probability_(probability) {
@@ -151,28 +151,28 @@ uint64_t step_key(const AugmentKey& key, size_t step) {
 
 }  // namespace
 
-AugmentStepPtr crop(int padding, CropBorder border) {
+TransformPtr crop(int padding, CropBorder border) {
   return std::make_shared<Crop>(padding, border);
 }
 
-AugmentStepPtr flip_horizontal(double probability) {
+TransformPtr flip_horizontal(double probability) {
   return std::make_shared<FlipHorizontal>(probability);
 }
 
-AugmentStepPtr cutout(int size, int level, double probability) {
+TransformPtr cutout(int size, int level, double probability) {
   return std::make_shared<Cutout>(size, level, probability);
 }
 
-Box AugmentStep::frame(const ImageShape&, RandomSequence&) const {
+Box Transform::frame(const ImageShape&, RandomSequence&) const {
   throw InternalError("augmentation: '" + describe() + "' cuts out no part");
 }
 
-ImageShape output_shape(const Augment& augment, ImageShape in) {
+ImageShape output_shape(const Transforms& augment, ImageShape in) {
   for (const auto& step : augment) in = step->output(in);
   return in;
 }
 
-int64_t scratch_bytes(const Augment& augment, ImageShape in) {
+int64_t scratch_bytes(const Transforms& augment, ImageShape in) {
   int64_t largest = in.bytes();
   for (const auto& step : augment) {
     in = step->output(in);
@@ -181,7 +181,7 @@ int64_t scratch_bytes(const Augment& augment, ImageShape in) {
   return 2 * largest;
 }
 
-void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
+void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
                    uint8_t* scratch, uint8_t* out, size_t first) {
   if (first == augment.size()) {
     std::memcpy(out, scratch, static_cast<size_t>(shape.bytes()));
@@ -206,11 +206,11 @@ void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample
   }
 }
 
-bool reads_parts(const Dataset& data, const Augment& augment) {
+bool reads_parts(const Dataset& data, const Transforms& augment) {
   return data.has_own_sizes() && !augment.empty() && augment[0]->frames();
 }
 
-ImageShape read_framed(const Dataset& data, const Augment& augment, const AugmentKey& key,
+ImageShape read_framed(const Dataset& data, const Transforms& augment, const AugmentKey& key,
                        int64_t sample, uint8_t* image) {
   RandomSequence random(step_key(key, 0), static_cast<uint64_t>(sample));
   ImageShape shape = augment[0]->output(data.shape());

@@ -4,7 +4,7 @@
 // sample, place of the step in the list) alone, so the pixels are the same for any number of
 // workers and any order of work. A new step is a class of its own: nothing else has to change.
 //
-//   Augment augment = {crop(4), flip_horizontal()};
+//   Transforms augment = {crop(4), flip_horizontal()};
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace tessera {
 
 // Immutable, thread-safe.
-class AugmentStep {
+class Transform {
  public:
-  virtual ~AugmentStep() = default;
+  virtual ~Transform() = default;
   // "crop padding 4 zero"
   virtual std::string describe() const = 0;
   // The shape of the result; throws ConfigError when the step cannot take such an image.
@@ -37,8 +37,8 @@ class AugmentStep {
   virtual Box frame(const ImageShape& own, RandomSequence& random) const;
 };
 
-using AugmentStepPtr = std::shared_ptr<const AugmentStep>;
-using Augment = std::vector<AugmentStepPtr>;
+using TransformPtr = std::shared_ptr<const Transform>;
+using Transforms = std::vector<TransformPtr>;
 
 enum class CropBorder {
   kZero,     // black
@@ -48,10 +48,10 @@ enum class CropBorder {
 // Puts `padding` pixels on each side and cuts the image's size out at a random place, uniform over
 // the (2 padding + 1)^2 places. Throws ConfigError when padding is negative; for kReflect the image
 // must be larger than the padding.
-AugmentStepPtr crop(int padding, CropBorder border = CropBorder::kZero);
+TransformPtr crop(int padding, CropBorder border = CropBorder::kZero);
 
 // Mirrors left and right with the given probability in [0, 1].
-AugmentStepPtr flip_horizontal(double probability = 0.5);
+TransformPtr flip_horizontal(double probability = 0.5);
 
 // Cuts out a part with `scale` [low, high] of the image's area, of `ratio` [low, high] width to
 // height (uniform, the ratio in its logarithm), at a random place, and scales it to size x size; 0:
@@ -62,11 +62,11 @@ struct ResizeCrop {
   double scale[2] = {0.08, 1};
   double ratio[2] = {3.0 / 4, 4.0 / 3};
 };
-AugmentStepPtr resize_crop(const ResizeCrop& settings = {});
+TransformPtr resize_crop(const ResizeCrop& settings = {});
 
 // Paints a square of size x size over the image, gray of the given level, its centre anywhere in
 // the image, with the given probability.
-AugmentStepPtr cutout(int size, int level = 128, double probability = 1);
+TransformPtr cutout(int size, int level = 128, double probability = 1);
 
 // Changes colours by random factors, uniform in [1 - x, 1 + x] and not below 0, in random order;
 // hue is turned by up to that part of the circle, at most 0.5. Gray images have no saturation and
@@ -74,19 +74,19 @@ AugmentStepPtr cutout(int size, int level = 128, double probability = 1);
 struct ColorJitter {
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
-AugmentStepPtr color_jitter(const ColorJitter& settings);
+TransformPtr color_jitter(const ColorJitter& settings);
 
 // Cubuk et al., "RandAugment" (2020): n times one of fourteen changes, drawn at random, of strength
 // `magnitude` out of 30: none, contrast stretched, histogram made even, turned, inverted above a
 // level, fewer bits, colour, contrast, brightness, sharpness, sheared and moved along x and y.
 // These are n steps of a list.
-Augment rand_augment(int n, int magnitude);
+Transforms rand_augment(int n, int magnitude);
 
 // The shape after all steps.
-ImageShape output_shape(const Augment& augment, ImageShape in);
+ImageShape output_shape(const Transforms& augment, ImageShape in);
 
 // Bytes of scratch that augment_image() needs: twice the largest image that a step reads or writes.
-int64_t scratch_bytes(const Augment& augment, ImageShape in);
+int64_t scratch_bytes(const Transforms& augment, ImageShape in);
 
 // Applies all steps to one sample. scratch: its first shape.bytes() bytes hold the image as it was
 // read; out: [output_shape], outside the scratch. sample: its index in the data set. Allocates
@@ -95,14 +95,14 @@ struct AugmentKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
 };
-void augment_image(const Augment& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
+void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
                    uint8_t* scratch, uint8_t* out, size_t first = 0);
 
 // Whether the first step cuts its part out of the data set's own pictures.
-bool reads_parts(const Dataset& data, const Augment& augment);
+bool reads_parts(const Dataset& data, const Transforms& augment);
 // For such lists, instead of reading the image: writes what the first step makes of it to `image`
 // and returns its shape; the steps from the second on are left to do.
-ImageShape read_framed(const Dataset& data, const Augment& augment, const AugmentKey& key,
+ImageShape read_framed(const Dataset& data, const Transforms& augment, const AugmentKey& key,
                        int64_t sample, uint8_t* image);
 
 }  // namespace tessera

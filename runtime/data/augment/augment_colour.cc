@@ -13,9 +13,9 @@ namespace tessera {
 
 namespace {
 
-class ColorJitterStep : public AugmentStep {
+class ColorJitterTransform : public Transform {
  public:
-  explicit ColorJitterStep(const ColorJitter& settings) : settings_(settings) {
+  explicit ColorJitterTransform(const ColorJitter& settings) : settings_(settings) {
     auto within = [](const char* name, double value, double most) {
       if (!(value >= 0 && value <= most))
         throw ConfigError(fmt::format("color_jitter: {} {} is not in [0, {}]", name, value, most));
@@ -56,13 +56,13 @@ class ColorJitterStep : public AugmentStep {
   ColorJitter settings_;
 };
 
-class RandomChange : public AugmentStep {
+class RandomChange : public Transform {
  public:
-  explicit RandomChange(int magnitude) : strength_(magnitude / double(kMost)) {}
-  static constexpr int kMost = 30;
+  explicit RandomChange(int magnitude) : strength_(magnitude / double(kMax)) {}
+  static constexpr int kMax = 30;
 
   std::string describe() const override {
-    return fmt::format("rand_augment magnitude {:.0f}", strength_ * kMost);
+    return fmt::format("rand_augment magnitude {:.0f}", strength_ * kMax);
   }
 
   // The strengths are those of the AutoAugment family: turns up to 30 degrees, shears up to 0.3,
@@ -116,18 +116,18 @@ class RandomChange : public AugmentStep {
 
 }  // namespace
 
-AugmentStepPtr color_jitter(const ColorJitter& settings) {
-  return std::make_shared<ColorJitterStep>(settings);
+TransformPtr color_jitter(const ColorJitter& settings) {
+  return std::make_shared<ColorJitterTransform>(settings);
 }
 
-Augment rand_augment(int n, int magnitude) {
-  constexpr int kMostChanges = 16;
-  if (n < 1 || n > kMostChanges)
-    throw ConfigError(fmt::format("rand_augment: n {} is not in [1, {}]", n, kMostChanges));
-  if (magnitude < 0 || magnitude > RandomChange::kMost)
+Transforms rand_augment(int n, int magnitude) {
+  constexpr int kMaxChanges = 16;
+  if (n < 1 || n > kMaxChanges)
+    throw ConfigError(fmt::format("rand_augment: n {} is not in [1, {}]", n, kMaxChanges));
+  if (magnitude < 0 || magnitude > RandomChange::kMax)
     throw ConfigError(fmt::format("rand_augment: magnitude {} is not in [0, {}]", magnitude,
-                                  RandomChange::kMost));
-  return Augment(static_cast<size_t>(n), std::make_shared<RandomChange>(magnitude));
+                                  RandomChange::kMax));
+  return Transforms(static_cast<size_t>(n), std::make_shared<RandomChange>(magnitude));
 }
 
 }  // namespace tessera

@@ -11,9 +11,9 @@ namespace tessera {
 
 namespace {
 
-class ResizeCropStep : public AugmentStep {
+class ResizeCropTransform : public Transform {
  public:
-  explicit ResizeCropStep(const ResizeCrop& settings) : settings_(settings) {
+  explicit ResizeCropTransform(const ResizeCrop& settings) : settings_(settings) {
     auto need = [](bool holds, const std::string& text) {
       if (!holds) throw ConfigError("resize_crop: " + text);
     };
@@ -85,8 +85,8 @@ class ResizeCropStep : public AugmentStep {
 
 }  // namespace
 
-AugmentStepPtr resize_crop(const ResizeCrop& settings) {
-  return std::make_shared<ResizeCropStep>(settings);
+TransformPtr resize_crop(const ResizeCrop& settings) {
+  return std::make_shared<ResizeCropTransform>(settings);
 }
 
 }  // namespace tessera

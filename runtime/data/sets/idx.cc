@@ -32,7 +32,7 @@ void check_magic(const DataFile& file, const std::array<uint8_t, 4>& magic, int 
 // Reads the header of a file with the given number of dimensions (at most 3) and returns them, once
 // they are known to fit the file.
 std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
-  constexpr int64_t kMostPixels = 1 << 14;  // a side
+  constexpr int64_t kMaxPixels = 1 << 14;  // a side
   std::array<uint8_t, 4> bytes;
   file.read(bytes.data(), bytes.size(), "the header");
   check_magic(file, bytes, dims, kind);
@@ -41,7 +41,7 @@ std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
     int64_t at = file.offset();
     file.read(bytes.data(), bytes.size(), "the header");
     int64_t size = int64_t{bytes[0]} << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
-    if (size < 1 || (d > 0 && size > kMostPixels)) {
+    if (size < 1 || (d > 0 && size > kMaxPixels)) {
       file.fail(at,
                 fmt::format("dimension {} is {}, which cannot be; the header is damaged", d, size));
     }

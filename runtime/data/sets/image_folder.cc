@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMostReaders = 256;
+constexpr int kMaxReaders = 256;
 
 // What a picture needs of whoever decodes it, at most.
 struct Needs {
@@ -289,8 +289,8 @@ std::vector<Checked> check_all(const std::string& root, const std::vector<ImageF
 // "3 NAME: a, b, c", at most so many of them.
 std::string list_text(const std::vector<std::string>& all, const char* one, const char* many,
                       const char* separator) {
-  constexpr size_t kMost = 8;
-  size_t shown = std::min(all.size(), kMost);
+  constexpr size_t kMax = 8;
+  size_t shown = std::min(all.size(), kMax);
   return fmt::format(
       "{} {}: {}{}", all.size(), all.size() == 1 ? one : many,
       fmt::join(all.begin(), all.begin() + static_cast<int64_t>(shown), separator),
@@ -400,7 +400,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
           fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
   };
   within("data.image_size", options.size, kLargestFolderImage);
-  within("readers", options.readers, kMostReaders);
+  within("readers", options.readers, kMaxReaders);
   const Located at = locate(root);
   // Mean and deviation of natural pictures, as measured on ImageNet and used everywhere.
   DatasetInfo info{.name = "image_folder train",

@@ -119,11 +119,11 @@ DataSplit open_cifar10(const DataSource& source) {
 
 // A line for each class; none when the file is not there or is something else.
 std::vector<std::string> read_class_names(const fs::path& path, int classes) {
-  constexpr size_t kMostBytes = 64;
+  constexpr size_t kMaxBytes = 64;
   std::ifstream file(path);
   std::vector<std::string> names;
   for (std::string name; names.size() <= static_cast<size_t>(classes) && file >> name;) {
-    if (name.size() > kMostBytes) return {};
+    if (name.size() > kMaxBytes) return {};
     names.push_back(name);
   }
   if (names.size() != static_cast<size_t>(classes)) names.clear();
@@ -162,11 +162,11 @@ DataSplit open_folder(const DataSource& source) {
 }
 
 // Into memory when that is small: made once then, not again each epoch.
-constexpr int64_t kMostKept = int64_t{256} << 20;
+constexpr int64_t kMaxKept = int64_t{256} << 20;
 
 std::shared_ptr<const Dataset> keep_if_small(std::shared_ptr<const Dataset> made) {
   int64_t bytes = made->shape().bytes();
-  if (made->count() * bytes > kMostKept) return made;
+  if (made->count() * bytes > kMaxKept) return made;
   std::vector<uint8_t> images(static_cast<size_t>(made->count() * bytes));
   std::vector<int32_t> labels(static_cast<size_t>(made->count()));
   for (int64_t i = 0; i < made->count(); ++i) {
@@ -280,7 +280,7 @@ DataNeed data_need(const DataSource& source) {
     const int64_t image = int64_t{3} * synthetic_size(source) * synthetic_size(source);
     DataNeed need{{}, train, test, kSyntheticClasses, 0};
     for (int64_t count : {train, test})
-      if (count * image <= kMostKept) need.bytes += count * (image + kLabel);
+      if (count * image <= kMaxKept) need.bytes += count * (image + kLabel);
     return need;
   }
   const bool mnist = source.name == "mnist" || source.name == "fashion_mnist";

@@ -212,7 +212,7 @@ std::shared_ptr<const Dataset> open_split(const std::shared_ptr<const PackedFile
 
 // Without names, as many classes as the training labels speak of.
 void read_classes(const PackedFile& file, DatasetInfo& info) {
-  constexpr int kMostClasses = 1 << 24;
+  constexpr int kMaxClasses = 1 << 24;
   if (const Hdf5Array* names = file.find("class_names")) {
     std::vector<char> text = file.values<char>(*names);
     std::string name;
@@ -227,7 +227,7 @@ void read_classes(const PackedFile& file, DatasetInfo& info) {
     return;
   }
   for (int32_t label : file.values<int32_t>(file.need("train/labels", "int32", 1)))
-    info.classes = std::max(info.classes, std::min(label, kMostClasses - 1) + 1);
+    info.classes = std::max(info.classes, std::min(label, kMaxClasses - 1) + 1);
 }
 
 const char* kind_of(fs::file_type type) {

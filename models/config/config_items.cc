@@ -5,18 +5,18 @@
 
 namespace tessera {
 
-bool StepKind::may_be_bare() const {
+bool ItemKind::may_be_bare() const {
   return !takes_value() && std::none_of(options.begin(), options.end(),
                                         [](const ConfigKey& key) { return key.rule.required; });
 }
 
-bool StepKind::takes_list() const {
+bool ItemKind::takes_list() const {
   return !options.empty() && !takes_value() &&
          std::holds_alternative<std::vector<LayerConfig>*>(options[0].target);
 }
 
 // clang-format off
-std::vector<StepKind> step_kinds(AugmentConfig& a) {
+std::vector<ItemKind> item_kinds(AugmentConfig& a) {
   return {
     {"crop", "cuts the image's size out at a random place", {
       {"padding", &a.padding, required(at_least(0, 4096)), "pixels put on each side before"},
@@ -46,14 +46,14 @@ std::vector<StepKind> step_kinds(AugmentConfig& a) {
   };
 }
 
-std::vector<StepKind> step_kinds(LayerConfig& l) {
+std::vector<ItemKind> item_kinds(LayerConfig& l) {
   const KeyRule pixels = at_least(1, 65536), count = at_least(1, 1 << 24);
   const KeyRule padding = at_least(0, 65536);
   const std::vector<ConfigKey> pool = {
     {"size", &l.size, required(at_least(1, 256)), "pixels a side of a window"},
     {"stride", &l.pool_stride, pixels, "pixels from window to window; none: the size"},
     {"padding", &l.padding, padding, "pixels on each side"}};
-  const ConfigKey eps = {"eps", &l.eps, at_least(kLeastFloat, kMostFloat), "added to the variance"};
+  const ConfigKey eps = {"eps", &l.eps, at_least(kMinFloat, kMaxFloat), "added to the variance"};
   const ConfigKey bias = {"bias", &l.bias, any(), "whether one is added"};
   return {
     {"conv", "convolution of images", {

@@ -1,5 +1,5 @@
 // What eager mode asked for, as it was recorded.
-#include "tessera/engine/memory_recording.h"
+#include "tessera/engine/allocation_trace.h"
 
 #include <gtest/gtest.h>
 
@@ -16,18 +16,18 @@ const Shape kShape{kBytes / 4};
 
 Tensor block() { return full(kShape, 1.0, DType::f32); }
 
-TEST(MemoryRecording, SaysWhatCameWhenAndWhere) {
+TEST(AllocationTrace, SaysWhatCameWhenAndWhere) {
   const Tensor a = block();
-  const MemoryRecording recording;
+  const AllocationTrace trace;
   {
-    const PlaceScope outer("stem"), inner("conv1");
+    const ModulePathScope outer("stem"), inner("conv1");
     Tensor b = a + a;  // step 0
     Tensor c = b * b;  // step 1
     b = Tensor();
     c = exp(c);  // step 2; the product is released after it
   }
   const Tensor d = empty({DType::f32, kShape, current_device()});  // step 3
-  const PlanPicture picture = recording.picture("a few ops");
+  const PlanPicture picture = trace.picture("a few ops");
 
   EXPECT_EQ(picture.title, "a few ops");
   ASSERT_EQ(picture.steps.size(), 4u);
@@ -50,48 +50,48 @@ TEST(MemoryRecording, SaysWhatCameWhenAndWhere) {
   EXPECT_EQ(lower_bound(picture.problem), 2 * kBytes);
 }
 
-TEST(MemoryRecording, BytesThatAreUsedAgainAreTheSameInThePicture) {
+TEST(AllocationTrace, BytesThatAreUsedAgainAreTheSameInThePicture) {
   block();  // it is in the cache now
-  const MemoryRecording recording;
+  const AllocationTrace trace;
   for (int i = 0; i < 5; ++i) block();
-  const PlanPicture picture = recording.picture("");
+  const PlanPicture picture = trace.picture("");
   ASSERT_EQ(picture.problem.buffers.size(), 5u);
   EXPECT_EQ(picture.plan.bytes, kBytes);
   EXPECT_EQ(check(picture.problem, picture.plan), std::nullopt);
 }
 
-TEST(MemoryRecording, ABlockThatIsReleasedAndAskedForWithinOneStepIsNotTwoAtOnce) {
+TEST(AllocationTrace, ABlockThatIsReleasedAndAskedForWithinOneStepIsNotTwoAtOnce) {
   const Tensor a = block();
-  MemoryRecording recording;
-  recording.begin_op("op");
+  AllocationTrace trace;
+  trace.begin_op("op");
   for (int i = 0; i < 3; ++i) allocate_storage(kBytes, a.device());
-  recording.end_op();
-  const PlanPicture picture = recording.picture("");
+  trace.end_op();
+  const PlanPicture picture = trace.picture("");
   EXPECT_EQ(picture.problem.buffers.size(), 3u);
   EXPECT_EQ(check(picture.problem, picture.plan), std::nullopt);
   EXPECT_EQ(lower_bound(picture.problem), kBytes);
 }
 
-TEST(MemoryRecording, TheInnermostWrites) {
+TEST(AllocationTrace, TheInnermostWrites) {
   const Tensor a = block();
-  const MemoryRecording outer;
+  const AllocationTrace outer;
   const Tensor b = a + a;
   {
-    const MemoryRecording inner;
+    const AllocationTrace inner;
     const Tensor c = a + a;
     EXPECT_EQ(inner.picture("").labels.size(), 1u);
   }
   const Tensor d = a + a;
   EXPECT_EQ(outer.picture("").labels.size(), 2u);
-  EXPECT_EQ(MemoryRecording::current(), &outer);
+  EXPECT_EQ(AllocationTrace::current(), &outer);
 }
 
-TEST(MemoryRecording, PeakIsTheAllocators) {
+TEST(AllocationTrace, PeakIsTheAllocators) {
   const Tensor a = block();
   Allocator& allocator = eager_allocator(a.device());
   allocator.reset_peak();
   const auto before = static_cast<int64_t>(allocator.statistics().live_bytes);
-  const MemoryRecording recording;
+  const AllocationTrace trace;
   Tensor x = a;
   std::vector<Tensor> kept;
   for (int i = 0; i < 20; ++i) {
@@ -99,7 +99,7 @@ TEST(MemoryRecording, PeakIsTheAllocators) {
     if (i % 3 == 0) kept.push_back(x);
     if (i % 7 == 6) kept.erase(kept.begin());
   }
-  const PlanPicture picture = recording.picture("");
+  const PlanPicture picture = trace.picture("");
   EXPECT_EQ(lower_bound(picture.problem),
             static_cast<int64_t>(allocator.statistics().peak_live_bytes) - before);
   EXPECT_EQ(check(picture.problem, picture.plan), std::nullopt);

@@ -1,4 +1,4 @@
-#include "tessera/engine/memory_recording.h"
+#include "tessera/engine/allocation_trace.h"
 
 #include <algorithm>
 #include <numeric>
@@ -12,22 +12,22 @@
 namespace tessera {
 namespace {
 
-thread_local MemoryRecording* recording = nullptr;
+thread_local AllocationTrace* trace = nullptr;
 
 }  // namespace
 
-MemoryRecording::MemoryRecording() : outer_(recording) { recording = this; }
-MemoryRecording::~MemoryRecording() { recording = outer_; }
-MemoryRecording* MemoryRecording::current() { return recording; }
+AllocationTrace::AllocationTrace() : outer_(trace) { trace = this; }
+AllocationTrace::~AllocationTrace() { trace = outer_; }
+AllocationTrace* AllocationTrace::current() { return trace; }
 
-void MemoryRecording::begin_op(std::string_view name) {
-  const std::string place = current_place();
-  steps_.push_back(place.empty() ? std::string(name) : fmt::format("{} {}", name, place));
+void AllocationTrace::begin_op(std::string_view name) {
+  const std::string module_path = current_module_path();
+  steps_.push_back(module_path.empty() ? std::string(name) : fmt::format("{} {}", name, module_path));
   in_op_ = true;
   released_ = false;
 }
 
-void MemoryRecording::allocated(const void* address, size_t bytes, bool scratch) {
+void AllocationTrace::allocated(const void* address, size_t bytes, bool scratch) {
   // A block may get the bytes of one that was released in this very step: it then begins another.
   if (!in_op_) {
     begin_op("empty");
@@ -45,7 +45,7 @@ void MemoryRecording::allocated(const void* address, size_t bytes, bool scratch)
                      in_backward()});
 }
 
-void MemoryRecording::released(const void* address) noexcept {
+void AllocationTrace::released(const void* address) noexcept {
   const auto found = live_.find(address);
   if (found == live_.end()) return;
   blocks_[found->second].upper = static_cast<int64_t>(steps_.size());
@@ -54,7 +54,7 @@ void MemoryRecording::released(const void* address) noexcept {
 }
 
 // Addresses in ascending order, moved down over what no block covers.
-std::vector<int64_t> MemoryRecording::offsets() const {
+std::vector<int64_t> AllocationTrace::offsets() const {
   std::vector<size_t> order(blocks_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(),
@@ -70,7 +70,7 @@ std::vector<int64_t> MemoryRecording::offsets() const {
   return offsets;
 }
 
-PlanPicture MemoryRecording::picture(const std::string& title) const {
+PlanPicture AllocationTrace::picture(const std::string& title) const {
   PlanPicture picture{title, {}, {offsets(), 0}, {}, steps_};
   const auto now = static_cast<int64_t>(steps_.size());
   for (size_t i = 0; i < blocks_.size(); ++i) {

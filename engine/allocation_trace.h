@@ -1,13 +1,13 @@
 // Records what eager mode asks for while it runs: which op, where in the model, from when to when,
 // and at which address. What nobody planned can so be drawn, and held against the plan.
 //
-//   MemoryRecording recording;                        // of this thread's ops, from here on
+//   AllocationTrace trace;                        // of this thread's ops, from here on
 //   train_step(images, labels);
-//   PlanPicture picture = recording.picture("one step");    // for draw_plan_html(),
+//   PlanPicture picture = trace.picture("one step");    // for draw_plan_html(),
 //   draw_plan_svg()
 //
 // Where recordings nest, the innermost writes. Use it in the thread that made it. A block that
-// another thread releases seems to live until its address is given out again or the recording is
+// another thread releases seems to live until its address is given out again or the trace is
 // looked at. Persistent tensors and blocks from before are not in it.
 #pragma once
 
@@ -20,19 +20,19 @@
 
 namespace tessera {
 
-class MemoryRecording {
+class AllocationTrace {
  public:
-  MemoryRecording();
-  ~MemoryRecording();
-  MemoryRecording(const MemoryRecording&) = delete;
-  MemoryRecording& operator=(const MemoryRecording&) = delete;
+  AllocationTrace();
+  ~AllocationTrace();
+  AllocationTrace(const AllocationTrace&) = delete;
+  AllocationTrace& operator=(const AllocationTrace&) = delete;
 
   // What was recorded so far. Time counts ops; an offset is the address, with those ranges left out
   // that no block ever had. Groups are those of a plan: activations, gradients, workspace.
   PlanPicture picture(const std::string& title) const;
 
-  // For the engine: the recording of this thread, or nullptr.
-  static MemoryRecording* current();
+  // For the engine: the trace of this thread, or nullptr.
+  static AllocationTrace* current();
   void begin_op(std::string_view name);
   void end_op() { in_op_ = false; }
   void allocated(const void* address, size_t bytes, bool scratch);
@@ -47,7 +47,7 @@ class MemoryRecording {
   };
   std::vector<int64_t> offsets() const;
 
-  MemoryRecording* outer_;
+  AllocationTrace* outer_;
   std::vector<std::string> steps_;  // "conv2d layer1.0.conv1"
   std::vector<Block> blocks_;
   std::unordered_map<const void*, size_t> live_;  // blocks by address
@@ -55,20 +55,20 @@ class MemoryRecording {
   bool released_ = false;  // something, since the last step began
 };
 
-// An op that runs now, for the recording of this thread, if there is one.
-class RecordedOp {
+// An op that runs now, for the trace of this thread, if there is one.
+class TracedOp {
  public:
-  explicit RecordedOp(std::string_view name) : recording_(MemoryRecording::current()) {
-    if (recording_ != nullptr) recording_->begin_op(name);
+  explicit TracedOp(std::string_view name) : trace_(AllocationTrace::current()) {
+    if (trace_ != nullptr) trace_->begin_op(name);
   }
-  ~RecordedOp() {
-    if (recording_ != nullptr) recording_->end_op();
+  ~TracedOp() {
+    if (trace_ != nullptr) trace_->end_op();
   }
-  RecordedOp(const RecordedOp&) = delete;
-  RecordedOp& operator=(const RecordedOp&) = delete;
+  TracedOp(const TracedOp&) = delete;
+  TracedOp& operator=(const TracedOp&) = delete;
 
  private:
-  MemoryRecording* recording_;
+  AllocationTrace* trace_;
 };
 
 }  // namespace tessera
