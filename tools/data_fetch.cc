@@ -1,16 +1,18 @@
 #include "tessera/tools/data_fetch.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
 
-#include "tessera/runtime/files/data_file.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tools/sha256.h"
 
 namespace tessera {
 
@@ -65,6 +67,24 @@ const std::vector<FetchSet>& known_sets() {
         "cifar-100-binary/fine_label_names.txt", "cifar-100-binary/coarse_label_names.txt"}},
   };
   return sets;
+}
+
+// In lower-case hexadecimal.
+std::string sha256_of(const std::string& path) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sum(EVP_MD_CTX_new(),
+                                                                    EVP_MD_CTX_free);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  std::vector<char> bytes(1 << 16);
+  std::ifstream in(path, std::ios::binary);
+  bool good = sum && EVP_DigestInit_ex(sum.get(), EVP_sha256(), nullptr) == 1;
+  while (good && in) {
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    good = EVP_DigestUpdate(sum.get(), bytes.data(), static_cast<size_t>(in.gcount())) == 1;
+  }
+  if (!good || EVP_DigestFinal_ex(sum.get(), digest.data(), &size) != 1)
+    throw Error("libcrypto cannot compute a SHA-256");
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
 }
 
 bool holds(const std::string& path, const FetchFile& expected) {
@@ -192,12 +212,7 @@ void verify_file(const std::string& path, const FetchFile& expected) {
   if (size != expected.bytes)
     throw DataError(
         fmt::format("{}: has {} bytes, the published file {}", path, size, expected.bytes));
-  std::ifstream in(path, std::ios::binary);
-  Sha256 sum;
-  std::vector<char> bytes(1 << 16);
-  while (in.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) || in.gcount() > 0)
-    sum.add(bytes.data(), static_cast<size_t>(in.gcount()));
-  std::string hex = sum.hex();
+  const std::string hex = sha256_of(path);
   if (hex != expected.sha256)
     throw DataError(fmt::format("{}: is not the published file: its SHA-256 is {}, not {}", path,
                                 hex, expected.sha256));

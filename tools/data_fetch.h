@@ -54,7 +54,7 @@ Download download(const std::string& url, const std::string& path, int64_t most,
                   const std::function<void(int64_t)>& progress = {});
 
 // Writes the members of a .tar.gz into the folder, with the names given. Throws DataError when it
-// is damaged or one is missing.
+// is damaged, has more or larger entries than a data set can have, or one is missing.
 void unpack(const std::string& archive, const std::vector<std::string>& members,
             const std::string& folder);
 
