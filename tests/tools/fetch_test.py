@@ -21,6 +21,7 @@ import unittest
 from pathlib import Path
 
 TRAINER = str(Path(sys.argv[1]).resolve())
+REAL = Path(os.environ.get("TESSERA_TEST_DATA", "")) / "fashion-mnist"
 MEMBERS = ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin",
            "cifar-100-binary/fine_label_names.txt", "cifar-100-binary/coarse_label_names.txt"]
 
@@ -276,6 +277,16 @@ class Offline(Test):
         done = self.fetch()
         self.assertEqual(done.returncode, 2)
         self.assertIn("without folders", done.stderr)
+
+
+    @unittest.skipUnless((REAL / "t10k-labels-idx1-ubyte.gz").exists(),
+                         "TESSERA_TEST_DATA names no folder with fashion-mnist")
+    def test_published_files(self):
+        done = subprocess.run([TRAINER, "data", "fetch", "fashion-mnist", "--root", str(self.root),
+                               "--from", str(REAL)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(p.name for p in self.root.iterdir()),
+                         sorted(p.name for p in REAL.iterdir()))
 
 
 class Archives(Test):
