@@ -11,36 +11,29 @@
 #include <string>
 #include <vector>
 
+#include "tessera/runtime/data/sets/published.h"
+
 namespace tessera {
 
-struct FetchFile {
-  std::string name, sha256;
-  int64_t bytes = 0;
-};
+// "mnist, fashion_mnist, ..."
+std::string known_set_names();
 
-struct FetchSet {
-  std::string name;                  // "cifar10"
-  std::vector<std::string> mirrors;  // URLs of folders, ending in '/'
-  std::vector<FetchFile> files;
-  std::vector<std::string> members;  // of a .tar.gz: what is unpacked; empty: nothing is
-};
-
-// mnist, fashion_mnist (or fashion-mnist), cifar10, cifar100; throws ConfigError naming them.
-FetchSet known_set(const std::string& name);
+// Of published_sets(), '-' in the name read as '_'; throws ConfigError naming them.
+PublishedSet known_set(const std::string& name);
 
 // Lines "SHA256 BYTES NAME" for files other than the published ones. Throws ConfigError.
-std::vector<FetchFile> read_manifest(const std::string& path);
+std::vector<PublishedFile> read_manifest(const std::string& path);
 
-using FetchProgress = std::function<void(const FetchFile&, int64_t)>;
+using FetchProgress = std::function<void(const PublishedFile&, int64_t)>;
 
 // Into the folder `root`. from: a URL of a folder, a folder on this machine, or "" for the set's
 // mirrors. say gets a line now and then; progress is called often while a file is downloaded, with
 // the bytes of it that are there. Throws DataError when no source has the right bytes.
-void fetch(const FetchSet& set, const std::string& root, const std::string& from,
+void fetch(const PublishedSet& set, const std::string& root, const std::string& from,
            const std::function<void(const std::string&)>& say, const FetchProgress& progress = {});
 
 // Throws DataError unless the file has these bytes.
-void verify_file(const std::string& path, const FetchFile& expected);
+void verify_file(const std::string& path, const PublishedFile& expected);
 
 struct Download {
   std::string why;        // "" when all bytes are there, otherwise what went wrong
@@ -54,7 +47,7 @@ Download download(const std::string& url, const std::string& path, int64_t most,
                   const std::function<void(int64_t)>& progress = {});
 
 // Writes the members of a .tar.gz into the folder, with the names given. Throws DataError when it
-// is damaged or one is missing.
+// is damaged, has more or larger entries than a data set can have, or one is missing.
 void unpack(const std::string& archive, const std::vector<std::string>& members,
             const std::string& folder);
 

@@ -171,7 +171,7 @@ class FetchLine {
   void clear() const {
     if (active_) set_status(stdout, "");
   }
-  void show(const FetchFile& file, int64_t bytes) {
+  void show(const PublishedFile& file, int64_t bytes) {
     constexpr std::chrono::milliseconds kPause{250};
     const auto now = std::chrono::steady_clock::now();
     if (!active_ || now < next_) return;
@@ -186,8 +186,8 @@ class FetchLine {
 };
 
 int run_fetch(const DataArguments& arguments) {
-  FetchSet set = known_set(arguments.set);
-  if (!arguments.manifest.empty()) set.files = read_manifest(arguments.manifest);
+  PublishedSet set = known_set(arguments.set);
+  if (!arguments.manifest.empty()) set.downloads = read_manifest(arguments.manifest);
   std::string root = arguments.root.empty() ? "data/" + set.name : arguments.root;
   FetchLine line;
   fetch(
@@ -196,7 +196,7 @@ int run_fetch(const DataArguments& arguments) {
         line.clear();
         say(text);
       },
-      [&](const FetchFile& file, int64_t bytes) { line.show(file, bytes); });
+      [&](const PublishedFile& file, int64_t bytes) { line.show(file, bytes); });
   say(fmt::format("{} is ready: data.name={} data.root={}", set.name, set.name, root));
   return 0;
 }
@@ -228,8 +228,7 @@ void add_data_verbs(CLI::App& app, Verb& verb) {
       ->add_option("--seconds", arguments->seconds, "how long")
       ->check(CLI::Range(0.01, 3600.0));
   CLI::App* fetching = add("fetch", "download a published data set and check it", run_fetch);
-  fetching->add_option("set", arguments->set, "mnist, fashion-mnist, cifar10 or cifar100")
-      ->required();
+  fetching->add_option("set", arguments->set, "one of " + known_set_names())->required();
   fetching->add_option("--root", arguments->root, "folder for the files; data/NAME by default");
   fetching->add_option("--from", arguments->from,
                        "URL of a mirror, or a folder that has the files");

@@ -4,9 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/data/sets/packed.h"
+#include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 
@@ -83,8 +84,7 @@ ImageShape image_shape(const DataConfig& data) {
   if (data.name == "synthetic") return {synthetic, synthetic, 3};
   if (data.name == "image_folder") return {data.image_size, data.image_size, 3};
   if (data.name == "hdf5") return open_packed(data.root).train->shape();
-  if (data.name == "cifar10" || data.name == "cifar100") return {32, 32, 3};
-  if (data.name == "mnist" || data.name == "fashion_mnist") return {28, 28, 1};
+  if (const PublishedSet* set = find_published(data.name)) return set->shape;
   throw ConfigError("data.name: " + unknown_name(data.name, data_names()));
 }
 

@@ -9,6 +9,7 @@
 
 #include "tessera/models/config/config_print.h"
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/sets/published.h"
 
 namespace tessera {
 
@@ -31,6 +32,14 @@ std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
 std::string keep(const Config& config) { return some(config.checkpoint.keep); }
 std::string workers(const Config& config) { return some(config.data.workers); }
 
+// Published data sets with a coarse and a fine label.
+std::vector<std::string> two_labels() {
+  std::vector<std::string> names;
+  for (const PublishedSet& set : published_sets())
+    if (set.labels.size() > 1) names.push_back(set.name);
+  return names;
+}
+
 // Data sets that are read from somewhere.
 std::vector<std::string> files() {
   std::vector<std::string> names = data_names();
@@ -45,7 +54,7 @@ const std::vector<Dependent>& dependents() {
       {"memory.planner", "mode", mode, {"graph"}, true},
       {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
       {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
-      {"data.labels", "data.name", data, {"cifar100"}},
+      {"data.labels", "data.name", data, two_labels()},
       {"data.damaged", "data.name", data, {"image_folder"}},
       {"optimizer.momentum", "optimizer.name", optimizer, {"sgd"}},
       {"optimizer.nesterov", "optimizer.name", optimizer, {"sgd"}},

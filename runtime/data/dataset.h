@@ -135,7 +135,7 @@ struct DataSplit {
   std::shared_ptr<const Dataset> train, test;
 };
 
-// cifar10, cifar100, fashion_mnist, hdf5, image_folder, mnist, synthetic
+// hdf5, image_folder, synthetic and the published sets (sets/published.h), sorted.
 const std::vector<std::string>& data_names();
 
 // Throws ConfigError for a name or a count that cannot be had (the name's text lists the known

@@ -21,6 +21,7 @@ import unittest
 from pathlib import Path
 
 TRAINER = str(Path(sys.argv[1]).resolve())
+REAL = Path(os.environ.get("TESSERA_TEST_DATA", "")) / "fashion-mnist"
 MEMBERS = ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin",
            "cifar-100-binary/fine_label_names.txt", "cifar-100-binary/coarse_label_names.txt"]
 
@@ -278,6 +279,16 @@ class Offline(Test):
         self.assertIn("without folders", done.stderr)
 
 
+    @unittest.skipUnless((REAL / "t10k-labels-idx1-ubyte.gz").exists(),
+                         "TESSERA_TEST_DATA names no folder with fashion-mnist")
+    def test_published_files(self):
+        done = subprocess.run([TRAINER, "data", "fetch", "fashion-mnist", "--root", str(self.root),
+                               "--from", str(REAL)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(p.name for p in self.root.iterdir()),
+                         sorted(p.name for p in REAL.iterdir()))
+
+
 class Archives(Test):
     def entry(self, name, kind=tarfile.REGTYPE, body=b"bad", link=""):
         info = tarfile.TarInfo(name)
@@ -296,20 +307,40 @@ class Archives(Test):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["manifest", "root"])
         self.assertFalse((self.root / MEMBERS[0]).is_symlink())
 
+    def check_archive_refused(self, body, *texts):
+        self.serve(body)
+        self.root = self.folder / hashlib.sha256(body).hexdigest()
+        done = self.fetch()
+        self.assertEqual(done.returncode, 3, done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr)
+        self.assertFalse((self.root / MEMBERS[1]).exists())
+
     def test_damaged_archives(self):
         whole = archive()
         plain = gzip.decompress(whole)
-        for body, text in [(archive(leave_out=MEMBERS[:1]), "is not in the archive"),
-                           (gzip.compress(plain[:40000]), "truncated"),
-                           (gzip.compress(b"x" * 10000), "no header of a tar archive"),
-                           (whole[:len(whole) // 2], "compressed"),
-                           (gzip.compress(plain[:124] + b"77777777777\0" + plain[136:]),
-                            "no header")]:
-            self.serve(body)
-            self.root = self.folder / str(len(body))
-            done = self.fetch()
-            self.assertEqual(done.returncode, 3, done.stderr)
-            self.assertIn(text, done.stderr)
+        again = f"{self.name}: byte ", "it is damaged or not what its name says, get it again"
+        flipped = bytearray(plain)
+        flipped[30720] ^= 1  # in the second header
+        for body, text in [(gzip.compress(plain[:20000]), "Truncated tar archive"),
+                           (gzip.compress(plain[:40000]), "runcated"),
+                           (gzip.compress(b"x" * 10000), "Unrecognized archive format"),
+                           (gzip.compress(flipped), "Damaged tar archive"),
+                           (whole[:len(whole) // 4], "truncated gzip input")]:
+            self.check_archive_refused(body, text, *again)
+        self.check_archive_refused(archive(leave_out=MEMBERS[1:2]),
+                                   f"'{MEMBERS[1]}' is not in the archive")
+
+    def test_archives_are_bounded(self):
+        large = tarfile.TarInfo(MEMBERS[1])
+        large.size = (256 << 20) + 1
+        self.check_archive_refused(archive(extra=[(large,)]),
+                                   "the entry is larger than any of a data set")
+        many = [self.entry(f"file_{i}", body=b"") for i in range(1000)]
+        self.check_archive_refused(archive(extra=many), "more entries than any data set")
+        self.serve(archive(extra=many[4:]))
+        self.root = self.folder / "root"
+        self.check_there(self.fetch())
 
 
 if __name__ == "__main__":

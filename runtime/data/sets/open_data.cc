@@ -2,15 +2,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/data/sets/cifar.h"
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/sets/cifar.h"
 #include "tessera/runtime/data/sets/idx.h"
 #include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/sets/packed.h"
+#include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/data/sets/subset.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/error.h"
@@ -66,57 +68,6 @@ std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t 
   return subset(std::move(all), count, choice);
 }
 
-DataSplit open_idx(const DataSource& source, DatasetInfo info, const char* subfolder) {
-  Folder folder(source, {subfolder});
-  auto read = [&](const std::string& split, const std::string& prefix) {
-    std::string images = folder.find(prefix + "-images-idx3-ubyte", {"", ".gz"});
-    std::string labels = folder.find(prefix + "-labels-idx1-ubyte", {"", ".gz"});
-    info.name = source.name + " " + split;
-    return read_idx(images, labels, info);
-  };
-  return {read("train", "train"), read("test", "t10k")};
-}
-
-DataSplit open_mnist(const DataSource& source) {
-  return open_idx(source,
-                  {.name = "",
-                   .shape = {},
-                   .count = 0,
-                   .classes = 10,
-                   .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
-                   .normalization = {{0.1307f}, {0.3081f}}},
-                  "MNIST/raw");
-}
-
-DataSplit open_fashion_mnist(const DataSource& source) {
-  return open_idx(source,
-                  {.name = "",
-                   .shape = {},
-                   .count = 0,
-                   .classes = 10,
-                   .class_names = {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal",
-                                   "shirt", "sneaker", "bag", "ankle boot"},
-                   .normalization = {{0.2860f}, {0.3530f}}},
-                  "FashionMNIST/raw");
-}
-
-DataSplit open_cifar10(const DataSource& source) {
-  Folder folder(source, {"cifar-10-batches-bin"});
-  DatasetInfo info{.name = "cifar10 train",
-                   .shape = {},
-                   .count = 0,
-                   .classes = 10,
-                   .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
-                                   "horse", "ship", "truck"},
-                   .normalization = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}}};
-  std::vector<std::string> files;
-  for (int i = 1; i <= 5; ++i) files.push_back(folder.find(fmt::format("data_batch_{}.bin", i)));
-  std::string test_file = folder.find("test_batch.bin");
-  auto train = read_cifar(files, {}, info);
-  info.name = "cifar10 test";
-  return {train, read_cifar({test_file}, {}, info)};
-}
-
 // A line for each class; none when the file is not there or is something else.
 std::vector<std::string> read_class_names(const fs::path& path, int classes) {
   constexpr size_t kMaxBytes = 64;
@@ -130,25 +81,35 @@ std::vector<std::string> read_class_names(const fs::path& path, int classes) {
   return names;
 }
 
-int cifar100_classes(const DataSource& source) { return source.coarse ? 20 : 100; }
-
-DataSplit open_cifar100(const DataSource& source) {
-  Folder folder(source, {"cifar-100-binary"});
-  DatasetInfo info{.name = "cifar100 train",
+DataSplit open_published(const PublishedSet& set, const DataSource& source) {
+  const bool idx = set.format == PublishedFormat::kIdx;
+  const Folder folder(source, {set.folder});
+  const auto find = [&](const std::vector<std::string>& names) {
+    std::vector<std::string> paths;
+    for (const std::string& name : names)
+      paths.push_back(idx ? folder.find(name, {"", ".gz"}) : folder.find(name));
+    return paths;
+  };
+  const std::vector<std::string> train = find(set.train), test = find(set.test);
+  const PublishedLabels& labels = set.labels_of(source.coarse);
+  DatasetInfo info{.name = "",
                    .shape = {},
                    .count = 0,
-                   .classes = cifar100_classes(source),
-                   .class_names = {},
-                   .normalization = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
-  std::string train_file = folder.find("train.bin"), test_file = folder.find("test.bin");
-  const char* names = source.coarse ? "coarse_label_names.txt" : "fine_label_names.txt";
-  info.class_names = read_class_names(fs::path(train_file).parent_path() / names, info.classes);
-  CifarFormat format{
-      .label_bytes = 2, .label_at = source.coarse ? 0 : 1, .records_per_file = 50000};
-  auto train = read_cifar({train_file}, format, info);
-  format.records_per_file = 10000;
-  info.name = "cifar100 test";
-  return {train, read_cifar({test_file}, format, info)};
+                   .classes = labels.classes,
+                   .class_names = labels.names,
+                   .normalization = set.normalization};
+  if (!labels.names_file.empty())
+    info.class_names =
+        read_class_names(fs::path(train[0]).parent_path() / labels.names_file, labels.classes);
+  const auto read = [&](const char* split, const std::vector<std::string>& files, int64_t count) {
+    info.name = source.name + " " + split;
+    if (idx) return read_idx(files[0], files[1], info);
+    const CifarFormat format{.label_bytes = static_cast<int>(set.labels.size()),
+                             .label_at = static_cast<int>(&labels - set.labels.data()),
+                             .records_per_file = count / static_cast<int64_t>(files.size())};
+    return read_cifar(files, format, info);
+  };
+  return {read("train", train, set.train_count), read("test", test, set.test_count)};
 }
 
 DataSplit open_folder(const DataSource& source) {
@@ -193,38 +154,44 @@ DataSplit open_synthetic(const DataSource& source) {
 }
 
 struct Known {
-  const char* name;
-  DataSplit (*open)(const DataSource& source);
+  std::string name;
+  std::function<DataSplit(const DataSource&)> open;
   // The published files are shuffled; a folder, and a pack of one, is sorted by class.
   Choice choice = Choice::kFirst;
+  bool sized = false;  // the size of the images can be chosen
 };
 
-constexpr Known kKnown[] = {
-    {"cifar10", open_cifar10},
-    {"cifar100", open_cifar100},
-    {"fashion_mnist", open_fashion_mnist},
-    {"hdf5", [](const DataSource& source) { return open_packed(source.root); },
-     Choice::kProportion},
-    {"image_folder", open_folder, Choice::kProportion},
-    {"mnist", open_mnist},
-    {"synthetic", open_synthetic}};
+// Sorted by name.
+const std::vector<Known>& known_sets() {
+  static const std::vector<Known> sets = [] {
+    std::vector<Known> all = {
+        {"hdf5", [](const DataSource& source) { return open_packed(source.root); },
+         Choice::kProportion},
+        {"image_folder", open_folder, Choice::kProportion, true},
+        {"synthetic", open_synthetic, Choice::kFirst, true}};
+    for (const PublishedSet& set : published_sets())
+      all.push_back({set.name, std::bind_front(open_published, std::cref(set))});
+    std::ranges::sort(all, {}, &Known::name);
+    return all;
+  }();
+  return sets;
+}
 
 }  // namespace
 
 const std::vector<std::string>& data_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const Known& known : kKnown) all.push_back(known.name);
+    for (const Known& known : known_sets()) all.push_back(known.name);
     return all;
   }();
   return names;
 }
 
 DataSplit open_data(const DataSource& source) {
-  for (const Known& known : kKnown) {
+  for (const Known& known : known_sets()) {
     if (source.name != known.name) continue;
-    bool sized = known.open == open_synthetic || known.open == open_folder;
-    if (source.image_size != 0 && !sized) {
+    if (source.image_size != 0 && !known.sized) {
       throw ConfigError(
           fmt::format("data.image_size: only the images of image_folder and synthetic have a size "
                       "to choose, those of {} have their own",
@@ -283,15 +250,16 @@ DataNeed data_need(const DataSource& source) {
       if (count * image <= kMaxKept) need.bytes += count * (image + kLabel);
     return need;
   }
-  const bool mnist = source.name == "mnist" || source.name == "fashion_mnist";
-  if (!mnist && source.name != "cifar10" && source.name != "cifar100") return {};
-  const int64_t train = mnist ? 60000 : 50000, test = 10000;
-  const int64_t image = mnist ? 28 * 28 : 32 * 32 * 3;
+  const PublishedSet* set = find_published(source.name);
+  if (set == nullptr) return {};
+  const auto some_of = [](int64_t all, int64_t wanted) {
+    return wanted == 0 ? all : std::min(all, wanted);
+  };
   return {{},
-          source.train_count == 0 ? train : std::min(train, source.train_count),
-          source.test_count == 0 ? test : std::min(test, source.test_count),
-          source.name == "cifar100" ? cifar100_classes(source) : 10,
-          (train + test) * (image + kLabel)};
+          some_of(set->train_count, source.train_count),
+          some_of(set->test_count, source.test_count),
+          set->labels_of(source.coarse).classes,
+          (set->train_count + set->test_count) * (set->shape.bytes() + kLabel)};
 }
 
 }  // namespace tessera
