@@ -1,7 +1,10 @@
 # A floor is a static library: runtime < memory < engine < layers | graph < models. Linking only
 # downwards makes a call to an upper floor a link error; tests/tools checks the includes as well.
+# HEADERS are the public ones: they alone are installed, and include no header that is not
+# (tools/check_includes.py).
 
 find_package(Threads REQUIRED)
+include(GNUInstallDirs)
 
 function(tessera_options target)
   target_compile_options(${target} PRIVATE
@@ -12,12 +15,18 @@ function(tessera_options target)
 endfunction()
 
 function(tessera_floor name)
-  cmake_parse_arguments(FLOOR "" "" "SOURCES;SIMD;CUDA;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(FLOOR "" "" "HEADERS;CUDA_HEADERS;SOURCES;SIMD;CUDA;LINK;PRIVATE" ${ARGN})
   set(target tessera_${name})
   add_library(${target} STATIC ${FLOOR_SOURCES})
+  set(headers ${FLOOR_HEADERS})
   if(TESSERA_WITH_CUDA)
     target_sources(${target} PRIVATE ${FLOOR_CUDA})
+    list(APPEND headers ${FLOOR_CUDA_HEADERS})
   endif()
+  foreach(header IN LISTS headers)
+    get_filename_component(folder ${name}/${header} DIRECTORY)
+    install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/${folder})
+  endforeach()
   add_library(tessera::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   tessera_options(${target})

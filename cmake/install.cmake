@@ -1,18 +1,16 @@
-# install, and what find_package(tessera) reads. The headers keep their spelling: "tessera/...".
+# install, and what find_package(tessera) reads. The headers keep their spelling, "tessera/..."; each
+# floor installs its own (cmake/floors.cmake).
 
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS tessera_runtime tessera_memory tessera_engine tessera_layers tessera_graph
   tessera_models tessera EXPORT tessera)
 install(EXPORT tessera NAMESPACE tessera:: FILE tessera-targets.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
-foreach(floor runtime memory engine layers graph models)
-  install(DIRECTORY ${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera
-    FILES_MATCHING PATTERN "*.h")
-endforeach()
-file(GLOB umbrellas ${PROJECT_SOURCE_DIR}/*.h)
-install(FILES ${umbrellas} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
+install(FILES tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
+if(TESSERA_WITH_CUDA)
+  install(FILES cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
+endif()
 
 # The static libraries one above the other, and what they stand on.
 set(TESSERA_PC_CUDA "")

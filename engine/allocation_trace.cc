@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/autograd.h"
+#include "tessera/engine/tape.h"
 #include "tessera/engine/scope.h"
 #include "tessera/runtime/raw_memory.h"
 

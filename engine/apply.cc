@@ -4,12 +4,12 @@
 #include <map>
 #include <mutex>
 
-#include "tessera/engine/autograd.h"
 #include "tessera/engine/eager.h"
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/tape.h"
 #include "tessera/memory/caching_allocator.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

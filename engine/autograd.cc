@@ -11,6 +11,7 @@
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/tape.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

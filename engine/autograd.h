@@ -3,8 +3,7 @@
 
 #include <span>
 
-#include "tessera/engine/op.h"
-#include "tessera/engine/storage.h"
+#include "tessera/engine/tensor.h"
 
 namespace tessera {
 
@@ -18,6 +17,9 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
 // A handle to x's values whose gradient can be asked for. Parameters are tracked as they are.
 Tensor tracked(const Tensor& x);
 
+// A handle to the same values that no gradient flows through.
+Tensor detached(const Tensor& tensor);
+
 // While it lives, nothing is put on the tape in this thread.
 class NoGradScope {
  public:
@@ -29,34 +31,5 @@ class NoGradScope {
  private:
   bool outer_;
 };
-
-// --- for the engine ---
-
-// True while gradients() calls ops: what is made now is part of a backward pass.
-bool in_backward();
-
-struct TapeNode;
-
-// Where an input of a recorded op came from.
-struct Edge {
-  std::shared_ptr<TapeNode> node;        // the op that made it, or
-  std::shared_ptr<TensorImpl> leaf;  // a leaf; neither: not tracked
-  int output = 0;
-};
-
-struct TapeNode {
-  OpPtr op;
-  uint64_t order = 0;  // of recording
-  Device device;
-  std::string module_path;
-  std::vector<Edge> edges;
-  Specs input_specs, output_specs;
-  Tensors inputs, outputs;                // saved, detached; undefined elsewhere
-  std::vector<uint64_t> input_versions, output_versions;
-  bool released = false;
-};
-
-bool tape_wanted(std::span<const Tensor> inputs);
-void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
 }  // namespace tessera

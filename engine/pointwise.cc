@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/pointwise_simd.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -78,10 +79,10 @@ bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result) {
 void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
                         const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
                         void* out) {
-  const PointwiseMicrokernels& leaves = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
+  const PointwiseMicrokernels& microkernels = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
   PointwiseRange range{program.code.data(), static_cast<int>(program.code.size()), program.inputs,
                        inputs, broadcasts, total, first, count, out};
-  (dtype == DType::f32 ? leaves.f32 : leaves.f64)(range);
+  (dtype == DType::f32 ? microkernels.f32 : microkernels.f64)(range);
 }
 
 Pointwise::Pointwise(PointwiseParams p, std::vector<PointwiseGrad> grads)

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tessera/engine/op.h"
-#include "tessera/engine/pointwise_simd.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-// The leaf of pointwise: one scalar program over a contiguous range of elements.
+// The microkernel of pointwise: one scalar program over a contiguous range of elements.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,6 @@
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
-
-// An input is read at x[(i / repeat) % period] for the element i of the output.
-struct Broadcast {
-  int64_t repeat = 1, period = 1;
-};
 
 struct PointwiseRange {
   const Instruction* code;

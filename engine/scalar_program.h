@@ -66,4 +66,9 @@ ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_
 // The same program with its inputs renumbered: input i becomes input map[i] of `inputs`.
 ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);
 
+// How a program reads an input: x[(i / repeat) % period] for the element i of the output.
+struct Broadcast {
+  int64_t repeat = 1, period = 1;
+};
+
 }  // namespace tessera

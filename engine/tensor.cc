@@ -4,7 +4,6 @@
 
 #include <numeric>
 
-#include "tessera/engine/eager.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/storage.h"

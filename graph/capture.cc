@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/autograd.h"
+#include "tessera/engine/tape.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"

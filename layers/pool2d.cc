@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/autograd.h"
+#include "tessera/engine/tape.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/pool2d_cpu.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what may include what, the first law of docs/design.md. Prints every violation; ends with
-1 when there is one.
+"""Checks what may include what, the first law of docs/design.md, and that the public headers are few
+and stand on nothing private. Prints every violation; ends with 1 when there is one.
 
     check_includes.py [ROOT]
 """
@@ -21,8 +21,11 @@ BELOW = {
 # The storeys of models/, each above the ones before it.
 STOREYS = ["zoo", "config", "run", "training"]
 MAX_DEPTH = 6
+MAX_PUBLIC = 40  # outside layers/, whose list is that of the ops
+UMBRELLAS = ["tessera.h", "cuda.h"]
 SWITCH_HEADER = "runtime/cuda/cuda.h"
 
+HEADERS = re.compile(r"^\s*((?:CUDA_)?HEADERS)\b(.*(?:\n\s+[\w/]+\.h\b)*)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SWITCH = re.compile(r"^\s*#\s*(?:el)?if.*\bTESSERA_CUDA\b", re.M)
 # Standard C++ (<vector>), and what the system and the compiler bring.
@@ -83,6 +86,36 @@ def check_file(name, text, files):
     return problems, targets
 
 
+def public_headers(root):
+    """{name: whether it needs CUDA} of the headers that the floors' CMakeLists.txt call public."""
+    found = {name: name == "cuda.h" for name in UMBRELLAS if (root / name).exists()}
+    for floor in BELOW:
+        listing = root / floor / "CMakeLists.txt"
+        if not listing.exists():
+            continue
+        for keyword, names in HEADERS.findall(listing.read_text(encoding="utf-8")):
+            for name in re.findall(r"^\s+([\w/]+\.h)\b", names, re.M):
+                found[f"{floor}/{name}"] = keyword == "CUDA_HEADERS"
+    return found
+
+
+def check_public(root, files, includes):
+    """Returns what is wrong with the public headers."""
+    public = public_headers(root)
+    problems = [f"{name}: named as a public header, but is not there"
+                for name in public if name not in files]
+    for name in public:
+        problems += [f"{name}: a public header includes the private {target}"
+                     for target in includes.get(name, ()) if target not in public]
+    counted = [n for n, cuda in public.items() if not cuda and floor_of(n) != "layers"]
+    if len(counted) > MAX_PUBLIC:
+        problems.append(f"{len(counted)} public headers outside layers/ are over {MAX_PUBLIC}")
+    umbrella = includes.get("tessera.h", ())
+    problems += [f"tessera.h: lacks the op {name}" for name in public
+                 if name.count("/") == 1 and floor_of(name) == "layers" and name not in umbrella]
+    return problems, len(counted)
+
+
 def longest_chain(name, includes, chains, path=()):
     """The longest way down from `name`, as a list of names; raises ValueError on a cycle."""
     if name in path:
@@ -109,10 +142,11 @@ def main(root):
                                 + " -> ".join(chain))
     except ValueError as cycle:
         problems.append(f"a cycle of includes: {cycle}")
+    found, public = check_public(root, files, includes)
+    problems += found
     for problem in problems:
         print(problem)
-    headers = [n for n in files if n.endswith(".h") and floor_of(n) not in ("layers", "tools")]
-    print(f"{len(files)} files, {len(headers)} headers outside layers/ and tools/; "
+    print(f"{len(files)} files, {public} public headers outside layers/; "
           f"deepest includes {len(deepest) - 1}: {' -> '.join(deepest)}")
     print(f"{len(problems)} violations")
     return 1 if problems or not files else 0

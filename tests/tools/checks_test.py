@@ -71,7 +71,36 @@ class Includes(Checks):
         self.write("models/trainer.h", "")
         self.assert_caught("check_includes", "stands on no storey of models/")
 
+    def test_public_headers(self):
+        self.write("engine/CMakeLists.txt",
+                   "tessera_floor(engine\n  HEADERS  # public\n    tensor.h\n    op.h\n  SOURCES\n    op.cc)\n")
+        self.write("engine/tensor.h", "")
+        self.write("engine/op.h", '#include "tessera/engine/tensor.h"\n')
+        self.write("engine/storage.h", "")
+        self.assert_fine("check_includes")
+        self.write("engine/op.h", '#include "tessera/engine/storage.h"\n')
+        self.assert_caught("check_includes", "includes the private engine/storage.h")
+        (self.root / "engine/op.h").unlink()
+        self.assert_caught("check_includes", "engine/op.h: named as a public header")
+
+    def test_too_many_public_headers(self):
+        names = [f"h{i}.h" for i in range(41)]
+        for name in names:
+            self.write("engine/" + name, "")
+        listing = "tessera_floor(engine\n  HEADERS\n    " + "\n    ".join(names) + "\n  SOURCES)\n"
+        self.write("engine/CMakeLists.txt", listing)
+        self.assert_caught("check_includes", "41 public headers outside layers/")
+
+    def test_the_umbrella_has_all_ops(self):
+        self.write("layers/CMakeLists.txt", "tessera_floor(layers\n  HEADERS\n    relu.h\n  SOURCES)\n")
+        self.write("layers/relu.h", "")
+        self.write("tessera.h", "")
+        self.assert_caught("check_includes", "lacks the op layers/relu.h")
+        self.write("tessera.h", '#include "tessera/layers/relu.h"\n')
+        self.assert_fine("check_includes")
+
     def test_the_umbrella_is_above_all(self):
+        self.write("runtime/CMakeLists.txt", "tessera_floor(runtime\n  HEADERS\n    error.h\n  SOURCES)\n")
         self.write("tessera.h", '#include "tessera/runtime/error.h"\n')
         self.assert_fine("check_includes")
         self.write("models/zoo/zoo.cc", '#include "tessera/tessera.h"\n')
