@@ -1,11 +1,11 @@
-// Every file of tests/errors/config/ is a wrong configuration; the text beside it is what must be
-// said. The word before the first hyphen of its name is the class of the mistake. Overrides stand
-// in comments at its top: "# override: data.batch=many". TESSERA_WRITE_GOLDEN=1 writes the texts.
+// tests/errors/config/ has wrong configurations and what must be said of each (wrong_configs.h).
+// Overrides stand in comments at the top: "# override: data.batch=many". TESSERA_WRITE_GOLDEN=1
+// writes what is said into these files.
+#include "tessera/tests/models/wrong_configs.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <regex>
 #include <sstream>
 
@@ -15,19 +15,11 @@
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string errors_of(const std::string& text, const std::string& name,
                       const std::vector<std::string>& overrides) {
@@ -48,39 +40,47 @@ std::vector<std::string> overrides_in(const std::string& text) {
   return overrides;
 }
 
+// Errors with their place: "NAME.yaml:2:3: error: ...".
+int places_in(const std::string& errors) {
+  static const std::regex place("(\\S+\\.yaml|command line):[0-9]+:[0-9]+: error: .+");
+  int places = 0;
+  std::istringstream lines(errors);
+  for (std::string line; std::getline(lines, line);) places += std::regex_match(line, place);
+  return places;
+}
+
 TEST(WrongConfigs, EachIsRefusedWithExactlyItsText) {
-  std::map<std::string, int> classes;
-  int count = 0, with_three = 0;
-  const std::regex place("(\\S+\\.yaml|command line):[0-9]+:[0-9]+: error: .+");
+  const bool write = std::getenv("TESSERA_WRITE_GOLDEN") != nullptr;
+  size_t classes = 0, count = 0, with_three = 0;
   for (const auto& entry : fs::directory_iterator(TESSERA_SOURCE_DIR "/tests/errors/config")) {
-    if (entry.path().extension() != ".yaml") continue;
-    const std::string name = entry.path().filename().string(), text = read_file(entry.path());
-    const std::string errors = errors_of(text, name, overrides_in(text));
-    const fs::path golden = fs::path(entry.path()).replace_extension(".txt");
-    if (std::getenv("TESSERA_WRITE_GOLDEN") != nullptr) std::ofstream(golden) << errors;
-    EXPECT_NE(errors, "") << name << " was accepted";
-    EXPECT_EQ(errors, read_file(golden)) << name;
-    std::istringstream lines(errors);
-    int places = 0;
-    for (std::string line; std::getline(lines, line);) places += std::regex_match(line, place);
-    EXPECT_GE(places, 1) << name << "\n" << errors;
-    with_three += places >= 3;
-    ++classes[name.substr(0, name.find('-'))];
-    ++count;
+    std::vector<WrongConfig> cases = read_wrong_configs(entry.path());
+    for (WrongConfig& wrong : cases) {
+      const std::string text = wrong.text();
+      const std::string errors = errors_of(text, wrong.name, overrides_in(text));
+      if (write) wrong.says = errors;
+      EXPECT_TRUE(wrong.name.starts_with(entry.path().stem().string() + "-")) << wrong.name;
+      EXPECT_NE(errors, "") << wrong.name << " was accepted";
+      EXPECT_EQ(errors, wrong.says) << wrong.name;
+      EXPECT_GE(places_in(errors), 1) << wrong.name << "\n" << errors;
+      with_three += places_in(errors) >= 3;
+    }
+    if (write) write_wrong_configs(entry.path(), cases);
+    EXPECT_GE(cases.size(), 8u) << entry.path();
+    count += cases.size();
+    ++classes;
   }
-  EXPECT_GE(count, 120);
-  EXPECT_GE(with_three, 40);
-  for (const auto& [name, files] : classes) EXPECT_GE(files, 8) << name;
-  EXPECT_GE(classes.size(), 18u);
+  EXPECT_GE(count, 120u);
+  EXPECT_GE(with_three, 40u);
+  EXPECT_GE(classes, 18u);
 }
 
 TEST(WrongConfigs, LargerThanAMebibyte) {
   const size_t size = (1u << 20) + 1;
   const auto many = [&](char c) { return std::string(size, c); };
-  for (const std::string& text :
-       {many(' '), many('\n'), fmt::format("#{}", many('x')), fmt::format("run: {{dir: {}}}", many('x')),
-        many('['), fmt::format("run: {{dir: \"{}\"}}", many('x')),
-        fmt::format("seed: 1\n{}", many('\0')), many('\xff')})
+  for (const std::string& text : {many(' '), many('\n'), fmt::format("#{}", many('x')),
+                                  fmt::format("run: {{dir: {}}}", many('x')), many('['),
+                                  fmt::format("run: {{dir: \"{}\"}}", many('x')),
+                                  fmt::format("seed: 1\n{}", many('\0')), many('\xff')})
     EXPECT_TRUE(errors_of(text, "large.yaml", {})
                     .starts_with("large.yaml:1:1: error: is larger than 1 MiB; a configuration"));
   EXPECT_EQ(errors_of(std::string(1u << 20, '\n'), "a.yaml", {}), "");
