@@ -1,6 +1,6 @@
 #include "tessera/layers/conv2d.h"
 
-#include "op_testing.h"
+#include "tessera/tests/engine/op_testing.h"
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "op_testing.h"
+#include "tessera/tests/engine/op_testing.h"
 
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"

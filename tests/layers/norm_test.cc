@@ -1,7 +1,7 @@
 // layer_norm, group_norm and scale_channels.
 #include <cmath>
 
-#include "op_testing.h"
+#include "tessera/tests/engine/op_testing.h"
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"

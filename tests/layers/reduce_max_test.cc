@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "op_testing.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {

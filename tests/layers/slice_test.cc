@@ -1,6 +1,6 @@
 #include "tessera/layers/slice.h"
 
-#include "op_testing.h"
+#include "tessera/tests/engine/op_testing.h"
 
 #include "tessera/layers/concat.h"
 #include "tessera/layers/shortcut.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "op_testing.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 #include "tessera/layers/activation.h"
 #include "tessera/layers/conv2d.h"
 #include "tessera/layers/modules.h"
-#include "tessera/tests/models/zoo_step.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/dataset.h"

@@ -14,7 +14,7 @@
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/sets/synthetic.h"
-#include "tessera/tests/models/zoo_step.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
 namespace {

@@ -9,8 +9,8 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
-#include "tessera/tests/models/checkpoint_fixture.h"
-#include "tessera/tests/models/faulty_files.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
+#include "tessera/tests/models/run/faulty_files.h"
 
 namespace tessera {
 namespace {

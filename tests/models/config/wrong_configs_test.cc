@@ -1,7 +1,7 @@
 // tests/errors/config/ has wrong configurations and what must be said of each (wrong_configs.h).
 // Overrides stand in comments at the top: "# override: data.batch=many". TESSERA_WRITE_GOLDEN=1
 // writes what is said into these files.
-#include "tessera/tests/models/wrong_configs.h"
+#include "tessera/tests/models/config/wrong_configs.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/loader.h"

@@ -16,8 +16,8 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/files/sealed_file.h"
-#include "tessera/tests/models/checkpoint_fixture.h"
-#include "tessera/tests/models/faulty_files.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
+#include "tessera/tests/models/run/faulty_files.h"
 
 namespace tessera {
 namespace {

@@ -13,7 +13,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
-#include "tessera/tests/models/faulty_files.h"
+#include "tessera/tests/models/run/faulty_files.h"
 
 namespace tessera {
 namespace {

@@ -9,7 +9,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tests/models/element_count.h"
+#include "tessera/tests/models/zoo/element_count.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

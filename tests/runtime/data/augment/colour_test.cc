@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/augment/augment.h"

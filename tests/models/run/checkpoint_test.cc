@@ -8,7 +8,7 @@
 #include "tessera/runtime/random.h"
 #include "tessera/runtime/files/sealed_file.h"
 #include "tessera/tests/counted_new.h"
-#include "tessera/tests/models/checkpoint_fixture.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/sets/idx.h"

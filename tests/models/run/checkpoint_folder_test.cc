@@ -4,8 +4,8 @@
 #include "tessera/models/run/run_lock.h"
 
 #include "tessera/runtime/error.h"
-#include "tessera/tests/models/checkpoint_fixture.h"
-#include "tessera/tests/models/faulty_files.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
+#include "tessera/tests/models/run/faulty_files.h"
 
 namespace tessera {
 namespace {

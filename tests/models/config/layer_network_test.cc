@@ -9,7 +9,7 @@
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/session.h"
-#include "tessera/tests/models/element_count.h"
+#include "tessera/tests/models/zoo/element_count.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/sets/synthetic.h"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "data_file_util.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/loader.h"

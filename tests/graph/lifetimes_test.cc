@@ -8,7 +8,7 @@
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
-#include "tessera/tests/models/zoo_step.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
 namespace {

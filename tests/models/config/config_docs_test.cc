@@ -12,7 +12,7 @@
 #include "tessera/models/config/yaml_tree.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tests/models/wrong_configs.h"
+#include "tessera/tests/models/config/wrong_configs.h"
 
 namespace tessera {
 namespace {
