@@ -27,6 +27,13 @@ inline Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64)
   return random_normal(shape, key, 0, 1, dtype);
 }
 
+// 1, 2, 3, ...
+inline Tensor counted(const Shape& shape) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>(i + 1));
+  return from_vector(shape, values);
+}
+
 // Different values, a distance of 0.1 or more apart, in a scattered order: for maxima, whose
 // gradient jumps where two values meet.
 inline Tensor spread(const Shape& shape) {

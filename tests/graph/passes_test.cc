@@ -24,7 +24,7 @@ struct Least {
   int fuse_pointwise, fuse_epilogues, order_updates, in_place;
 };
 
-// The networks record no dead and no equal steps; tests/graph has graphs that do.
+// The networks record no dead and no equal steps; compile_test.cc has graphs that do.
 constexpr Least kMin[] = {{"mlp", 2, 5, 4, 1},
                             {"lenet5", 4, 9, 7, 1},
                             {"cnn_bn", 4, 5, 10, 5},

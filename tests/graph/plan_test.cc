@@ -1,8 +1,8 @@
-// Memory of every network: against what eager execution has live, against the lower bound, and
-// against what is really asked of the machine. Lifetimes are worked out here once more, from the
-// graph alone, so that a mistake in graph/lifetimes.cc cannot hide itself.
+// Memory of every network: against what eager execution has live and against the lower bound.
+// Lifetimes are worked out here once more, from the graph alone, so that a mistake in
+// graph/lifetimes.cc cannot hide itself.
+#include <algorithm>
 #include <chrono>
-#include <map>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -11,9 +11,6 @@
 #include "tessera/graph/capture.h"
 #include "tessera/graph/program.h"
 #include "tessera/memory/plan_check.h"
-#include "tessera/models/training/session.h"
-#include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
@@ -244,78 +241,6 @@ TEST(Plan, CompileTimeOfResNet20) {
   const CompiledStep& ready = compiled.prepare(step.specs());
   EXPECT_GT(ready.compile_milliseconds(), 0);
   RecordProperty("milliseconds", std::to_string(ready.compile_milliseconds()));
-}
-
-Config small_config(const std::string& model, const ModelOptions& options, int64_t batch) {
-  Config config;
-  config.threads = 2;
-  config.model.name = model;
-  config.model.classes = options.classes;
-  config.data.batch = batch;
-  config.optimizer.nesterov = true;
-  config.optimizer.weight_decay = 1e-4;
-  return config;
-}
-
-// Plans above are made of ZooStep; this ties them to what a session runs.
-TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
-  const Threads threads(2);
-  for (const std::string& model : model_names()) {
-    const ModelOptions options = small_options(model);
-    const auto channels = static_cast<size_t>(options.channels);
-    Session session(small_config(model, options, 2),
-                    {static_cast<int>(options.height), static_cast<int>(options.width),
-                     static_cast<int>(options.channels)},
-                    {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)});
-    const Planned planned(model, options, 2);
-    EXPECT_EQ(session.train_step(2).program()->graph().text(), planned.program.graph().text())
-        << model;
-    EXPECT_EQ(session.arena()->bytes(), planned.program.arena_bytes()) << model;
-  }
-}
-
-// Asked of the machine while a session is made, run and evaluated, to the byte. The order of a
-// shuffled epoch is listed, but is not a tensor: it comes from the heap.
-void expect_planned_is_measured(const std::string& model) {
-  const Config config = small_config(model, {}, 8);
-  const size_t before = cpu_memory().statistics().live_bytes;
-  LoaderOptions options{.batch = 8, .shuffle = true, .workers = 2};
-  options.augment = {crop(4), flip_horizontal()};
-  Loader loader(synthetic(5, SyntheticSplit::kTrain, 20), options);
-  Session session(config, loader.shape(), loader.dataset().normalization());
-  for (int64_t batch : {8, 4}) {
-    session.train_step(batch);
-    session.evaluation_step(batch);
-  }
-  size_t listed = 0;
-  std::map<std::string, int> names;
-  for (const HostBuffer& region : session.regions()) {
-    listed += region.bytes;
-    ++names[region.name];
-  }
-  EXPECT_EQ(names, (std::map<std::string, int>{{"arena", 1}, {"persistent", 1}, {"slots", 4}}));
-  for (const HostBuffer& buffer : loader.host_buffers())
-    if (!buffer.name.ends_with(": order")) listed += buffer.bytes;
-  session.bind();
-  EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model;
-
-  const uint64_t calls = cpu_memory().statistics().allocations;
-  for (int i = 0; i < 4; ++i) {
-    const int64_t count = loader.next().count;
-    for (CompiledStep* step : {&session.train_step(count), &session.evaluation_step(count)}) {
-      Tensor labels = step->input(1);
-      labels.assign(std::span<const int32_t>(std::vector<int32_t>(static_cast<size_t>(count), 1)));
-      step->run();
-    }
-  }
-  EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model << ", after steps";
-  EXPECT_EQ(cpu_memory().statistics().allocations, calls) << model;
-}
-
-TEST(Plan, WhatIsAskedOfTheMachineIsWhatIsPlannedToTheByte) {
-  const Threads restored(2);
-  for (const char* model : {"mlp", "lenet5", "cnn_bn", "resnet20", "resnet18_cifar"})
-    expect_planned_is_measured(model);
 }
 
 }  // namespace

@@ -1,30 +1,12 @@
 #include "tessera/layers/matmul.h"
 
-#include <gtest/gtest.h>
-
-#include "tessera/engine/autograd.h"
-#include "tessera/engine/gradient_check.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/layers/bias.h"
-#include "tessera/layers/linear.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/error.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  return "no ShapeError";
-}
-
-Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64) {
-  return random_normal(shape, key, 0, 1, dtype);
-}
 
 // The definition, element by element.
 std::vector<double> product(const Tensor& a, const Tensor& b, MatmulParams p) {
@@ -134,35 +116,6 @@ TEST(Matmul, ShapesThatDoNotFitAreExplained) {
             }),
             "matmul: a must be float32 or float64, is int32; cast() converts (a int32[2x3], b "
             "float32[4x5])");
-}
-
-TEST(Bias, AddsAChannelVector) {
-  const Tensor x = from_vector<float>({2, 3}, {1, 2, 3, 4, 5, 6});
-  const Tensor b = from_vector<float>({3}, {10, 20, 30});
-  EXPECT_EQ(bias(x, b).to_vector<float>(), (std::vector<float>{11, 22, 33, 14, 25, 36}));
-  const auto result = check_gradients([](const Tensors& t) { return bias(t[0], t[1]); },
-                                      {normal({2, 3, 2, 5}, 1), normal({5}, 2)});
-  EXPECT_TRUE(result) << result.report;
-  EXPECT_EQ(message_of([&] { bias(x, zeros({2})); }),
-            "bias: b must be [3] (one value for each channel of x), is [2] (x float32[2x3], b "
-            "float32[2])");
-  EXPECT_EQ(message_of([&] { bias(scalar(1), zeros({1})); }),
-            "bias: x must have at least one axis (x float32[], b float32[1])");
-}
-
-TEST(Linear, IsXTimesWTransposedPlusB) {
-  const Tensor x = from_vector<float>({1, 2}, {1, 2});
-  const Tensor w = from_vector<float>({3, 2}, {1, 0, 0, 1, 1, 1});
-  const Tensor b = from_vector<float>({3}, {0, 0, 10});
-  EXPECT_EQ(linear(x, w, b).to_vector<float>(), (std::vector<float>{1, 2, 13}));
-  EXPECT_EQ(linear(x, w).to_vector<float>(), (std::vector<float>{1, 2, 3}));
-  const auto result = check_gradients([](const Tensors& t) { return linear(t[0], t[1], t[2]); },
-                                      {normal({1, 7}, 1), normal({3, 7}, 2), normal({3}, 3)});
-  EXPECT_TRUE(result) << result.report;
-  EXPECT_EQ(message_of([&] {
-              linear(x, zeros({3, 4}), b);
-            }),
-            "linear: x has 2 features but w expects 4 (x float32[1x2], w float32[3x4])");
 }
 
 }  // namespace

@@ -2,17 +2,8 @@
 
 #include "tessera/tests/engine/op_testing.h"
 
-#include "tessera/layers/concat.h"
-#include "tessera/layers/shortcut.h"
-
 namespace tessera {
 namespace {
-
-Tensor counted(const Shape& shape) {
-  std::vector<double> values;
-  for (int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>(i + 1));
-  return from_vector(shape, values);
-}
 
 TEST(Slice, HandComputed) {
   const Tensor x = counted({2, 3, 4});
@@ -61,60 +52,6 @@ TEST(Slice, ErrorsExplain) {
             "slice: the box [2] must have as many axes as x (x float32[2x3])");
   EXPECT_EQ(message_of([&] { pad(x, 0, -1, 0); }),
             "pad: counts of zeros must not be negative, are -1 and 0 (x float32[2x3])");
-}
-
-TEST(Shortcut, HandComputed) {
-  const Tensor x = counted({1, 3, 3, 1});
-  const Tensor y = shortcut(x, {.stride = 2, .channels = 4});
-  EXPECT_EQ(y.shape(), Shape({1, 2, 2, 4}));
-  expect_near(y, {0, 1, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0});
-}
-
-TEST(Shortcut, GradientsMatchDifferences) {
-  expect_gradients([](const Tensors& in) { return shortcut(in[0], {.stride = 2, .channels = 6}); },
-                   {normal({2, 4, 5, 3}, 2)});
-}
-
-TEST(Shortcut, ErrorsExplain) {
-  const Tensor x = zeros({1, 4, 4, 8});
-  EXPECT_EQ(message_of([&] { shortcut(x, {.stride = 2, .channels = 6}); }),
-            "shortcut: y cannot have fewer channels than x, 6 are wanted (x float32[1x4x4x8])");
-  EXPECT_EQ(message_of([&] { shortcut(x, {.stride = 0, .channels = 8}); }),
-            "shortcut: stride must be at least 1, is 0 (x float32[1x4x4x8])");
-}
-
-TEST(Concat, HandComputed) {
-  const Tensor a = counted({2, 2}), b = counted({2, 1}) * 10.0, c = counted({1, 2}) * 100.0;
-  expect_near(concat({a, b}), {1, 2, 10, 3, 4, 20});
-  expect_near(concat({a, c, a}, 0), {1, 2, 3, 4, 100, 200, 1, 2, 3, 4});
-}
-
-TEST(Concat, GradientsMatchDifferences) {
-  for (const int axis : {0, 1, 2, -1}) {
-    Shape other{2, 3, 4};
-    other[axis] = 5;
-    expect_gradients(
-        [&](const Tensors& in) {
-          return concat({in[0], in[1], in[0]}, axis);
-        },
-        {normal({2, 3, 4}, 2), normal(other, 3)});
-  }
-}
-
-TEST(Concat, ErrorsExplain) {
-  EXPECT_EQ(message_of([] {
-              concat({zeros({2, 3}), zeros({3, 3})}, 1);
-            }),
-            "concat: the sizes must be equal along every axis but 1 (float32[2x3], float32[3x3])");
-  EXPECT_EQ(message_of([] {
-              concat({zeros({2, 3})}, 2);
-            }),
-            "concat: axis must be between -2 and 1, is 2 (float32[2x3])");
-  EXPECT_EQ(message_of([] { concat({}); }), "concat: takes 1 to 32 tensors, was given 0");
-  EXPECT_EQ(message_of([] {
-              concat({zeros({2}), zeros({2}, DType::f64)});
-            }),
-            "concat: the tensors must have one dtype; cast() converts (float32[2], float64[2])");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/config_keys.h"
-#include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -320,16 +319,6 @@ TEST(Config, SaysWhatTheDataFloorNeeds) {
   Transforms augment = make_transforms(config.data);
   ASSERT_EQ(augment.size(), 2u);
   EXPECT_EQ(augment[0]->describe(), crop(4, CropBorder::kReflect)->describe());
-}
-
-TEST(Spelling, FindsTheNearestName) {
-  const std::vector<std::string> known = {"lenet5", "resnet20", "resnet18", "mlp"};
-  EXPECT_EQ(nearest_spelling("lente5", known), "lenet5");
-  EXPECT_EQ(nearest_spelling("resnet2", known), "resnet20");
-  EXPECT_EQ(nearest_spelling("mpl", known), "mlp");
-  EXPECT_EQ(nearest_spelling("transformer", known), "");
-  EXPECT_EQ(nearest_spelling("", known), "");
-  EXPECT_EQ(nearest_spelling(std::string(100000, 'x'), known), "");
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "tessera/models/run/run_report.h"
 
-#include <cstdio>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <yaml-cpp/yaml.h>
 
-#include "tessera/models/run/environment.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -24,7 +22,7 @@ TEST(RunReport, ShowsCurvesResultAndConfusion) {
   for (int i = 0; i < 3; ++i) report.confusion.add(0, 0);
   report.confusion.add(0, 1);
   report.confusion.add(1, 1);
-  report.confusion.add(7, 1);   // no such class
+  report.confusion.add(7, 1);  // no such class
   report.confusion.add(1, -1);
   report.classes = {"cat & dog", "bird"};
   report.top1 = 0.8;
@@ -37,9 +35,10 @@ TEST(RunReport, ShowsCurvesResultAndConfusion) {
     EXPECT_NE(html.find(part), html.npos) << part;
   EXPECT_EQ(html.find("<script"), html.npos);
   EXPECT_EQ(report.confusion.counts, (std::vector<int64_t>{3, 1, 0, 1}));
-  EXPECT_EQ(report.confusion.text(), "truth \\ taken for     0     1\n"
-                                     "                0     3     1\n"
-                                     "                1     0     1\n");
+  EXPECT_EQ(report.confusion.text(),
+            "truth \\ taken for     0     1\n"
+            "                0     3     1\n"
+            "                1     0     1\n");
 }
 
 TEST(RunReport, NothingToShowIsNoReasonToFail) {
@@ -86,26 +85,6 @@ TEST(RunReport, ReadsMetricsBack) {
   EXPECT_TRUE(std::isnan(metrics[1].loss));
   std::filesystem::remove(path);
   EXPECT_THROW(read_metrics(path), DataError);
-}
-
-TEST(Environment, IsJson) {
-  const YAML::Node json = YAML::Load(environment_json());  // JSON is YAML
-  EXPECT_EQ(json["devices"][0]["name"].as<std::string>(), "cpu:0");
-  EXPECT_GT(json["cores"].as<int>(), 0);
-  for (const char* key : {"tessera", "compiler", "system", "instruction_set", "started"})
-    EXPECT_FALSE(json[key].as<std::string>().empty()) << key;
-}
-
-TEST(Environment, ACommandThatAShellReadsBack) {
-  const char* words[] = {"trainer", "--config", "a b.yaml", "it's", "", "data.augment=[{flip: h}]"};
-  const std::string line = shell_command(6, words);
-  EXPECT_EQ(line, "trainer --config 'a b.yaml' 'it'\\''s' '' 'data.augment=[{flip: h}]'");
-  std::FILE* pipe = popen(("printf '%s\\n' " + line).c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
-  std::string said;
-  for (int c; (c = std::fgetc(pipe)) != EOF;) said += static_cast<char>(c);
-  pclose(pipe);
-  EXPECT_EQ(said, "trainer\n--config\na b.yaml\nit's\n\ndata.augment=[{flip: h}]\n");
 }
 
 }  // namespace

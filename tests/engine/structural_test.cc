@@ -1,0 +1,33 @@
+#include "tessera/engine/structural.h"
+
+#include "tessera/tests/engine/op_testing.h"
+
+namespace tessera {
+namespace {
+
+TEST(Autograd, StructuralOps) {
+  Tensor x = normal({4, 3, 2}, 5);
+  EXPECT_TRUE(check_gradients([](const Tensors& t) { return reshape(t[0], {6, 4}); }, {x}));
+  EXPECT_TRUE(check_gradients([](const Tensors& t) { return rows(t[0], 1, 3) * 2.0; }, {x}));
+  EXPECT_TRUE(check_gradients([](const Tensors& t) { return sum_to(t[0], {3, 1}); }, {x}));
+  EXPECT_TRUE(check_gradients([](const Tensors& t) { return mean(t[0]) * t[0]; }, {x}));
+  EXPECT_TRUE(check_gradients([](const Tensors& t) { return expand(t[0], {5, 4, 3, 2}); }, {x}));
+  EXPECT_TRUE(check_gradients([](const Tensors& t) { return copy(t[0]) * t[0]; }, {x}));
+}
+
+TEST(Autograd, SumsAndMeansOverAxes) {
+  const Tensor x = normal({2, 3, 4}, 5);
+  EXPECT_EQ(sum(x, {1}).shape(), Shape({2, 4}));
+  EXPECT_EQ(mean(x, {0, -1}, true).shape(), Shape({1, 3, 1}));
+  EXPECT_EQ(sum(x, {}).shape(), x.shape());
+  EXPECT_NEAR(sum(mean(x, {1, 2})).item<double>() * 12, sum(x).item<double>(), 1e-12);
+  for (const std::vector<int>& axes : {std::vector{0}, {1}, {-1}, {0, 2}, {2, 1, 0}}) {
+    EXPECT_TRUE(check_gradients([&](const Tensors& t) { return sum(t[0], axes); }, {x}));
+    EXPECT_TRUE(check_gradients([&](const Tensors& t) { return mean(t[0], axes, true); }, {x}));
+  }
+  EXPECT_THROW(sum(x, {3}), ShapeError);
+  EXPECT_THROW(sum(x, {1, -2}), ShapeError);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,43 @@
+#include "tessera/layers/concat.h"
+
+#include "tessera/tests/engine/op_testing.h"
+
+namespace tessera {
+namespace {
+
+TEST(Concat, HandComputed) {
+  const Tensor a = counted({2, 2}), b = counted({2, 1}) * 10.0, c = counted({1, 2}) * 100.0;
+  expect_near(concat({a, b}), {1, 2, 10, 3, 4, 20});
+  expect_near(concat({a, c, a}, 0), {1, 2, 3, 4, 100, 200, 1, 2, 3, 4});
+}
+
+TEST(Concat, GradientsMatchDifferences) {
+  for (const int axis : {0, 1, 2, -1}) {
+    Shape other{2, 3, 4};
+    other[axis] = 5;
+    expect_gradients(
+        [&](const Tensors& in) {
+          return concat({in[0], in[1], in[0]}, axis);
+        },
+        {normal({2, 3, 4}, 2), normal(other, 3)});
+  }
+}
+
+TEST(Concat, ErrorsExplain) {
+  EXPECT_EQ(message_of([] {
+              concat({zeros({2, 3}), zeros({3, 3})}, 1);
+            }),
+            "concat: the sizes must be equal along every axis but 1 (float32[2x3], float32[3x3])");
+  EXPECT_EQ(message_of([] {
+              concat({zeros({2, 3})}, 2);
+            }),
+            "concat: axis must be between -2 and 1, is 2 (float32[2x3])");
+  EXPECT_EQ(message_of([] { concat({}); }), "concat: takes 1 to 32 tensors, was given 0");
+  EXPECT_EQ(message_of([] {
+              concat({zeros({2}), zeros({2}, DType::f64)});
+            }),
+            "concat: the tensors must have one dtype; cast() converts (float32[2], float64[2])");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// A session runs the step that is planned and asks the machine for what was planned.
+#include "tessera/models/training/session.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "tessera/graph/program.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/sets/synthetic.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::small_options;
+using testing_zoo::Threads;
+using testing_zoo::ZooStep;
+
+Config small_config(const std::string& model, const ModelOptions& options, int64_t batch) {
+  Config config;
+  config.threads = 2;
+  config.model.name = model;
+  config.model.classes = options.classes;
+  config.data.batch = batch;
+  config.optimizer.nesterov = true;
+  config.optimizer.weight_decay = 1e-4;
+  return config;
+}
+
+// tests/graph/plan_test.cc plans ZooStep; this ties its plans to what a session runs.
+TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
+  const Threads threads(2);
+  for (const std::string& model : model_names()) {
+    const ModelOptions options = small_options(model);
+    const auto channels = static_cast<size_t>(options.channels);
+    Session session(small_config(model, options, 2),
+                    {static_cast<int>(options.height), static_cast<int>(options.width),
+                     static_cast<int>(options.channels)},
+                    {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)});
+    ZooStep step(model, options, 2);
+    Compiled compiled(step.function(), {});
+    const Program& planned = *compiled.prepare(step.specs()).program();
+    EXPECT_EQ(session.train_step(2).program()->graph().text(), planned.graph().text()) << model;
+    EXPECT_EQ(session.arena()->bytes(), planned.arena_bytes()) << model;
+  }
+}
+
+// Asked of the machine while a session is made, run and evaluated, to the byte. The order of a
+// shuffled epoch is listed, but is not a tensor: it comes from the heap.
+void expect_planned_is_measured(const std::string& model) {
+  const Config config = small_config(model, {}, 8);
+  const size_t before = cpu_memory().statistics().live_bytes;
+  LoaderOptions options{.batch = 8, .shuffle = true, .workers = 2};
+  options.augment = {crop(4), flip_horizontal()};
+  Loader loader(synthetic(5, SyntheticSplit::kTrain, 20), options);
+  Session session(config, loader.shape(), loader.dataset().normalization());
+  for (int64_t batch : {8, 4}) {
+    session.train_step(batch);
+    session.evaluation_step(batch);
+  }
+  size_t listed = 0;
+  std::map<std::string, int> names;
+  for (const HostBuffer& region : session.regions()) {
+    listed += region.bytes;
+    ++names[region.name];
+  }
+  EXPECT_EQ(names, (std::map<std::string, int>{{"arena", 1}, {"persistent", 1}, {"slots", 4}}));
+  for (const HostBuffer& buffer : loader.host_buffers())
+    if (!buffer.name.ends_with(": order")) listed += buffer.bytes;
+  session.bind();
+  EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model;
+
+  const uint64_t calls = cpu_memory().statistics().allocations;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t count = loader.next().count;
+    for (CompiledStep* step : {&session.train_step(count), &session.evaluation_step(count)}) {
+      Tensor labels = step->input(1);
+      labels.assign(std::span<const int32_t>(std::vector<int32_t>(static_cast<size_t>(count), 1)));
+      step->run();
+    }
+  }
+  EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model << ", after steps";
+  EXPECT_EQ(cpu_memory().statistics().allocations, calls) << model;
+}
+
+TEST(Plan, WhatIsAskedOfTheMachineIsWhatIsPlannedToTheByte) {
+  const Threads restored(2);
+  for (const char* model : {"mlp", "lenet5", "cnn_bn", "resnet20", "resnet18_cifar"})
+    expect_planned_is_measured(model);
+}
+
+}  // namespace
+}  // namespace tessera
