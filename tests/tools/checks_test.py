@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The checks of includes and sizes catch what is planted, and let through what is fine."""
+"""The checks of includes, sizes and format catch what is planted, and let through what is fine."""
 
 import contextlib
 import importlib
@@ -24,10 +24,10 @@ class Checks(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def run_check(self, script):
+    def run_check(self, script, **options):
         text = io.StringIO()
         with contextlib.redirect_stdout(text):
-            code = importlib.import_module(script).main(self.root)
+            code = importlib.import_module(script).main(self.root, **options)
         return code, text.getvalue()
 
     def assert_caught(self, script, words):
@@ -192,6 +192,27 @@ class Sizes(Checks):
     def test_long_python_function(self):
         self.write("tools/a.py", "def f():\n" + "    pass\n" * 80)
         self.assert_caught("check_sizes", "f has 81 lines, over 80")
+
+
+class Format(Checks):
+    def setUp(self):
+        super().setUp()
+        if importlib.import_module("check_format").clang_format() is None:
+            self.skipTest("clang-format 14 is not installed")
+        self.write(".clang-format", "BasedOnStyle: Google\n")
+
+    def test_a_file_that_is_not_formatted(self):
+        self.write("engine/a.cc", "int f() { return 1; }\n")
+        self.write("engine/b.cc", "// clang-format off\nint  g();\n")
+        self.assert_fine("check_format")
+        self.write("engine/c.cu", "int f(){\nreturn 1;}\n")
+        self.assert_caught("check_format", "engine/c.cu: is not formatted")
+        self.assertEqual(self.run_check("check_format", fix=True)[0], 0)
+        self.assert_fine("check_format")
+
+    def test_settings_that_cannot_be_read_are_no_pass(self):
+        self.write(".clang-format", "BasedOnStyle: None of them\n")
+        self.assertEqual(self.run_check("check_format")[0], 1)
 
 
 if __name__ == "__main__":
