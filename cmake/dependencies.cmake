@@ -31,8 +31,15 @@ endif()
 set(TESSERA_WITH_CUDA 0)
 if(NOT TESSERA_CUDA STREQUAL OFF)
   include(CheckLanguage)
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90)  # newer GPUs translate the last one's PTX
+  if(NOT CMAKE_CUDA_ARCHITECTURES)  # TESSERA_CUDA_ALL for packages: every common generation
+    find_program(NVIDIA_SMI nvidia-smi)
+    if(TESSERA_CUDA_ALL)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90)  # newer GPUs translate the last one's PTX
+    elseif(NVIDIA_SMI)
+      set(CMAKE_CUDA_ARCHITECTURES native)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 80)  # with PTX, which every newer GPU translates
+    endif()
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)

@@ -14,8 +14,21 @@ function(tessera_options target)
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_STRICT}>>:-Xcompiler=-Werror -Werror=all-warnings>)
 endfunction()
 
+# What nearly every file includes, and headers named besides, is parsed once for a target, not for
+# each file. The presets for development do without, so that a file which forgets an include is found.
+function(tessera_precompile target)
+  target_precompile_headers(${target} PRIVATE <algorithm> <cmath> <cstdint> <cstring> <filesystem>
+    <functional> <map> <memory> <optional> <span> <string> <string_view> <utility> <vector>
+    <fmt/format.h> ${ARGN})
+endfunction()
+
+# For code that decides and reports, where compiling costs more than running.
+function(tessera_build_fast target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 function(tessera_floor name)
-  cmake_parse_arguments(FLOOR "" "" "HEADERS;CUDA_HEADERS;SOURCES;SIMD;CUDA;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(FLOOR "FAST" "" "HEADERS;CUDA_HEADERS;SOURCES;SIMD;CUDA;LINK;PRIVATE" ${ARGN})
   set(target tessera_${name})
   add_library(${target} STATIC ${FLOOR_SOURCES})
   set(headers ${FLOOR_HEADERS})
@@ -30,6 +43,14 @@ function(tessera_floor name)
   add_library(tessera::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   tessera_options(${target})
+  if(FLOOR_FAST)
+    tessera_build_fast(${target})
+  endif()
+  if(FLOOR_FAST OR name STREQUAL runtime)
+    tessera_precompile(${target})
+  else()
+    target_precompile_headers(${target} REUSE_FROM tessera_runtime)
+  endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)

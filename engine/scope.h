@@ -1,4 +1,4 @@
-// Scopes that ops and modules look at: training or evaluation, where in the model, random numbers.
+// Scopes that ops and modules look at: training or evaluation, module path, random numbers.
 // One stack for each thread; the innermost counts.
 #pragma once
 
@@ -23,7 +23,8 @@ class TrainingScope {
 };
 bool is_training();
 
-// Adds ".name" to the place that ops, values and errors are reported under ("layer1.0.conv1").
+// Adds ".name" to the module path that ops, values and errors are reported under
+// ("layer1.0.conv1").
 class ModulePathScope {
  public:
   explicit ModulePathScope(std::string_view name);
@@ -36,7 +37,7 @@ class ModulePathScope {
 };
 std::string current_module_path();
 
-// Starts the place anew (gradients are made under the place of the forward op).
+// Replaces the module path (gradients are made under that of the forward op).
 class ModulePathReset {
  public:
   explicit ModulePathReset(std::string module_path);
@@ -66,7 +67,7 @@ class RandomScope {
   uint64_t calls_ = 0;
 };
 
-// The key for one call of a random op: of (seed, place, call within the scope).
+// The key for one call of a random op: of (seed, module path, call within the scope).
 struct RandomCall {
   uint64_t key;
   Tensor position;

@@ -6,8 +6,8 @@
 //   - a value read before it was written, or after its block was given up, shows as NaN;
 //   - behind every block stand kRedZone bytes that nobody may touch; they are looked at after each
 //     node in which the block is live;
-//   - when a block begins to live its bytes must still be poison, or somebody wrote where he had
-//     nothing to write any more.
+//   - when a block becomes live its bytes must still hold the poison; otherwise a kernel wrote to
+//     memory it no longer owns.
 //
 // For arenas that the host can read. Not thread-safe.
 #pragma once

@@ -34,7 +34,7 @@ class AdamW final : public Optimizer {
     double weight_decay = 0.01;
     bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
   };
-  // Throws ConfigError when a setting cannot be meant.
+  // Throws ConfigError for an invalid setting.
   AdamW(Store& store, Tensors parameters, Settings settings);
   void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 

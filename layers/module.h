@@ -3,7 +3,7 @@
 // Names are full and dotted ("layer1.0.conv1"); they are where the module's ops, values and errors
 // are reported, and what its parameters begin with ("layer1.0.conv1.weight"). A network is a class
 // that holds its modules as members and calls them in forward(). Modules keep handles of tensors;
-// calling one changes nothing but the states in its store. Not copyable: names are taken once.
+// calling one changes nothing but the buffers in its store. Not copyable: names are taken once.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const std::string& name() const { return name_; }
-  // forward(x), under the place of this module.
+  // forward(x), under this module's path.
   Tensor operator()(const Tensor& x) const;
 
  protected:

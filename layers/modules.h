@@ -55,7 +55,7 @@ class Linear final : public Module {
   Tensor weight_, bias_;
 };
 
-// batch_norm over the last axis. "gamma" [channels] starts as ones, "beta" as zeros; the states
+// batch_norm over the last axis. "gamma" [channels] starts as ones, "beta" as zeros; the buffers
 // "running_mean" and "running_var" start as zeros and ones and follow the batches in training.
 class BatchNorm2d final : public Module {
  public:
@@ -109,7 +109,7 @@ class GroupNorm final : public Module {
   Tensor gamma_, beta_;
 };
 
-// dropout with probability p. Has no parameters; its place makes its random numbers its own.
+// dropout with probability p. Has no parameters; its module path makes its random numbers its own.
 class Dropout final : public Module {
  public:
   Dropout(std::string name, double p) : Module(std::move(name)), p_(p) {}

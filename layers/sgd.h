@@ -31,7 +31,7 @@ class Sgd final : public Optimizer {
     double weight_decay = 0;
     bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
   };
-  // Throws ConfigError when a setting cannot be meant.
+  // Throws ConfigError for an invalid setting.
   Sgd(Store& store, Tensors parameters, Settings settings);
   void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 

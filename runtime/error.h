@@ -22,7 +22,7 @@ class ShapeError : public Error {
   using Error::Error;
 };
 
-// A configuration or a command line that cannot be meant.
+// An invalid configuration, setting or command line.
 class ConfigError : public Error {
   using Error::Error;
 };

@@ -175,7 +175,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"data.mean", &c.data.mean, at_least(-kMaxFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
     {"data.std", &c.data.std, at_least(kMinFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
 
-    {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "what training makes small"},
+    {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "the loss to minimise"},
     {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
 
     {"optimizer.name", &c.optimizer.name, one_of({"sgd", "adamw"}), "how parameters are updated"},

@@ -25,7 +25,7 @@ namespace tessera {
 // Immutable, thread-safe.
 class Schedule {
  public:
-  // Throws ConfigError when the name is unknown or a setting cannot be meant (every < 1 step,
+  // Throws ConfigError when the name is unknown or a setting is invalid (every < 1 step,
   // milestones not rising, a warm-up for one_cycle).
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
            int64_t total_steps);

@@ -70,7 +70,7 @@ struct LoaderTimes {
 class Loader {
  public:
   // Starts to read ahead at once, at epoch 0. The batches lie in one block of the given memory,
-  // which must outlive the loader. Throws ConfigError for options that cannot be meant.
+  // which must outlive the loader. Throws ConfigError for invalid options.
   Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options,
          RawMemory& memory = cpu_memory());
   ~Loader();  // at any time; waits for the workers to finish the batch in hand

@@ -15,21 +15,21 @@ namespace {
 constexpr int kMaxAutoWorkers = 16, kMaxAutoBatches = 16;
 constexpr int64_t kMaxAutoBytes = int64_t{256} << 20;  // of batches read ahead
 
-class OwnChange : public Transform {
+class FunctionTransform : public Transform {
  public:
-  OwnChange(std::string name, Pipeline::Change change)
-      : name_(std::move(name)), change_(std::move(change)) {
-    if (!change_) throw ConfigError("pipeline: map '" + name_ + "' has no function");
+  FunctionTransform(std::string name, Pipeline::Function function)
+      : name_(std::move(name)), function_(std::move(function)) {
+    if (!function_) throw ConfigError("pipeline: map '" + name_ + "' has no function");
   }
   std::string describe() const override { return name_; }
   void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
              RandomSequence& random) const override {
-    change_(shape, in, out, random);
+    function_(shape, in, out, random);
   }
 
  private:
   std::string name_;
-  Pipeline::Change change_;
+  Pipeline::Function function_;
 };
 
 int auto_workers() { return std::min(available_cores(), kMaxAutoWorkers); }
@@ -72,8 +72,8 @@ Pipeline Pipeline::map(const Transforms& steps, MapOptions options) const {
   return next;
 }
 
-Pipeline Pipeline::map(std::string name, Change change, MapOptions options) const {
-  return map(std::make_shared<OwnChange>(std::move(name), std::move(change)), options);
+Pipeline Pipeline::map(std::string name, Function function, MapOptions options) const {
+  return map(std::make_shared<FunctionTransform>(std::move(name), std::move(function)), options);
 }
 
 Pipeline Pipeline::mix(const Mix& mix) const {

@@ -1,4 +1,4 @@
-// Loading, said as a chain. Each call returns a new pipeline; nothing runs before start(), which
+// Data loading as a chain of calls. Each call returns a new pipeline; nothing runs before start(), which
 // makes the Loader that does the work.
 //
 //   auto loader = from(data.train).shuffle(0, 1).map(crop(4)).map(flip_horizontal())
@@ -29,15 +29,15 @@ class Pipeline {
   explicit Pipeline(std::shared_ptr<const Dataset> dataset);
 
   // Draws each sample from `window` that are left, in the order of the data set; 0: from all. The
-  // seed is that of the random changes too.
+  // seed is that of the random transforms too.
   Pipeline shuffle(int64_t window = 0, uint64_t seed = 1) const;
-  // Changes each image: by a step, by several, or by a function of one's own that keeps the shape
-  // (in and out do not overlap; called by many threads at once).
-  using Change =
+  // Transforms each image: by one transform, by several, or by a function of one's own that keeps
+  // the shape (in and out do not overlap; called by many threads at once).
+  using Function =
       std::function<void(const ImageShape&, const uint8_t* in, uint8_t* out, RandomSequence&)>;
-  Pipeline map(TransformPtr step, MapOptions options = {}) const;
-  Pipeline map(const Transforms& steps, MapOptions options = {}) const;
-  Pipeline map(std::string name, Change change, MapOptions options = {}) const;
+  Pipeline map(TransformPtr transform, MapOptions options = {}) const;
+  Pipeline map(const Transforms& transforms, MapOptions options = {}) const;
+  Pipeline map(std::string name, Function function, MapOptions options = {}) const;
   // Mixes the images of a batch with each other.
   Pipeline mix(const Mix& mix) const;
   Pipeline batch(int64_t images, bool drop_last = false) const;
@@ -51,7 +51,7 @@ class Pipeline {
   // "synthetic train | shuffle all, seed 1 | crop padding 4 | batch 128 | 2 workers (auto: ...)
   // ..."
   std::string describe() const;
-  // Logs describe() as information. Throws ConfigError for what cannot be meant.
+  // Logs describe() as information. Throws ConfigError for invalid options.
   std::unique_ptr<Loader> start(RawMemory& memory = cpu_memory()) const;
 
  private:

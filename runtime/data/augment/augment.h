@@ -1,8 +1,8 @@
-// Random changes of images while they are loaded: a list of steps, applied in order.
+// Random transforms of images while they are loaded: a list, applied in order.
 //
-// A step is an object that turns one image into another. Its random numbers depend on (seed, epoch,
-// sample, place of the step in the list) alone, so the pixels are the same for any number of
-// workers and any order of work. A new step is a class of its own: nothing else has to change.
+// A transform is an object that turns one image into another. Its random numbers depend on (seed,
+// epoch, sample, index of the transform in the list) alone, so the pixels are the same for any number
+// of workers and any order of work. A new one is a class of its own: nothing else has to change.
 //
 //   Transforms augment = {crop(4), flip_horizontal()};
 #pragma once
@@ -23,15 +23,15 @@ class Transform {
   virtual ~Transform() = default;
   // "crop padding 4 zero"
   virtual std::string describe() const = 0;
-  // The shape of the result; throws ConfigError when the step cannot take such an image.
+  // The shape of the result; throws ConfigError when it cannot take such an image.
   virtual ImageShape output(const ImageShape& in) const { return in; }
   // in has the shape, out has output(shape); they do not overlap. Allocates nothing.
   virtual void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
                      RandomSequence& random) const = 0;
-  // Memory that each thread keeps which applies the step to such images.
+  // Memory that each thread keeps which applies it to such images.
   virtual size_t thread_bytes(const ImageShape&) const { return 0; }
 
-  // A step that cuts a part out and scales it says which, so that the part can be read from a
+  // A transform that cuts a part out and scales it says which, so that the part can be read from a
   // picture of any size; apply() does the same with an image that is there already.
   virtual bool frames() const { return false; }
   virtual Box frame(const ImageShape& own, RandomSequence& random) const;
@@ -55,7 +55,7 @@ TransformPtr flip_horizontal(double probability = 0.5);
 
 // Cuts out a part with `scale` [low, high] of the image's area, of `ratio` [low, high] width to
 // height (uniform, the ratio in its logarithm), at a random place, and scales it to size x size; 0:
-// to the size the data set has. Should be the first step: an image folder then cuts it from the
+// to the size the data set has. Should be the first transform: an image folder then cuts it from the
 // picture as it lies on the disk.
 struct ResizeCrop {
   int size = 0;
@@ -79,18 +79,19 @@ TransformPtr color_jitter(const ColorJitter& settings);
 // Cubuk et al., "RandAugment" (2020): n times one of fourteen changes, drawn at random, of strength
 // `magnitude` out of 30: none, contrast stretched, histogram made even, turned, inverted above a
 // level, fewer bits, colour, contrast, brightness, sharpness, sheared and moved along x and y.
-// These are n steps of a list.
+// These are n transforms of a list.
 Transforms rand_augment(int n, int magnitude);
 
-// The shape after all steps.
+// The shape after all of them.
 ImageShape output_shape(const Transforms& augment, ImageShape in);
 
-// Bytes of scratch that augment_image() needs: twice the largest image that a step reads or writes.
+// Bytes of scratch that augment_image() needs: twice the largest image that a transform reads or
+// writes.
 int64_t scratch_bytes(const Transforms& augment, ImageShape in);
 
-// Applies all steps to one sample. scratch: its first shape.bytes() bytes hold the image as it was
+// Applies all of them to one sample. scratch: its first shape.bytes() bytes hold the image as it was
 // read; out: [output_shape], outside the scratch. sample: its index in the data set. Allocates
-// nothing. first: the steps before are done already, `shape` is what they left.
+// nothing. first: those before it are done already, `shape` is what they left.
 struct AugmentKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -98,10 +99,10 @@ struct AugmentKey {
 void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
                    uint8_t* scratch, uint8_t* out, size_t first = 0);
 
-// Whether the first step cuts its part out of the data set's own pictures.
+// Whether the first transform cuts its part out of the data set's own pictures.
 bool reads_parts(const Dataset& data, const Transforms& augment);
-// For such lists, instead of reading the image: writes what the first step makes of it to `image`
-// and returns its shape; the steps from the second on are left to do.
+// For such lists, instead of reading the image: writes what the first one makes of it to `image`
+// and returns its shape; those from the second on are left to do.
 ImageShape read_framed(const Dataset& data, const Transforms& augment, const AugmentKey& key,
                        int64_t sample, uint8_t* image);
 

@@ -26,7 +26,7 @@ struct ImageFolderOptions {
 };
 
 // Looks at every picture's header, with kSkip at the whole picture. Throws ConfigError for options
-// that cannot be meant, DataError that names folder, file and reason.
+// that is invalid, DataError that names folder, file and reason.
 DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options);
 
 // How many pictures there are and what an open folder's lists of them take; opens no picture.
