@@ -25,6 +25,16 @@ ChannelBlocks samples(const Shape& x) {
   return {x[0] * pixels, pixels};
 }
 
+// Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], shared by the pool.
+template <class Run>
+void each_group(CpuContext& where, const GroupParams& params, const TensorSpec& x, Run run) {
+  visit_float(x.dtype, [&](auto zero) {
+    where.pool().parallel_for(x.shape[0] * params.groups, [&](int64_t task) {
+      run(zero, task / params.groups, task % params.groups);
+    });
+  });
+}
+
 // moments [n, 2, c] of each channel -> mean, 1 / deviation of its group: [n, c] each
 class GroupNormFinalise final : public OpBase<GroupNormFinalise> {
  public:
@@ -39,25 +49,22 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise> {
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const int64_t n = in[0].spec.shape[0], c = in[0].spec.shape[2], width = c / params.groups;
-    visit_float(in[0].spec.dtype, [&](auto zero) {
+    each_group(where, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
       using T = decltype(zero);
-      where.pool().parallel_for(n * params.groups, [&](int64_t task) {
-        const int64_t sample = task / params.groups, group = task % params.groups;
-        const T* moments = in[0].as<T>() + sample * 2 * c + group * width;
-        double mean = 0, m2 = 0;
-        for (int64_t j = 0; j < width; ++j) mean += moments[j];
-        mean /= static_cast<double>(width);
-        for (int64_t j = 0; j < width; ++j) {
-          const double d = moments[j] - mean;
-          m2 += moments[c + j] + static_cast<double>(params.pixels) * d * d;
-        }
-        const double count = static_cast<double>(width * params.pixels);
-        const int64_t first = sample * c + group * width;
-        std::fill_n(out[0].as<T>() + first, width, static_cast<T>(mean));
-        std::fill_n(out[1].as<T>() + first, width,
-                    static_cast<T>(1 / std::sqrt(m2 / count + params.eps)));
-      });
+      const int64_t c = in[0].spec.shape[2], width = c / params.groups;
+      const T* moments = in[0].as<T>() + sample * 2 * c + group * width;
+      double mean = 0, m2 = 0;
+      for (int64_t j = 0; j < width; ++j) mean += moments[j];
+      mean /= static_cast<double>(width);
+      for (int64_t j = 0; j < width; ++j) {
+        const double d = moments[j] - mean;
+        m2 += moments[c + j] + static_cast<double>(params.pixels) * d * d;
+      }
+      const double count = static_cast<double>(width * params.pixels);
+      const int64_t first = sample * c + group * width;
+      std::fill_n(out[0].as<T>() + first, width, static_cast<T>(mean));
+      std::fill_n(out[1].as<T>() + first, width,
+                  static_cast<T>(1 / std::sqrt(m2 / count + params.eps)));
     });
   }
 
@@ -80,21 +87,18 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const int64_t n = in[0].spec.shape[0], c = in[0].spec.shape[2], width = c / params.groups;
-    visit_float(in[0].spec.dtype, [&](auto zero) {
+    each_group(where, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
       using T = decltype(zero);
-      where.pool().parallel_for(n * params.groups, [&](int64_t task) {
-        const int64_t sample = task / params.groups, group = task % params.groups;
-        const T* gamma = in[1].as<T>() + group * width;
-        for (size_t half = 0; half < 2; ++half) {
-          const T* sums =
-              in[0].as<T>() + (sample * 2 + static_cast<int64_t>(half)) * c + group * width;
-          double sum = 0;
-          for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(sums[j]) * gamma[j];
-          std::fill_n(out[half].as<T>() + sample * c + group * width, width,
-                      static_cast<T>(sum / static_cast<double>(width * params.pixels)));
-        }
-      });
+      const int64_t c = in[0].spec.shape[2], width = c / params.groups;
+      const T* gamma = in[1].as<T>() + group * width;
+      for (size_t half = 0; half < 2; ++half) {
+        const T* sums =
+            in[0].as<T>() + (sample * 2 + static_cast<int64_t>(half)) * c + group * width;
+        double sum = 0;
+        for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(sums[j]) * gamma[j];
+        std::fill_n(out[half].as<T>() + sample * c + group * width, width,
+                    static_cast<T>(sum / static_cast<double>(width * params.pixels)));
+      }
     });
   }
 

@@ -30,6 +30,17 @@ Range windows_with(int64_t i, int64_t kernel, int64_t stride, int64_t pad, int64
   return {first < 0 ? 0 : first / stride + 1, std::min((i + pad) / stride + 1, count)};
 }
 
+PoolRow pool_row(const PoolShape& s, Range rows, int64_t first_row) {
+  return {std::max<int64_t>(0, rows.end - rows.begin),
+          first_row,
+          s.w,
+          s.c,
+          s.out_w(),
+          s.kernel_w,
+          s.stride_w,
+          s.pad_w};
+}
+
 // Pixels that the mean over the window of rows u and columns v divides by.
 int64_t divisor(const PoolShape& s, Range u, Range v, int64_t i, int64_t j) {
   if (!s.count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
@@ -47,14 +58,7 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
   pool.parallel_for(s.n * out_h, [&](int64_t task) {
     const int64_t b = task / out_h, i = task % out_h, to = task * out_w * s.c;
     const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
-    const PoolRow row{u.end - u.begin,
-                      u.begin - (i * s.stride_h - s.pad_h),
-                      s.w,
-                      s.c,
-                      out_w,
-                      s.kernel_w,
-                      s.stride_w,
-                      s.pad_w};
+    const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h));
     microkernels<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
                         positions ? positions + to : nullptr);
   });
@@ -71,14 +75,7 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
       const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
-      const PoolRow row{std::max<int64_t>(0, u.end - u.begin),
-                        i + s.pad_h - u.begin * s.stride_h,
-                        s.w,
-                        s.c,
-                        out_w,
-                        s.kernel_w,
-                        s.stride_w,
-                        s.pad_w};
+      const PoolRow row = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h);
       const int64_t from = (b * out_h + u.begin) * out_w * s.c;
       microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h, dx + line * length);
     }

@@ -83,6 +83,17 @@ std::optional<std::string> malformed(const Problem& problem) {
   return std::nullopt;
 }
 
+std::vector<Gap> live_parts(const Interval& buffer) {
+  std::vector<Gap> parts;
+  int64_t from = buffer.lower;
+  for (const Gap& gap : buffer.gaps) {
+    if (from < gap.lower) parts.push_back({from, gap.lower});
+    from = gap.upper;
+  }
+  if (from < buffer.upper) parts.push_back({from, buffer.upper});
+  return parts;
+}
+
 int64_t lower_bound(const Problem& problem) {
   // Offsets are multiples of what all alignments share, so blocks below another one take their
   // rounded size; only the topmost keeps its own: hence the largest slack is taken off again.

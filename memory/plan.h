@@ -84,6 +84,9 @@ struct Limits {
 // that does not fit 62 bits ...), naming the buffer; nothing when planners may be given it.
 std::optional<std::string> malformed(const Problem& problem);
 
+// The parts of a lifetime between its gaps.
+std::vector<Gap> live_parts(const Interval& buffer);
+
 // Bytes below which no plan can be: the largest sum of sizes that are live at one time. Sizes are
 // rounded up to the largest alignment that all buffers share, as far as that is sound.
 int64_t lower_bound(const Problem& problem);

@@ -32,18 +32,6 @@ Frame frame_of(const Problem& problem, const Plan& plan) {
   return frame;
 }
 
-// The parts of a lifetime between its gaps.
-std::vector<Gap> live_parts(const Interval& buffer) {
-  std::vector<Gap> parts;
-  int64_t from = buffer.lower;
-  for (const Gap& gap : buffer.gaps) {
-    if (from < gap.lower) parts.push_back({from, gap.lower});
-    from = gap.upper;
-  }
-  if (from < buffer.upper) parts.push_back({from, buffer.upper});
-  return parts;
-}
-
 std::string escaped(const std::string& text) {
   std::string result;
   for (char c : text) {

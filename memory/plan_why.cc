@@ -8,26 +8,15 @@
 namespace tessera {
 namespace {
 
-// The parts of a lifetime between its gaps.
-std::vector<Gap> live_parts(const Interval& buffer) {
-  std::vector<Gap> parts;
-  if (buffer.size == 0) return parts;
-  int64_t from = buffer.lower;
-  for (const Gap& gap : buffer.gaps) {
-    if (from < gap.lower) parts.push_back({from, gap.lower});
-    from = gap.upper;
-  }
-  if (from < buffer.upper) parts.push_back({from, buffer.upper});
-  return parts;
-}
-
 bool live_at(const Interval& buffer, int64_t time) {
+  if (buffer.size == 0) return false;
   const std::vector<Gap> parts = live_parts(buffer);
   return std::any_of(parts.begin(), parts.end(),
                      [&](const Gap& part) { return part.lower <= time && time < part.upper; });
 }
 
 bool meet(const Interval& a, const Interval& b) {
+  if (a.size == 0 || b.size == 0) return false;
   const std::vector<Gap> others = live_parts(b);
   for (const Gap& x : live_parts(a)) {
     for (const Gap& y : others) {
@@ -41,6 +30,7 @@ bool meet(const Interval& a, const Interval& b) {
 std::map<int64_t, int64_t> loads_of(const Problem& problem) {
   std::map<int64_t, int64_t> loads;
   for (const Interval& buffer : problem.buffers) {
+    if (buffer.size == 0) continue;
     for (const Gap& part : live_parts(buffer)) {
       loads[part.lower] += buffer.size;
       loads[part.upper] -= buffer.size;

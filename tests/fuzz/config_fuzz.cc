@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "config_text.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/runtime/text/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
@@ -17,11 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const ConfigErrors& errors) {
     const std::string_view said = errors.what();
     if (!said.starts_with("fuzz:")) std::abort();
-    for (size_t at = 0; at < said.size(); at += utf8_at(said, at).bytes)
-      if (said[at] != '\n' && (utf8_at(said, at).code < 0 || utf8_at(said, at).is_control()))
-        std::abort();
+    require_printable(said);
     return 0;
   }
-  if (print_config(parse_config(printed, "printed")) != printed) std::abort();
+  require_round_trip(printed);
   return 0;
 }

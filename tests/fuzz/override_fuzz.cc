@@ -4,9 +4,9 @@
 #include <sstream>
 #include <string>
 
+#include "config_text.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/runtime/text/utf8.h"
 
 namespace {
 
@@ -29,12 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     printed = print_config(parse_config(kBase, "base", overrides));
   } catch (const ConfigErrors& errors) {
-    const std::string_view said = errors.what();
-    for (size_t at = 0; at < said.size(); at += utf8_at(said, at).bytes)
-      if (said[at] != '\n' && (utf8_at(said, at).code < 0 || utf8_at(said, at).is_control()))
-        std::abort();
+    require_printable(errors.what());
     return 0;
   }
-  if (print_config(parse_config(printed, "printed")) != printed) std::abort();
+  require_round_trip(printed);
   return 0;
 }
