@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/engine/storage.h"
+#include "tessera/engine/eager.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/storage.h"
+#include "tessera/memory/allocator.h"
 #include "tessera/memory/plan_check.h"
 
 namespace tessera {

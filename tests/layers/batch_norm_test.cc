@@ -6,6 +6,7 @@
 
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/tape.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/runtime/context.h"
 

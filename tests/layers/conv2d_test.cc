@@ -5,6 +5,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/tape.h"
 
 namespace tessera {
 namespace {

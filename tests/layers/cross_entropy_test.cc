@@ -7,6 +7,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/gradient_check.h"
+#include "tessera/engine/tape.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

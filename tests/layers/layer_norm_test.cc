@@ -4,6 +4,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/tape.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

@@ -1,6 +1,7 @@
 #include "tessera/layers/matmul.h"
 
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/tape.h"
 #include "tessera/layers/bias.h"
 #include "tessera/runtime/context.h"
 #include "tessera/tests/engine/op_testing.h"

@@ -6,6 +6,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/tape.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/bias.h"
 #include "tessera/layers/linear.h"
