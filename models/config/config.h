@@ -80,7 +80,14 @@ struct DataConfig {
   int workers = 2;                // loader threads; 0: load in the training thread
   int read_ahead = 4;             // batches held ready at most
   int image_size = 0;             // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
-  std::string labels = "fine";    // cifar100: fine | coarse
+  std::string labels = "fine";    // cifar100: fine | coarse; hdf5: path of the labels
+  // hdf5 (runtime/data/sets/hdf5_set.h says what they mean)
+  std::string images;             // path of the images, such as /{split}/images; "": a packed file
+  std::string layout = "hwc";     // hwc | chw | cwh
+  std::vector<double> range;      // [low, high] of the values; empty: that of their type
+  std::string class_names;        // path, or path@attribute
+  double validation = 0.1;        // without {split}: part of the images that is the test set
+  ByteSize cache{int64_t{256} << 20};  // decoded images that are kept
   std::string damaged = "error";  // image_folder, pictures that do not decode: error | skip
   int64_t train_count = 0;        // use only so many training images; 0: all
   int64_t test_count = 0;         // the same for the test images

@@ -22,8 +22,9 @@ namespace {
 // and where.
 bool may_differ(std::string_view key) {
   constexpr std::string_view kGroups[] = {"train.", "memory.", "checkpoint.", "run."};
-  constexpr std::string_view kKeys[] = {"device",       "mode",      "deterministic",  "threads",
-                                        "data.workers", "data.root", "data.read_ahead"};
+  constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",
+                                        "threads",         "data.workers", "data.root",
+                                        "data.read_ahead", "data.cache"};
   return std::any_of(std::begin(kGroups), std::end(kGroups),
                      [&](std::string_view group) { return key.starts_with(group); }) ||
          std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
