@@ -110,7 +110,6 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
     bytes_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
     const Hdf5Turn turn;
     const Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS));
-    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     H5Pset_cache(access, 0, 0, 0, 0);  // no chunks
     H5Pset_sieve_buf_size(access, 0);
     H5AC_cache_config_t metadata;

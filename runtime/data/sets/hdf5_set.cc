@@ -355,7 +355,8 @@ std::optional<Hdf5SourceProblem> find_problem(const Hdf5Source& source) {
                                "in none",
                                source.labels, source.images));
   const std::vector<double>& range = source.range;
-  if (!range.empty() && (range.size() != 2 || !(range[0] < range[1])))
+  const double span = range.size() == 2 ? range[1] - range[0] : 0;
+  if (!range.empty() && !(span > 0 && std::isfinite(span) && std::isfinite(255 / span)))
     return problem("data.range",
                    "two numbers are needed, [low, high]: the values of black and of "
                    "white, such as [0, 65535]");
