@@ -14,6 +14,7 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/text/spelling.h"
@@ -149,7 +150,9 @@ class Checks {
 
   void check_labels() {
     const DataConfig& data = config_.data;
-    if (data.name == "cifar100" && data.labels != "fine" && data.labels != "coarse")
+    const PublishedSet* set = find_published(data.name);
+    const bool is_fine = data.labels == "fine" || data.labels == "coarse";
+    if (set != nullptr && set->labels.size() > 1 && !is_fine)
       errors_.add(place_of(first_given(std::array{"data.labels", "data.name"})),
                   fmt::format("data.labels: '{}' is not known (known: fine, coarse)", data.labels),
                   nearest_spelling(data.labels, {"fine", "coarse"}));

@@ -170,7 +170,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"data.labels", &c.data.labels, any(), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
     {"data.images", &c.data.images, any(), "hdf5: path of the images, such as /{split}/images, where {split} is train and test; none: a packed file"},
     {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), "hdf5: order of an image's dimensions; cwh: MATLAB"},
-    {"data.range", &c.data.range, at_least(-kMostFloat, kMostFloat), "hdf5: [low, high], what becomes black and white; []: 0 to 255, of floats 0 to 1"},
+    {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), "hdf5: [low, high], what becomes black and white; []: 0 to 255, of floats 0 to 1"},
     {"data.class_names", &c.data.class_names, any(), "hdf5: path, or path@attribute, of the names; none: class_names beside the labels"},
     {"data.validation", &c.data.validation, between(0, 1), "hdf5 without {split}: part of each class that is the test set"},
     {"data.cache", &c.data.cache, above(0), "hdf5: decoded images kept in memory, of each set"},

@@ -59,7 +59,7 @@ void Hdf5Blocks::read(int64_t block, std::span<const int64_t> strides, Work& wor
     throw DataError(fmt::format("{}: '{}', {} {} to {}: {}", info().file, info().path, name_, first,
                                 first + count - 1, error.what()));
   }
-  std::array<BoxAxis, kMostAxes> axes;
+  std::array<BoxAxis, kMaxAxes> axes;
   int64_t from = 1;
   for (size_t i = shape.size(); i-- > 0; from *= shape[i])
     axes[i] = {i == 0 ? count : shape[i], from, strides[i]};
@@ -71,7 +71,7 @@ void Hdf5Blocks::read(int64_t block, std::span<const int64_t> strides, Work& wor
 void Hdf5Blocks::read_chunks(int64_t block, std::span<const int64_t> strides, Work& work,
                              const Use& use) const {
   const std::vector<int64_t>&shape = info().shape, &chunk = info().chunk;
-  std::array<int64_t, kMostAxes> at{};
+  std::array<int64_t, kMaxAxes> at{};
   const std::span<int64_t> first(at.data(), shape.size());
   first[0] = block * rows_;
   while (true) {
@@ -95,7 +95,7 @@ void Hdf5Blocks::read_chunk(std::span<const int64_t> first, std::span<const int6
                                 info().path, fmt::join(first, ", "), name_, first[0],
                                 std::min(first[0] + chunk[0], shape[0]) - 1, error.what()));
   }
-  std::array<BoxAxis, kMostAxes> axes;
+  std::array<BoxAxis, kMaxAxes> axes;
   int64_t from = 1, to = 0;
   for (size_t i = shape.size(); i-- > 0; from *= chunk[i]) {
     axes[i] = {std::min(chunk[i], shape[i] - first[i]), from, strides[i]};

@@ -25,7 +25,7 @@ class Hdf5Blocks {
   // The memory that a thread reads with.
   struct Work {
     std::unique_ptr<ChunkDecoder> decoder;  // of chunks
-    std::unique_ptr<std::byte[]> stored;  // of rows in one piece
+    std::unique_ptr<std::byte[]> stored;    // of rows in one piece
   };
   Work make_work() const;
   size_t work_bytes() const;

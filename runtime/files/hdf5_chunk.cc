@@ -158,19 +158,19 @@ struct ChunkDecoder::Inflater {
 ChunkDecoder::ChunkDecoder(std::vector<Hdf5Filter> filters, size_t chunk_bytes)
     : filters_(std::move(filters)),
       chunk_bytes_(chunk_bytes),
-      from_(std::make_unique_for_overwrite<std::byte[]>(most_stored(chunk_bytes))),
-      to_(std::make_unique_for_overwrite<std::byte[]>(most_stored(chunk_bytes))) {
+      from_(std::make_unique_for_overwrite<std::byte[]>(max_stored(chunk_bytes))),
+      to_(std::make_unique_for_overwrite<std::byte[]>(max_stored(chunk_bytes))) {
   for (const Hdf5Filter& filter : filters_)
     if (filter.kind == Hdf5Filter::Kind::kGzip && inflater_ == nullptr)
       inflater_ = std::make_unique<Inflater>();
 }
 ChunkDecoder::~ChunkDecoder() = default;
 
-std::span<std::byte> ChunkDecoder::stored() { return {from_.get(), most_stored(chunk_bytes_)}; }
+std::span<std::byte> ChunkDecoder::stored() { return {from_.get(), max_stored(chunk_bytes_)}; }
 
 size_t ChunkDecoder::inflate(size_t count) {
   z_stream& stream = inflater_->stream;
-  const size_t room = most_stored(chunk_bytes_);
+  const size_t room = max_stored(chunk_bytes_);
   inflateReset(&stream);
   stream.next_in = reinterpret_cast<Bytef*>(from_.get());
   stream.avail_in = static_cast<uInt>(count);
@@ -211,7 +211,7 @@ std::span<const std::byte> ChunkDecoder::decode(size_t count, uint32_t skipped) 
 void for_each_run(std::span<const BoxAxis> axes,
                   const std::function<void(int64_t, int64_t, int64_t, int64_t)>& run) {
   // Outer axes whose places go on where the inner one ends are one with it.
-  std::array<BoxAxis, kMostAxes> merged;
+  std::array<BoxAxis, kMaxAxes> merged;
   size_t most = merged.size() - 1, first = most;
   merged[most] = axes.back();
   for (size_t i = axes.size() - 1; i-- > 0;) {
@@ -224,7 +224,7 @@ void for_each_run(std::span<const BoxAxis> axes,
       merged[--first] = axes[i];
     }
   }
-  std::array<int64_t, kMostAxes> at{};
+  std::array<int64_t, kMaxAxes> at{};
   const BoxAxis& last = merged[most];
   for (const BoxAxis& axis : merged)
     if (&axis >= &merged[first] && axis.count == 0) return;

@@ -53,11 +53,11 @@ class ChunkDecoder {
   ChunkDecoder& operator=(const ChunkDecoder&) = delete;
 
   // What a chunk may take in a file: gzip makes some a little longer.
-  static size_t most_stored(size_t chunk_bytes) { return chunk_bytes + chunk_bytes / 256 + 256; }
+  static size_t max_stored(size_t chunk_bytes) { return chunk_bytes + chunk_bytes / 256 + 256; }
   // The memory that a decoder takes.
-  static size_t host_bytes(size_t chunk_bytes) { return 2 * most_stored(chunk_bytes); }
+  static size_t host_bytes(size_t chunk_bytes) { return 2 * max_stored(chunk_bytes); }
 
-  // [most_stored()]: where the stored bytes are to be put.
+  // [max_stored()]: where the stored bytes are to be put.
   std::span<std::byte> stored();
   // Decodes the first `count` of them; filter i was left out where bit i of `skipped` is set.
   // Returns chunk_bytes bytes, valid until the next call. Throws DataError, without the name of the
@@ -80,7 +80,7 @@ struct BoxAxis {
   int64_t from = 0, to = 0;  // from one place to the next
 };
 // The most dimensions of a data set that is read.
-inline constexpr size_t kMostAxes = 4;
+inline constexpr size_t kMaxAxes = 4;
 // Calls run(from, to, count, step) for pieces that are neighbours in the first array, `step` apart
 // in the second: all elements, as few pieces as can be. axes: the outermost first, at least one.
 void for_each_run(std::span<const BoxAxis> axes,

@@ -19,12 +19,12 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kMostTexts = 65536, kMostChunkBytes = int64_t{256} << 20;
-constexpr size_t kMostTextBytes = size_t{16} << 20;
-constexpr int kMostLinks = 64, kMostDepth = 16;
-constexpr size_t kMostObjects = 4096;
+constexpr int64_t kMaxTexts = 65536, kMaxChunkBytes = int64_t{256} << 20;
+constexpr size_t kMaxTextBytes = size_t{16} << 20;
+constexpr int kMaxLinks = 64, kMaxDepth = 16;
+constexpr size_t kMaxObjects = 4096;
 // zlib makes no more than so many bytes of one.
-constexpr int64_t kMostInflation = 1032;
+constexpr int64_t kMaxInflation = 1032;
 
 std::vector<int64_t> extents(hid_t space) {
   const int rank = H5Sget_simple_extent_ndims(space);
@@ -159,7 +159,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
                             link.type == H5L_TYPE_EXTERNAL
                                 ? "an external link, which leads to another file"
                                 : "a link of a user-defined kind"));
-      if (++links > kMostLinks) fail_at(path, "its soft links lead in a circle");
+      if (++links > kMaxLinks) fail_at(path, "its soft links lead in a circle");
       std::vector<char> target(std::min<size_t>(link.u.val_size, 4096) + 1);
       H5Lget_val(at, name.c_str(), target.data(), target.size() - 1, H5P_DEFAULT);
       const std::deque<std::string> before = parts_of(target.data());
@@ -235,15 +235,15 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
     const auto note = [](hid_t, const char* name, const H5L_info_t* link, void* to) -> herr_t {
       auto& list = *static_cast<std::vector<std::string>*>(to);
       if (link->type == H5L_TYPE_HARD) list.emplace_back(name);
-      return list.size() < kMostObjects ? 0 : 1;
+      return list.size() < kMaxObjects ? 0 : 1;
     };
     H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names);
     for (const std::string& name : names) {
-      if (found.size() >= most || ++objects > kMostObjects) return;
+      if (found.size() >= most || ++objects > kMaxObjects) return;
       const Hdf5Id object(H5Oopen(group, name.c_str(), H5P_DEFAULT));
       const std::string at = path + "/" + utf8_printable(name);
       if (H5Iget_type(object) == H5I_DATASET) found.push_back(at);
-      if (H5Iget_type(object) == H5I_GROUP && depth < kMostDepth)
+      if (H5Iget_type(object) == H5I_GROUP && depth < kMaxDepth)
         walk(object, at, depth + 1, most, found, objects);
     }
   }
@@ -353,11 +353,11 @@ void Hdf5File::Impl::check_size(const Hdf5DataInfo& info, hid_t data) const {
     most = static_cast<int64_t>(std::min(H5Dget_storage_size(data), static_cast<hsize_t>(bytes_)));
   } else {
     const int64_t chunk = product(info.chunk, element);
-    if (chunk > kMostChunkBytes)
+    if (chunk > kMaxChunkBytes)
       fail_at(info.path,
               fmt::format("its chunks of {} have {} bytes, {} are the most; write it with "
                           "smaller ones, such as of one image (h5repack -l CHUNK=)",
-                          fmt::join(info.chunk, " x "), chunk, kMostChunkBytes));
+                          fmt::join(info.chunk, " x "), chunk, kMaxChunkBytes));
     std::vector<int64_t> counts;
     for (size_t i = 0; i < info.shape.size(); ++i)
       counts.push_back((info.shape[i] - 1) / info.chunk[i] + 1);
@@ -366,7 +366,7 @@ void Hdf5File::Impl::check_size(const Hdf5DataInfo& info, hid_t data) const {
               fmt::format("{} chunks cannot be in a file of {} bytes; values are missing",
                           product(counts), bytes_));
     for (const Hdf5Filter& filter : info.filters)
-      if (filter.kind == Hdf5Filter::Kind::kGzip) most = product(std::array{most, kMostInflation});
+      if (filter.kind == Hdf5Filter::Kind::kGzip) most = product(std::array{most, kMaxInflation});
   }
   if (bytes > most)
     fail_at(info.path, fmt::format("its {} values of {} cannot be in a file of {} bytes; it is cut "
@@ -390,8 +390,8 @@ std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) co
   const bool empty = H5Sget_simple_extent_type(space) != H5S_SIMPLE || rank < 1 ||
                      *std::min_element(info.shape.begin(), info.shape.end()) < 1;
   if (empty) fail_at(path, "it has no values");
-  if (rank > kMostAxes)
-    fail_at(path, fmt::format("it has {} dimensions, {} are the most", rank, kMostAxes));
+  if (rank > kMaxAxes)
+    fail_at(path, fmt::format("it has {} dimensions, {} are the most", rank, kMaxAxes));
   check_storage(path, creation);
   if (H5Pget_layout(creation) == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(rank);
@@ -422,8 +422,8 @@ Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place) const {
   Hdf5Id type(is_attribute ? H5Aget_type(object) : H5Dget_type(object));
   Hdf5Id space(is_attribute ? H5Aget_space(object) : H5Dget_space(object));
   const int64_t count = H5Sget_simple_extent_npoints(space);
-  if (count < 1 || count > kMostTexts)
-    fail_at(place, fmt::format("it has {} values, 1 to {} are read", count, kMostTexts));
+  if (count < 1 || count > kMaxTexts)
+    fail_at(place, fmt::format("it has {} values, 1 to {} are read", count, kMaxTexts));
   return {std::move(object), std::move(type), std::move(space), is_attribute, count};
 }
 
@@ -438,7 +438,7 @@ std::vector<std::string> Hdf5File::Impl::variable_texts(const std::string& place
     return std::malloc(bytes);
   };
   const auto give_back = [](void* text, void*) { std::free(text); };
-  size_t left = kMostTextBytes;
+  size_t left = kMaxTextBytes;
   const Hdf5Id transfer(H5Pcreate(H5P_DATASET_XFER));
   H5Pset_vlen_mem_manager(transfer, take, &left, give_back, nullptr);
   std::vector<char*> pointers(static_cast<size_t>(from.count));
@@ -453,9 +453,9 @@ std::vector<std::string> Hdf5File::Impl::variable_texts(const std::string& place
 std::vector<std::string> Hdf5File::Impl::fixed_texts(const std::string& place,
                                                      const Values& from) const {
   const size_t size = H5Tget_size(from.type), count = static_cast<size_t>(from.count);
-  if (size > kMostTextBytes / count)
+  if (size > kMaxTextBytes / count)
     fail_at(place,
-            fmt::format("its texts have {} bytes, {} are the most", size * count, kMostTextBytes));
+            fmt::format("its texts have {} bytes, {} are the most", size * count, kMaxTextBytes));
   std::vector<char> bytes(size * count);
   if (from.read(from.type, bytes.data()) < 0) fail_at(place, hdf5_library_error());
   std::vector<std::string> texts;

@@ -25,7 +25,7 @@ namespace tessera {
 // What a data set of numbers is.
 struct Hdf5DataInfo {
   std::string file, path;      // "data.h5", "/train/images"
-  std::vector<int64_t> shape;  // 1 to kMostAxes extents, each at least 1
+  std::vector<int64_t> shape;  // 1 to kMaxAxes extents, each at least 1
   Hdf5Number type;
   std::vector<int64_t> chunk;       // extents of one; empty: in one piece
   std::vector<Hdf5Filter> filters;  // in the order in which they were applied

@@ -17,9 +17,9 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kMostClasses = int64_t{1} << 24, kMostSide = 1 << 16;
+constexpr int64_t kMaxClasses = int64_t{1} << 24, kMaxSide = 1 << 16;
 // All threads' buffers for decoding, unless one thread alone needs more.
-constexpr int64_t kMostWork = int64_t{64} << 20;
+constexpr int64_t kMaxWork = int64_t{64} << 20;
 constexpr const char kSplit[] = "{split}";
 
 [[noreturn]] void fail(const Hdf5DataInfo& info, const std::string& why) {
@@ -61,10 +61,10 @@ std::vector<int32_t> read_labels(const std::shared_ptr<const Hdf5Data>& data, in
                     double label = 0;
                     read_numbers(from, info.type, 1, &label);
                     const int64_t place = first + to + i * step;
-                    if (!(label >= 0 && label < kMostClasses) || label != std::floor(label))
+                    if (!(label >= 0 && label < kMaxClasses) || label != std::floor(label))
                       fail(info, fmt::format("label {} of image {} is not a whole number from 0 to "
                                              "{}; number the classes from 0 on",
-                                             label, place, kMostClasses - 1));
+                                             label, place, kMaxClasses - 1));
                     labels[static_cast<size_t>(place)] = static_cast<int32_t>(label);
                   }
                 });
@@ -100,8 +100,8 @@ PixelPlaces pixel_places(const Hdf5DataInfo& info, const std::string& layout) {
                      extents_text(info), layout, channels,
                      first != last ? fmt::format("; data.layout: {}", first ? "chw" : "hwc") : ""));
   }
-  if (height > kMostSide || width > kMostSide)
-    fail(info, fmt::format("images have up to {} pixels a side, but its shape is {}", kMostSide,
+  if (height > kMaxSide || width > kMaxSide)
+    fail(info, fmt::format("images have up to {} pixels a side, but its shape is {}", kMaxSide,
                            extents_text(info)));
   if (shape[0] > INT32_MAX) fail(info, fmt::format("{} images are too many", shape[0]));
   PixelPlaces places{
@@ -132,7 +132,7 @@ class Images {
         cache_(blocks_.count(), static_cast<size_t>(block_bytes_), slots_,
                [this](int64_t block, uint8_t* to) { decode(block, to); }) {
     const auto each = static_cast<int64_t>(blocks_.work_bytes());
-    const int64_t works = std::clamp<int64_t>(kMostWork / each, 1, readers);
+    const int64_t works = std::clamp<int64_t>(kMaxWork / each, 1, readers);
     for (int64_t i = 0; i < works; ++i) idle_.push_back(blocks_.make_work());
     works_ = idle_.size();
   }
