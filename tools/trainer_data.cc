@@ -228,7 +228,8 @@ void add_data_verbs(CLI::App& app, Verb& verb) {
       add("pack", "write all images, at their final size, into one HDF5 file", run_pack));
   pack->add_option("-o,--out", arguments->out, "the file")->required();
   pack->add_flag("--overwrite", arguments->overwrite, "replace the file if it is there");
-  pack->add_option("--compress", arguments->compress, "gzip: a smaller file, decoded when it is read")
+  pack->add_option("--compress", arguments->compress,
+                   "gzip: a smaller file, decoded when it is read")
       ->check(CLI::IsMember({"gzip"}));
   configured(add("bench", "time loading alone, as training does it", run_bench))
       ->add_option("--seconds", arguments->seconds, "how long")

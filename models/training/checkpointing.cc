@@ -212,8 +212,7 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
     state.best_step = -1;
 }
 
-void Checkpointing::start(const Tensors& tensors, TrainingState& state,
-                          std::vector<int> metrics) {
+void Checkpointing::start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics) {
   last_ = Clock::now();
   if (!image_) return;
   folder_.make();

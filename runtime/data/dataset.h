@@ -116,7 +116,7 @@ enum class Damaged {
 };
 
 // Where "hdf5" finds what in a file that is no pack of ours. Paths may hold {split}, which becomes
-// train and test; hdf5_set.h says what may lie there.
+// train and test; docs/data.md says what may lie there.
 struct Hdf5Source {
   std::string images = {}, labels = {};  // "/{split}/images"; no images: the file is a pack
   std::string class_names = {};          // of a data set, or "PATH@ATTRIBUTE"

@@ -170,10 +170,9 @@ struct Known {
 // Sorted by name.
 const std::vector<Known>& known_sets() {
   static const std::vector<Known> sets = [] {
-    std::vector<Known> all = {
-        {"hdf5", open_hdf5, Choice::kProportion},
-        {"image_folder", open_folder, Choice::kProportion, true},
-        {"synthetic", open_synthetic, Choice::kFirst, true}};
+    std::vector<Known> all = {{"hdf5", open_hdf5, Choice::kProportion},
+                              {"image_folder", open_folder, Choice::kProportion, true},
+                              {"synthetic", open_synthetic, Choice::kFirst, true}};
     for (const PublishedSet& set : published_sets())
       all.push_back({set.name, std::bind_front(open_published, std::cref(set))});
     std::ranges::sort(all, {}, &Known::name);

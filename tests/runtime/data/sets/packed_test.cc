@@ -1,13 +1,14 @@
+#include "tessera/runtime/data/sets/packed.h"
+
 #include <cmath>
 #include <cstring>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tessera/runtime/data/sets/packed.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,6 @@
 // Data sets in HDF5 files as other programs write them; tests/golden/make_hdf5.py made the files.
+#include "tessera/runtime/data/sets/hdf5_set.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -6,14 +8,13 @@
 #include <random>
 #include <thread>
 
-#include "data_file_util.h"
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/sets/hdf5_set.h"
 #include "tessera/runtime/files/hdf5_writer.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {
