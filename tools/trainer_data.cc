@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -28,7 +29,7 @@ namespace tessera {
 namespace {
 
 struct DataArguments {
-  std::string config, out, set, root, from, manifest;
+  std::string config, out, set, root, from, manifest, compress;
   std::vector<std::string> overrides;
   double seconds = 5;
   bool overwrite = false;
@@ -110,6 +111,7 @@ std::string words_for_packed(Config config, const std::string& path) {
   const std::string root = "data.root=" + path;
   const char* const word = root.c_str();
   std::string words = "data.name=hdf5 " + shell_command(1, &word);
+  if (!std::exchange(config.data.images, "").empty()) words += " ~data.images";
   for (const ConfigKey& key : config_keys(config))
     if (!why_without_effect(config, key).empty()) words += " ~" + key.path;
   return words;
@@ -120,11 +122,13 @@ int run_pack(const DataArguments& arguments) {
   check_pack_target(arguments.out, arguments.overwrite);  // decoding may take hours
   DataSplit data = open_data(data_source(config));
   int64_t shown = 0;
-  write_packed(data, arguments.out, config.data.workers, [&](int64_t done, int64_t all) {
+  const auto progress = [&](int64_t done, int64_t all) {
     if (done * 10 / all == shown) return;
     shown = done * 10 / all;
     say(fmt::format("{} of {} images", done, all));
-  });
+  };
+  write_packed(data, arguments.out, config.data.workers, progress,
+               arguments.compress == "gzip" ? Compress::kGzip : Compress::kNone);
   for (const auto& split : {data.train, data.test})
     for (const std::string& note : split->notes()) say(note);
   say(fmt::format("{}: read it with {}", arguments.out, words_for_packed(config, arguments.out)));
@@ -224,6 +228,9 @@ void add_data_verbs(CLI::App& app, Verb& verb) {
       add("pack", "write all images, at their final size, into one HDF5 file", run_pack));
   pack->add_option("-o,--out", arguments->out, "the file")->required();
   pack->add_flag("--overwrite", arguments->overwrite, "replace the file if it is there");
+  pack->add_option("--compress", arguments->compress,
+                   "gzip: a smaller file, decoded when it is read")
+      ->check(CLI::IsMember({"gzip"}));
   configured(add("bench", "time loading alone, as training does it", run_bench))
       ->add_option("--seconds", arguments->seconds, "how long")
       ->check(CLI::Range(0.01, 3600.0));

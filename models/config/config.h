@@ -2,8 +2,8 @@
 //
 // Reading is strict: a key that does not exist, a key given twice, a value of the wrong type, unit
 // or range are errors with file:line:column, and all of them are reported at once in one
-// ConfigErrors (models/config/diagnostics.h). Every key has a default, so an empty file is a configuration
-// too.
+// ConfigErrors (models/config/diagnostics.h). Every key has a default, so an empty file is a
+// configuration too.
 //
 //   Config config = load_config("resnet.yaml", {"train.steps=50", "~data.augment"});
 //
@@ -75,15 +75,22 @@ struct ModelConfig {
 
 struct DataConfig {
   std::string name = "synthetic";
-  std::string root;               // folder of the files; hdf5: the file
-  int64_t batch = 128;            // images of a step
-  int workers = 2;                // loader threads; 0: load in the training thread
-  int read_ahead = 4;             // batches held ready at most
-  int image_size = 0;             // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
-  std::string labels = "fine";    // cifar100: fine | coarse
-  std::string damaged = "error";  // image_folder, pictures that do not decode: error | skip
-  int64_t train_count = 0;        // use only so many training images; 0: all
-  int64_t test_count = 0;         // the same for the test images
+  std::string root;             // folder of the files; hdf5: the file
+  int64_t batch = 128;          // images of a step
+  int workers = 2;              // loader threads; 0: load in the training thread
+  int read_ahead = 4;           // batches held ready at most
+  int image_size = 0;           // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
+  std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
+  // hdf5 (runtime/data/sets/hdf5_set.h says what they mean)
+  std::string images;          // path of the images, such as /{split}/images; "": a packed file
+  std::string layout = "hwc";  // hwc | chw | cwh
+  std::vector<double> range;   // [low, high] of the values; empty: that of their type
+  std::string class_names;     // path, or path@attribute
+  double validation = 0.1;     // without {split}: part of the images that is the test set
+  ByteSize cache{int64_t{256} << 20};  // decoded images that are kept
+  std::string damaged = "error";       // image_folder, pictures that do not decode: error | skip
+  int64_t train_count = 0;             // use only so many training images; 0: all
+  int64_t test_count = 0;              // the same for the test images
   std::vector<AugmentConfig> augment;
   std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
   std::vector<double> std;

@@ -1,6 +1,7 @@
 #include "tessera/models/config/config_checks.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 
@@ -12,8 +13,11 @@
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/device.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 
@@ -30,6 +34,7 @@ class Checks {
     if (!wrong_.count("data")) {
       check_data();
       check_normalization();
+      check_labels();
       check_counts();
     }
     if (!wrong_.count("model")) check_model();
@@ -141,6 +146,19 @@ class Checks {
           fmt::format("data.mean and data.std: must have one entry per channel each, "
                       "but have {} and the images of {} have {}",
                       mean, config_.data.name, channels_));
+  }
+
+  void check_labels() {
+    const DataConfig& data = config_.data;
+    const PublishedSet* set = find_published(data.name);
+    const bool is_fine = data.labels == "fine" || data.labels == "coarse";
+    if (set != nullptr && set->labels.size() > 1 && !is_fine)
+      errors_.add(place_of(first_given(std::array{"data.labels", "data.name"})),
+                  fmt::format("data.labels: '{}' is not known (known: fine, coarse)", data.labels),
+                  nearest_spelling(data.labels, {"fine", "coarse"}));
+    if (data.name != "hdf5" || data.images.empty()) return;
+    if (const auto problem = find_problem(data_source(config_).hdf5))
+      add({problem->key, "data.images"}, problem->text);
   }
 
   // Where the name of the data set tells; no file is looked at here.

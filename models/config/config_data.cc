@@ -4,12 +4,27 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/sets/packed.h"
 #include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
+
+namespace {
+
+Hdf5Source hdf5_source(const DataConfig& data) {
+  Hdf5Source source;
+  source.images = data.images;
+  if (data.labels != DataConfig().labels) source.labels = data.labels;
+  source.class_names = data.class_names;
+  source.layout = data.layout;
+  source.range = data.range;
+  source.validation = data.validation;
+  source.cache = data.cache.bytes;
+  return source;
+}
+
+}  // namespace
 
 DataSource data_source(const Config& config) {
   DataSource source;
@@ -22,6 +37,7 @@ DataSource data_source(const Config& config) {
   source.coarse = config.data.labels == "coarse";
   source.damaged = config.data.damaged == "skip" ? Damaged::kSkip : Damaged::kError;
   source.readers = std::clamp(config.data.workers, 1, 256);
+  source.hdf5 = hdf5_source(config.data);
   return source;
 }
 
@@ -83,7 +99,10 @@ ImageShape image_shape(const DataConfig& data) {
   int synthetic = data.image_size == 0 ? 32 : data.image_size;
   if (data.name == "synthetic") return {synthetic, synthetic, 3};
   if (data.name == "image_folder") return {data.image_size, data.image_size, 3};
-  if (data.name == "hdf5") return open_packed(data.root).train->shape();
+  if (data.name == "hdf5") {
+    DataSource source{.name = data.name, .root = data.root, .hdf5 = hdf5_source(data)};
+    return open_data(source).train->shape();
+  }
   if (const PublishedSet* set = find_published(data.name)) return set->shape;
   throw ConfigError("data.name: " + unknown_name(data.name, data_names()));
 }

@@ -32,11 +32,23 @@ std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
 std::string keep(const Config& config) { return some(config.checkpoint.keep); }
 std::string workers(const Config& config) { return some(config.data.workers); }
 
-// Published data sets with a coarse and a fine label.
-std::vector<std::string> two_labels() {
+constexpr const char* kNamedArrays = "hdf5 with data.images";
+constexpr const char* kCutFile = "hdf5 with data.images without {split}";
+// The data set, and what is said of an HDF5 file.
+std::string arrays(const Config& config) {
+  return data(config) == "hdf5" && !config.data.images.empty() ? kNamedArrays : data(config);
+}
+std::string cut(const Config& config) {
+  const bool has_split = config.data.images.find("{split}") != std::string::npos;
+  return arrays(config) == kNamedArrays && !has_split ? kCutFile : arrays(config);
+}
+
+// Published data sets with a coarse and a fine label, and files whose labels have a path.
+std::vector<std::string> with_labels() {
   std::vector<std::string> names;
   for (const PublishedSet& set : published_sets())
     if (set.labels.size() > 1) names.push_back(set.name);
+  names.emplace_back(kNamedArrays);
   return names;
 }
 
@@ -54,7 +66,13 @@ const std::vector<Dependent>& dependents() {
       {"memory.planner", "mode", mode, {"graph"}, true},
       {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
       {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
-      {"data.labels", "data.name", data, two_labels()},
+      {"data.labels", "data.name", arrays, with_labels(), true},
+      {"data.images", "data.name", data, {"hdf5"}, true},
+      {"data.layout", "data.name", arrays, {kNamedArrays}, true},
+      {"data.range", "data.name", arrays, {kNamedArrays}, true},
+      {"data.class_names", "data.name", arrays, {kNamedArrays}, true},
+      {"data.validation", "data.name", cut, {kCutFile}, true},
+      {"data.cache", "data.name", data, {"hdf5"}, true},
       {"data.damaged", "data.name", data, {"image_folder"}},
       {"optimizer.momentum", "optimizer.name", optimizer, {"sgd"}},
       {"optimizer.nesterov", "optimizer.name", optimizer, {"sgd"}},

@@ -22,8 +22,9 @@ namespace {
 // and where.
 bool may_differ(std::string_view key) {
   constexpr std::string_view kGroups[] = {"train.", "memory.", "checkpoint.", "run."};
-  constexpr std::string_view kKeys[] = {"device",       "mode",      "deterministic",  "threads",
-                                        "data.workers", "data.root", "data.read_ahead"};
+  constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",
+                                        "threads",         "data.workers", "data.root",
+                                        "data.read_ahead", "data.cache"};
   return std::any_of(std::begin(kGroups), std::end(kGroups),
                      [&](std::string_view group) { return key.starts_with(group); }) ||
          std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
@@ -211,8 +212,7 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
     state.best_step = -1;
 }
 
-void Checkpointing::start(const Tensors& tensors, TrainingState& state,
-                          std::vector<int> metrics) {
+void Checkpointing::start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics) {
   last_ = Clock::now();
   if (!image_) return;
   folder_.make();

@@ -115,6 +115,17 @@ enum class Damaged {
   kSkip,   // left out and counted; every picture is decoded once when the data are opened
 };
 
+// Where "hdf5" finds what in a file that is no pack of ours. Paths may hold {split}, which becomes
+// train and test; docs/data.md says what may lie there.
+struct Hdf5Source {
+  std::string images = {}, labels = {};  // "/{split}/images"; no images: the file is a pack
+  std::string class_names = {};          // of a data set, or "PATH@ATTRIBUTE"
+  std::string layout = "hwc";            // order of an image's dimensions: hwc, chw or cwh
+  std::vector<double> range = {};        // low, high: the values of black and white
+  double validation = 0.1;               // without {split}: the part that becomes the test set
+  int64_t cache = int64_t{256} << 20;    // bytes of decoded images kept, of each set
+};
+
 // Which data to open.
 struct DataSource {
   std::string name = "synthetic";  // one of data_names()
@@ -128,7 +139,8 @@ struct DataSource {
                            // "image_folder": the same, 1 to 4096; must be given
   bool coarse = false;     // "cifar100": the 20 coarse labels instead of the 100 fine ones
   Damaged damaged = Damaged::kError;  // "image_folder": pictures that do not decode
-  int readers = 2;  // "image_folder": how many threads can decode at once, 1 to 256
+  int readers = 2;  // "image_folder", "hdf5": how many threads can decode at once, 1 to 256
+  Hdf5Source hdf5 = {};
 };
 
 struct DataSplit {

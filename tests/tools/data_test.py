@@ -18,6 +18,7 @@ from pathlib import Path
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 CONFIG = Path(__file__).resolve().parents[2] / "models" / "configs" / "image_folder.yaml"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "hdf5"
 TINY = ["model.name=cnn_bn", "model.widths=[4,4,8,8]", "data.image_size=16", "data.batch=8",
         "train.epochs=2", "train.evaluate_every=1ep", "schedule.warmup=0", "threads=1"]
 
@@ -98,6 +99,56 @@ class Test(unittest.TestCase):
         self.configured("train", words=[*plain, "run.dir=folder"])
         self.configured("train", words=[*plain, *words, "run.dir=pack"])
         self.assertEqual(self.losses("folder"), self.losses("pack"))
+
+    def test_a_compressed_pack_trains_like_a_plain_one(self):
+        words = {}
+        for name, more in (("plain.h5", ()), ("gzip.h5", ("--compress", "gzip"))):
+            said = self.configured("data", "pack", "--out", name, *more)
+            words[name] = re.search("read it with (.*)", said).group(1).split()
+            self.configured("train", words=["data.augment=[{crop: {padding: 2}}]", *words[name], f"run.dir={name[:-3]}"])
+        self.assertEqual(self.losses("plain"), self.losses("gzip"))
+        weights = [(self.folder / run / "weights.h5").read_bytes() for run in ("plain", "gzip")]
+        self.assertEqual(*weights)
+        self.assertLess((self.folder / "gzip.h5").stat().st_size, (self.folder / "plain.h5").stat().st_size)
+        self.assertIn("gzip", self.configured("data", "pack", "--out", "x.h5", "--compress", "lzf", code=2))
+
+    # The file of another program: tests/golden/make_hdf5.py.
+    def named(self, *verb, words=(), code=0, file="h5py.h5"):
+        (self.folder / "named.yaml").write_text(
+            f"model: {{name: mlp, classes: 3, widths: [4]}}\n"
+            f"data: {{name: hdf5, root: {GOLDEN / file}, images: '/sets/{{split}}/pictures', "
+            f"labels: '/sets/{{split}}/kind', batch: 4}}\ntrain: {{steps: 4}}\nthreads: 1\n")
+        return self.trainer(*verb, "--config", "named.yaml", *words, code=code)
+
+    def test_a_file_of_another_program_trains_and_is_packed(self):
+        said = self.named("data", "inspect")
+        self.assertIn("hdf5 train: 12 images [6x5x3], 3 classes", said)
+        self.assertIn("hdf5 test: 4 images", said)
+        self.named("train", words=["run.dir=named"])
+        said = self.named("data", "pack", "--out", "named.h5")
+        words = shlex.split(re.search("read it with (.*)", said).group(1))
+        self.assertEqual(words[2:], ["~data.images", "~data.labels"])
+        self.named("train", words=[*words, "run.dir=named_pack"])
+        self.assertEqual(self.losses("named"), self.losses("named_pack"))
+        resumed = self.named("train", words=["--resume", "run.dir=named", "data.cache=1KiB", "train.steps=6"])
+        self.assertIn("6", resumed)
+        self.named("train", words=["run.dir=other", "data.name=synthetic", "model.classes=10"])  # the file's keys are put aside
+
+    def test_what_is_wrong_with_a_file_of_another_program_is_named(self):
+        wrong = ["data.images=wrong", "data.labels=y/int64", "data.validation=0.25"]
+        said = self.named("train", words=[*wrong, "run.dir=bad"], file="types.h5", code=3)
+        self.assertIn("'wrong': image 7 has a value of 300, outside [0, 255]", said)
+        self.assertIn("no such data set", self.named("data", "inspect", words=["data.images=/{split}/none"], code=3))
+        for words, text in ((["data.range=[1]"], "data.range: two numbers are needed"),
+                            (["data.labels=y"], "{split} stands in both or in none"),
+                            (["data.layout=nchw"], "known: hwc, chw, cwh"),
+                            (["data.validation=0.2"], "it belongs to hdf5 with data.images without {split}"),
+                            (["data.validation=1"], "data.validation: must be"),
+                            (["~data.images"], "data.labels: "),
+                            (["data.name=cifar100", "data.labels=corse", "model.classes=100"], "did you mean 'coarse'"),
+                            (["data.name=synthetic", "data.layout=chw", "model.classes=10"], "data.layout: chw has no effect")):
+            with self.subTest(words):
+                self.assertIn(text, self.named("train", "--dry-run", words=words, code=2))
 
     def test_what_stands_at_the_target_is_kept(self):
         (self.folder / "old.h5").write_text("precious")

@@ -27,6 +27,7 @@ from data_test import png
 TRAINER = str(Path(sys.argv[1]).resolve())
 CONFIG = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
 PICTURES = CONFIG.with_name("image_folder.yaml")
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "hdf5"
 NO_MEMORY = 4  # runtime/error.h
 MODELS = {"mlp": ["model.widths=[64,32]"], "lenet5": [], "cnn_bn": ["model.widths=[8,8,16,16]"],
           "resnet20": [], "resnet32": []}
@@ -124,11 +125,19 @@ class Limit(unittest.TestCase):
         code, _, err, _ = trainer("data", "pack", "--out", packed, "--config", PICTURES, f"data.root={root}",
                                   "data.image_size=32")
         self.assertEqual(code, 0, err)
+        gzipped = self.folder / "gzip.h5"
+        code, _, err, _ = trainer("data", "pack", "--out", gzipped, "--compress", "gzip", "--config", PICTURES,
+                                  f"data.root={root}", "data.image_size=32")
+        self.assertEqual(code, 0, err)
         cifar10_files.write(self.folder)
+        named = [f"data.root={GOLDEN / 'h5py.h5'}", "data.name=hdf5", "data.labels=y", "model.classes=3"]
         folder = ["data.name=image_folder", f"data.root={root}", "data.image_size=32"]
         small = ["data.train_count=45", "data.test_count=13"]
         cases = {
             "hdf5": ["data.name=hdf5", f"data.root={packed}", "data.image_size=0", *small],
+            "hdf5_gzip": ["data.name=hdf5", f"data.root={gzipped}", "data.cache=64KiB", *small],
+            "hdf5_cut": [*named, "data.images=chunked", "data.validation=0.3", "data.train_count=0",
+                         "data.test_count=0", "data.workers=3", "model.name=mlp", "model.widths=[8]"],
             "image_folder": [*folder, *small],
             "resize_crop": [*folder, "data.train_count=0", "data.test_count=0",
                             "data.augment=[{resize_crop: {}}, {mixup: {}}]"],

@@ -9,6 +9,7 @@
 
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/sets/cifar.h"
+#include "tessera/runtime/data/sets/hdf5_set.h"
 #include "tessera/runtime/data/sets/idx.h"
 #include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/sets/packed.h"
@@ -122,6 +123,11 @@ DataSplit open_folder(const DataSource& source) {
       {.size = source.image_size, .damaged = source.damaged, .readers = source.readers});
 }
 
+DataSplit open_hdf5(const DataSource& source) {
+  return source.hdf5.images.empty() ? open_packed(source.root, source.hdf5.cache, source.readers)
+                                    : open_hdf5_set(source.root, source.hdf5, source.readers);
+}
+
 // Into memory when that is small: made once then, not again each epoch.
 constexpr int64_t kMaxKept = int64_t{256} << 20;
 
@@ -164,11 +170,9 @@ struct Known {
 // Sorted by name.
 const std::vector<Known>& known_sets() {
   static const std::vector<Known> sets = [] {
-    std::vector<Known> all = {
-        {"hdf5", [](const DataSource& source) { return open_packed(source.root); },
-         Choice::kProportion},
-        {"image_folder", open_folder, Choice::kProportion, true},
-        {"synthetic", open_synthetic, Choice::kFirst, true}};
+    std::vector<Known> all = {{"hdf5", open_hdf5, Choice::kProportion},
+                              {"image_folder", open_folder, Choice::kProportion, true},
+                              {"synthetic", open_synthetic, Choice::kFirst, true}};
     for (const PublishedSet& set : published_sets())
       all.push_back({set.name, std::bind_front(open_published, std::cref(set))});
     std::ranges::sort(all, {}, &Known::name);

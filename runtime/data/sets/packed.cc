@@ -13,9 +13,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/hdf5_writer.h"
 #include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
@@ -58,6 +60,7 @@ class Writer {
     constexpr char kZeros[64] = {};
     while (at_ < place) write(kZeros, std::min(sizeof kZeros, place - at_));
   }
+  const std::string& partial() const { return partial_; }
   void finish() {
     check_pack_target(path_, true);  // what has come there since is not replaced either
     if (files_.fsync(file_) != 0) fail("synchronised");
@@ -84,36 +87,34 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-class SplitWriter {
- public:
-  SplitWriter(Writer& writer, const Dataset& data) : writer_(writer), data_(data) {}
-
-  void images(int workers, const std::function<void(int64_t)>& progress) {
-    LoaderOptions options;
-    options.batch = std::clamp<int64_t>((int64_t{8} << 20) / data_.shape().bytes(), 1, 256);
-    options.workers = workers;
-    options.read_ahead = 2;
-    Loader loader(std::shared_ptr<const Dataset>(std::shared_ptr<const Dataset>(), &data_),
-                  options);
-    for (int64_t i = 0, done = 0; i < loader.batches(); ++i) {
-      const Batch& batch = loader.next();
-      writer_.write(batch.images, static_cast<size_t>(batch.count * data_.shape().bytes()));
-      done += batch.count;
-      if (progress) progress(done);
-    }
+// Gives use() all images, `batch` at a time but for the last ones, and progress what is done.
+void read_images(const Dataset& data, int64_t batch, int workers,
+                 const std::function<void(int64_t)>& progress,
+                 const std::function<void(const Batch&)>& use) {
+  LoaderOptions options;
+  options.batch = batch;
+  options.workers = workers;
+  options.read_ahead = 2;
+  Loader loader(std::shared_ptr<const Dataset>(std::shared_ptr<const Dataset>(), &data), options);
+  for (int64_t i = 0, done = 0; i < loader.batches(); ++i) {
+    const Batch& images = loader.next();
+    use(images);
+    done += images.count;
+    if (progress) progress(done);
   }
+}
 
-  void labels() {
-    std::vector<int32_t> labels(static_cast<size_t>(data_.count()));
-    for (int64_t i = 0; i < data_.count(); ++i)
-      labels[static_cast<size_t>(i)] = static_cast<int32_t>(data_.label(i));
-    writer_.write(labels.data(), labels.size() * sizeof(int32_t));
-  }
+// Some 8 MiB.
+int64_t images_at_once(const Dataset& data) {
+  return std::clamp<int64_t>((int64_t{8} << 20) / data.shape().bytes(), 1, 256);
+}
 
- private:
-  Writer& writer_;
-  const Dataset& data_;
-};
+std::vector<int32_t> labels_of(const Dataset& data) {
+  std::vector<int32_t> labels(static_cast<size_t>(data.count()));
+  for (int64_t i = 0; i < data.count(); ++i)
+    labels[static_cast<size_t>(i)] = static_cast<int32_t>(data.label(i));
+  return labels;
+}
 
 // An open pack: where its arrays are.
 class PackedFile {
@@ -246,15 +247,15 @@ const char* kind_of(fs::file_type type) {
 }
 
 // Pixels are divided by the deviation: it and its reciprocal must be numbers.
-void check_normalization(const PackedFile& file, const Normalization& normalization) {
+void check_normalization(const std::string& path, const Normalization& normalization) {
   const auto check = [&](const char* name, const std::vector<float>& values, auto fits,
                          const char* must) {
     for (size_t c = 0; c < values.size(); ++c)
       if (!fits(values[c]))
-        file.fail(
-            fmt::format("'{}' of channel {} is {}, it must be {}; write it again, or leave "
+        throw DataError(
+            fmt::format("{}: '{}' of channel {} is {}, it must be {}; write it again, or leave "
                         "mean and std out",
-                        name, c, values[c], must));
+                        path, name, c, values[c], must));
   };
   check(
       "mean", normalization.mean, [](float v) { return std::isfinite(v); }, "a finite number");
@@ -293,51 +294,103 @@ void check_pack_target(const std::string& path, bool overwrite) {
     fail(fmt::format("cannot be made: folder '{}': {}", folder.string(), std::strerror(errno)));
 }
 
-void write_packed(const DataSplit& data, const std::string& path, int workers,
-                  const std::function<void(int64_t, int64_t)>& progress) {
-  check_pack_target(path, true);
-  const Dataset &train = *data.train, &test = *data.test;
-  std::string names = joined(train.class_names());
-  const Normalization& norm = train.normalization();
-  int64_t channels = train.channels(), total = train.count() + test.count();
-  auto images = [](const Dataset& split) {
+namespace {
+
+// What a pack has, in the order of the file.
+std::vector<ArraySpec> arrays_of(const DataSplit& data, const std::string& names) {
+  const auto images = [](const Dataset& split) {
     return std::vector<int64_t>{split.count(), split.height(), split.width(), split.channels()};
   };
-  std::vector<ArraySpec> arrays = {
-      {"train/images", "uint8", images(train)}, {"train/labels", "int32", {train.count()}},
-      {"test/images", "uint8", images(test)},   {"test/labels", "int32", {test.count()}},
-      {"mean", "float32", {channels}},          {"std", "float32", {channels}}};
+  const int64_t channels = data.train->channels();
+  std::vector<ArraySpec> arrays = {{"train/images", "uint8", images(*data.train)},
+                                   {"train/labels", "int32", {data.train->count()}},
+                                   {"test/images", "uint8", images(*data.test)},
+                                   {"test/labels", "int32", {data.test->count()}},
+                                   {"mean", "float32", {channels}},
+                                   {"std", "float32", {channels}}};
   if (!names.empty())
     arrays.push_back({"class_names", "text", {static_cast<int64_t>(names.size())}});
-  Hdf5Layout layout(arrays, {{"format", kFormat, 0}, {"version", "", kVersion}});
+  return arrays;
+}
+
+const std::vector<Hdf5Attribute> kAttributes = {{"format", kFormat, 0}, {"version", "", kVersion}};
+
+using SplitProgress = std::function<void(int64_t)>;
+
+void write_plain(const DataSplit& data, const std::vector<ArraySpec>& arrays,
+                 std::span<const void* const> small, int workers,
+                 const SplitProgress (&progress)[2], Writer& writer) {
+  const Hdf5Layout layout(arrays, kAttributes);
   std::vector<std::byte> front(layout.front_bytes());
   layout.write(front);
-
-  Writer writer(path);
   writer.write(front.data(), front.size());
-  SplitWriter splits[] = {{writer, train}, {writer, test}};
-  for (size_t i = 0; i < 2; ++i) {
-    int64_t before = i == 0 ? 0 : train.count();
-    writer.zeros_until(layout.offset(2 * i));
-    splits[i].images(workers, [&](int64_t done) {
-      if (progress) progress(before + done, total);
+  size_t at = 0;
+  for (const Dataset* split : {data.train.get(), data.test.get()}) {
+    writer.zeros_until(layout.offset(at));
+    read_images(*split, images_at_once(*split), workers, progress[at / 2], [&](const Batch& batch) {
+      writer.write(batch.images, static_cast<size_t>(batch.count * split->shape().bytes()));
     });
-    writer.zeros_until(layout.offset(2 * i + 1));
-    splits[i].labels();
+    writer.zeros_until(layout.offset(at + 1));
+    const std::vector<int32_t> labels = labels_of(*split);
+    writer.write(labels.data(), labels.size() * sizeof(int32_t));
+    at += 2;
   }
-  const std::pair<const void*, size_t> rest[] = {
-      {norm.mean.data(), norm.mean.size() * sizeof(float)},
-      {norm.std.data(), norm.std.size() * sizeof(float)},
-      {names.data(), names.size()}};
-  for (size_t i = 4; i < arrays.size(); ++i) {
-    writer.zeros_until(layout.offset(i));
-    writer.write(rest[i - 4].first, rest[i - 4].second);
+  for (; at < arrays.size(); ++at) {
+    writer.zeros_until(layout.offset(at));
+    writer.write(small[at - 4], layout.array_bytes(at));
   }
   writer.zeros_until(layout.bytes());
+}
+
+// A chunk of images is small, because an image at random costs the decoding of all; 32 KiB before a
+// byte are as far as gzip looks back.
+void write_gzip(const DataSplit& data, const std::vector<ArraySpec>& arrays,
+                std::span<const void* const> small, int workers, const SplitProgress (&progress)[2],
+                const std::string& path) {
+  constexpr int64_t kChunk = int64_t{64} << 10;
+  Hdf5Writer writer(path);
+  for (const Hdf5Attribute& attribute : kAttributes) writer.attribute(attribute);
+  size_t at = 0;
+  for (const Dataset* split : {data.train.get(), data.test.get()}) {
+    const int64_t rows = std::clamp<int64_t>(kChunk / split->shape().bytes(), 1, split->count());
+    writer.begin_chunked(arrays[at], rows);
+    const int64_t batch = std::max<int64_t>(1, images_at_once(*split) / rows) * rows;
+    read_images(*split, batch, workers, progress[at / 2],
+                [&](const Batch& images) { writer.append(images.images, images.count); });
+    const std::vector<int32_t> labels = labels_of(*split);
+    writer.begin_chunked(arrays[at + 1], std::min<int64_t>(split->count(), kChunk / 4));
+    writer.append(labels.data(), split->count());
+    at += 2;
+  }
+  for (; at < arrays.size(); ++at) writer.array(arrays[at], small[at - 4]);
+  writer.close();
+}
+
+}  // namespace
+
+void write_packed(const DataSplit& data, const std::string& path, int workers,
+                  const std::function<void(int64_t, int64_t)>& progress, Compress compress) {
+  check_pack_target(path, true);
+  const std::string names = joined(data.train->class_names());
+  const Normalization& norm = data.train->normalization();
+  const std::vector<ArraySpec> arrays = arrays_of(data, names);
+  const void* const small[] = {norm.mean.data(), norm.std.data(), names.data()};
+  const int64_t train = data.train->count(), all = train + data.test->count();
+  const auto after = [&](int64_t before) -> SplitProgress {
+    return [&progress, before, all](int64_t done) {
+      if (progress) progress(before + done, all);
+    };
+  };
+  const SplitProgress told[] = {after(0), after(train)};
+  Writer writer(path);
+  if (compress == Compress::kGzip)
+    write_gzip(data, arrays, small, workers, told, writer.partial());
+  else
+    write_plain(data, arrays, small, workers, told, writer);
   writer.finish();
 }
 
-DataSplit open_packed(const std::string& path) try {
+DataSplit open_packed(const std::string& path, int64_t cache, int readers) try {
   auto file = std::make_shared<const PackedFile>(path);
   DatasetInfo info;
   read_classes(*file, info);
@@ -346,15 +399,23 @@ DataSplit open_packed(const std::string& path) try {
                             : std::vector<float>();
   };
   info.normalization = {floats("mean"), floats("std")};
-  check_normalization(*file, info.normalization);
+  check_normalization(path, info.normalization);
   auto train = open_split(file, "train", info), test = open_split(file, "test", info);
   if (train->shape() != test->shape()) file->fail("train and test images differ in shape");
   return {train, test};
 } catch (const DataError&) {
   throw;
-} catch (const Hdf5StorageError& error) {
-  throw DataError(fmt::format("{}: {}; trainer data pack writes such files", path, error.what()));
-} catch (const Error& error) {  // of the file's reader, or of a data set that cannot be
+} catch (const Hdf5StorageError&) {
+  const Hdf5Source source{.images = "/{split}/images", .labels = "/{split}/labels", .cache = cache};
+  DataSplit data = open_hdf5_set(path, source, readers, "/mean", "/std");
+  check_normalization(path, data.train->normalization());
+  return data;
+} catch (const Hdf5Error& error) {
+  throw DataError(
+      fmt::format("{}: {}; where this is a file of another program, say with data.images "
+                  "and data.labels what to read in it",
+                  path, error.what()));
+} catch (const Error& error) {  // of a data set that cannot be
   throw DataError(fmt::format("{}: {}", path, error.what()));
 }
 

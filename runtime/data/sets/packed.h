@@ -8,6 +8,9 @@
 //
 // A file of another program may leave out the last three; the number of classes is then that of the
 // labels.
+//
+// With gzip, images and labels lie in compressed chunks, images some 64 KiB to a chunk: such a file
+// is smaller and is read as hdf5_set.h says, through libhdf5. The others are read without it.
 #pragma once
 
 #include <functional>
@@ -26,11 +29,15 @@ void check_pack_target(const std::string& path, bool overwrite);
 // only. progress is called now and then with images done and images in all. Throws what
 // check_pack_target() with overwrite throws before anything is read, Error naming the path when the
 // disk refuses, and what reading throws.
+enum class Compress { kNone, kGzip };
 void write_packed(const DataSplit& data, const std::string& path, int workers = 2,
-                  const std::function<void(int64_t, int64_t)>& progress = {});
+                  const std::function<void(int64_t, int64_t)>& progress = {},
+                  Compress compress = Compress::kNone);
 
 // The header is checked against the file before memory is taken; the labels are read and checked,
-// the images read from the file when they are asked for. Throws DataError naming the file.
-DataSplit open_packed(const std::string& path);
+// the images read from the file when they are asked for. A sound file with arrays in chunks goes to
+// open_hdf5_set(), with `cache` bytes for images and `readers` decoders. Throws DataError naming
+// the file.
+DataSplit open_packed(const std::string& path, int64_t cache = Hdf5Source().cache, int readers = 2);
 
 }  // namespace tessera

@@ -13,6 +13,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tessera/runtime/files/hdf5_library.h"
+#include "tessera/runtime/files/hdf5_writer.h"
+#include "tessera/runtime/files/sealed_file.h"
+
 namespace tessera {
 namespace {
 
@@ -44,6 +48,53 @@ TEST(Hdf5, WhatIsWrittenIsRead) {
   EXPECT_EQ(contents.attributes[0].text, "a word");
   EXPECT_EQ(contents.attributes[1].number, -7);
   EXPECT_EQ(contents.end, image.size());
+}
+
+// Both writers and both readers, one against the other.
+TEST(Hdf5, OurOwnAndTheLibraryUnderstandEachOther) {
+  const std::vector<ArraySpec> arrays{{"a", "float32", {2, 3}}, {"g/b", "float64", {5}},
+                                      {"g/c", "uint8", {7}},    {"h/d", "int32", {1, 1, 5}},
+                                      {"e", "int64", {4}},      {"text", "text", {11}}};
+  const std::string folder = testing::TempDir(), name = std::to_string(getpid());
+  const auto ours = written(arrays, {{"format", "a word"}, {"number", "", -7}});
+  const std::string paths[] = {folder + "/ours_" + name + ".h5",
+                               folder + "/library_" + name + ".h5"};
+  std::ofstream(paths[0], std::ios::binary)
+      .write(reinterpret_cast<const char*>(ours.data()), static_cast<std::streamsize>(ours.size()));
+  Hdf5Writer writer(paths[1]);
+  writer.attribute({"format", "a word", 0});
+  writer.attribute({"number", "", -7});
+  const Hdf5Layout layout(arrays, {});
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const std::vector<char> values(layout.array_bytes(i), static_cast<char>(i + 1));
+    writer.array(arrays[i], values.data());
+  }
+  writer.close();
+  for (const std::string& path : paths) {
+    const FileSource source(path);
+    const Hdf5Contents contents = read_hdf5(source);
+    const Hdf5File file(path);
+    ASSERT_EQ(contents.arrays.size(), arrays.size());
+    EXPECT_EQ(file.list().size(), arrays.size());
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const auto found = std::find_if(contents.arrays.begin(), contents.arrays.end(),
+                                      [&](const auto& array) { return array == arrays[i]; });
+      ASSERT_NE(found, contents.arrays.end()) << path << " " << arrays[i].name;
+      std::vector<std::byte> bytes(found->bytes), same(found->bytes, static_cast<std::byte>(i + 1));
+      source.read(found->offset, bytes.data(), bytes.size());
+      EXPECT_EQ(bytes, same) << path << " " << arrays[i].name;
+      if (arrays[i].dtype == "text") continue;
+      const auto data = file.open(arrays[i].name);
+      EXPECT_EQ(data->info().type.name(), arrays[i].dtype);
+      EXPECT_EQ(data->info().shape, arrays[i].shape);
+      data->read_rows(0, arrays[i].shape[0], bytes);
+      EXPECT_EQ(bytes, same) << path << " " << arrays[i].name;
+    }
+    EXPECT_EQ(file.texts("/@format"), std::vector<std::string>{"a word"});
+    EXPECT_EQ(file.numbers("@number"), std::vector<double>{-7});
+    EXPECT_EQ(contents.attributes.size(), 2u);
+    std::filesystem::remove(path);
+  }
 }
 
 TEST(Hdf5, ManyArraysAndNone) {

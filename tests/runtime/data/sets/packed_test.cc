@@ -1,13 +1,14 @@
+#include "tessera/runtime/data/sets/packed.h"
+
 #include <cmath>
 #include <cstring>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tessera/runtime/data/sets/packed.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {
@@ -21,12 +22,19 @@ DataSplit pictures() {
           synthetic(1, SyntheticSplit::kTest, 12, 20)};
 }
 
-TEST(PackedTest, WhatWasWrittenIsRead) {
+class EveryPack : public ::testing::TestWithParam<Compress> {};
+INSTANTIATE_TEST_SUITE_P(PackedTest, EveryPack, ::testing::Values(Compress::kNone, Compress::kGzip),
+                         [](const auto& info) {
+                           return info.param == Compress::kGzip ? "gzip" : "plain";
+                         });
+
+TEST_P(EveryPack, WhatWasWrittenIsRead) {
   TempFolder folder;
   std::string path = folder.path("pack.h5");
   DataSplit data = pictures();
   int64_t last = 0, all = 0;
-  write_packed(data, path, 2, [&](int64_t done, int64_t total) { last = done, all = total; });
+  write_packed(
+      data, path, 2, [&](int64_t done, int64_t total) { last = done, all = total; }, GetParam());
   EXPECT_EQ(last, 49);
   EXPECT_EQ(all, 49);
   EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
@@ -36,6 +44,7 @@ TEST(PackedTest, WhatWasWrittenIsRead) {
     ASSERT_EQ(read->count(), made->count());
     EXPECT_EQ(read->shape(), made->shape());
     EXPECT_EQ(read->class_names(), made->class_names());
+    EXPECT_EQ(read->normalization().mean, made->normalization().mean);
     EXPECT_EQ(read->normalization().std, made->normalization().std);
     Bytes a(static_cast<size_t>(made->shape().bytes())), b(a.size());
     for (int64_t i = 0; i < made->count(); ++i) {
@@ -45,8 +54,66 @@ TEST(PackedTest, WhatWasWrittenIsRead) {
       EXPECT_EQ(made->label(i), read->label(i));
     }
   }
-  // Only the labels are in memory.
+}
+
+TEST_P(EveryPack, EqualDataGiveEqualBytes) {
+  TempFolder folder;
+  std::vector<Bytes> files;
+  for (const char* name : {"a.h5", "b.h5"}) {
+    write_packed(pictures(), folder.path(name), 2, {}, GetParam());
+    std::ifstream in(folder.path(name), std::ios::binary);
+    files.emplace_back((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  }
+  EXPECT_EQ(files[0], files[1]);
+}
+
+TEST_P(EveryPack, NothingIsLeftOfOneThatBreaksOff) {
+  TempFolder folder;
+  const auto break_off = [](int64_t done, int64_t) {
+    if (done == 49) throw Error("enough");
+  };
+  expect_error<Error>(
+      [&] { write_packed(pictures(), folder.path("pack.h5"), 2, break_off, GetParam()); },
+      {"enough"});
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(PackedTest, OnlyLabelsOfAPlainPackAreInMemory) {
+  TempFolder folder;
+  write_packed(pictures(), folder.path("pack.h5"));
+  const DataSplit packed = open_packed(folder.path("pack.h5"));
+  ASSERT_EQ(packed.train->host_buffers().size(), 1u);
   EXPECT_EQ(packed.train->host_buffers()[0].bytes, 37 * sizeof(int32_t));
+}
+
+TEST(PackedTest, APackInChunksIsSmallAndReadInPieces) {
+  TempFolder folder;
+  DatasetInfo info;
+  info.name = "own";
+  info.shape = {16, 16, 1};
+  info.count = 3000;
+  info.classes = 1;
+  auto data =
+      std::make_shared<MemoryDataset>(info, Bytes(3000 * 256, 9), std::vector<int32_t>(3000));
+  const std::string path = folder.path("pack.h5");
+  write_packed({data, data}, path, 2, {}, Compress::kGzip);
+  EXPECT_LT(std::filesystem::file_size(path), 40000u);
+  golden::File file(path);
+  EXPECT_EQ(file.read("train/images").values, std::vector<double>(3000 * 256, 9.0));
+  EXPECT_EQ(file.text("/", "format"), "tessera data");
+  // 256 images are 64 KiB: one block of them fits, and then the data are the same.
+  const DataSplit small = open_packed(path, 65536);
+  EXPECT_EQ(small.train->notes().size(), 1u);
+  Bytes image(256);
+  for (int64_t i : {2999, 0, 1500}) small.test->read(i, image.data());
+  EXPECT_EQ(image, Bytes(256, 9));
+  expect_error<DataError>([&] { open_packed(path, 65535); }, {path, "256 images share chunks"});
+}
+
+TEST(PackedTest, AFileOfAnotherKindIsReadWhereItsArraysAreNamed) {
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/newest.h5";
+  expect_error<DataError>([&] { open_packed(path); },
+                          {"newest.h5", "say with data.images and data.labels"});
 }
 
 TEST(PackedTest, TheHdf5LibraryReadsIt) {
