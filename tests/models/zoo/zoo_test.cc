@@ -7,6 +7,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/storage.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/zoo/element_count.h"
