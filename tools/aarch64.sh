@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Cross-builds for 64-bit Arm and runs there, under qemu: the tests of runtime to graph, then a short training.
+# Needs Debian. Installs the cross compiler and qemu where they are missing; the Arm libraries are only
+# unpacked into build/aarch64/root, so the packages of this machine stay as they are.
+#   tools/aarch64.sh               everything
+#   tools/aarch64.sh '*Conv2d*'    only these tests
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD/build/aarch64/root
+build=$PWD/build/aarch64/build
+floors=(runtime memory engine layers graph)
+
+# A sysroot from the Arm packages of what tools/setup.sh installs and all they depend on: to an apt-get
+# whose lists, cache and state are a folder of its own, nothing is installed yet.
+unpack_packages() {
+  local codename apt=$root/apt packages
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  mapfile -t packages < <(grep -oE '\b[a-z0-9.+-]+-dev\b' tools/setup.sh)
+  local wanted="$codename ${packages[*]}"
+  [[ $(cat "$root/packages" 2>/dev/null) != "$wanted" ]] || return 0
+
+  echo "aarch64: unpacking into $root: ${packages[*]}"
+  rm -rf "$root"
+  mkdir -p "$apt"/{lists,cache}/partial
+  touch "$apt/status"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
+       "http://deb.debian.org/debian $codename main" >"$apt/sources.list"
+  local foreign=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64
+    -o Dir::State="$apt" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
+    -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+    -o APT::Sandbox::User=root -o Debug::NoLocking=1)
+  "${foreign[@]}" update
+  "${foreign[@]}" install -y --download-only --no-install-recommends "${packages[@]}"
+  for package in "$apt"/cache/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
+  # Links such as libz.so -> /lib/aarch64-linux-gnu/libz.so.1 would lead out of the root.
+  find "$root" -type l -lname '/*' | while read -r link; do
+    ln -sfnr "$root$(readlink "$link")" "$link"
+  done
+  echo "$wanted" >"$root/packages"
+  rm -rf "$apt"
+}
+
+run() { qemu-aarch64 -L "$root" "$build/bin/$1" "${@:2}"; }
+
+train() {
+  echo "aarch64: training"
+  run trainer train --config models/configs/quickstart.yaml '~train.epochs' train.steps=60 \
+    run.dir="$build/quickstart" | tee "$build/training.txt"
+  awk '/^final test accuracy/ { learned = $4 > 40 }
+       END { if (!learned) print "aarch64: after 60 steps the test accuracy should be above 40 %; chance is 10 %"
+             exit !learned }' "$build/training.txt"
+}
+
+tools/setup.sh g++-aarch64-linux-gnu qemu-user
+unpack_packages
+cmake -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
+  -DTESSERA_CUDA=OFF -DTESSERA_STRICT=ON
+ninja -C "$build" trainer "${floors[@]/%/_tests}"
+
+failed=()
+for floor in "${floors[@]}"; do
+  echo "aarch64: ${floor}_tests"
+  run "${floor}_tests" --gtest_brief=1 --gtest_filter="${1:-*}" || failed+=("${floor}_tests")
+done
+[[ -n ${1:-} ]] || train || failed+=(training)
+if [[ ${#failed[@]} -gt 0 ]]; then
+  echo "aarch64: failed: ${failed[*]}" >&2
+  exit 1
+fi
+echo "aarch64: passed"
