@@ -42,12 +42,14 @@ unpack_packages() {
 
 run() { qemu-aarch64 -L "$root" "$build/bin/$1" "${@:2}"; }
 
+# A smaller quickstart: qemu computes vectors of floats in software.
 train() {
   echo "aarch64: training"
-  run trainer train --config models/configs/quickstart.yaml '~train.epochs' train.steps=60 \
+  run trainer train --overwrite --config models/configs/quickstart.yaml '~train.epochs' train.steps=60 \
+    data.batch=32 data.test_count=500 model.widths=[8,8,16,16] optimizer.lr=0.02 schedule.warmup=20st \
     run.dir="$build/quickstart" | tee "$build/training.txt"
-  awk '/^final test accuracy/ { learned = $4 > 40 }
-       END { if (!learned) print "aarch64: after 60 steps the test accuracy should be above 40 %; chance is 10 %"
+  awk '/^final test accuracy/ { learned = $4 >= 25 }
+       END { if (!learned) print "aarch64: a test accuracy of 25 % was expected; chance is 10 %"
              exit !learned }' "$build/training.txt"
 }
 
