@@ -10,13 +10,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/graph/plan_diff.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/graph/plan_diff.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
@@ -115,9 +116,12 @@ int max_batch(Config config, const Arguments& arguments) {
   config.memory.limit = ByteSize{limit};
   const MemoryNeed need = memory_need(config);
   if (arguments.json) {
-    write_out(fmt::format(
-        "{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}, \"complete\": {}}}\n",
-        batch, limit, config.data.batch, need.bytes(), need.complete));
+    write_out(Json::object({{"max_batch", batch},
+                            {"limit_bytes", limit},
+                            {fmt::format("bytes_at_batch_{}", config.data.batch), need.bytes()},
+                            {"complete", need.complete}})
+                  .text() +
+              "\n");
   } else {
     write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, need.bytes(), limit,
                           decoders_text(need.complete)));

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/text/bytes.h"
+
 namespace tessera {
 
 int64_t Duration::steps(int64_t steps_per_epoch) const {
@@ -19,13 +21,7 @@ std::string Duration::text() const {
   return fmt::format("{}{}", count, kNames[static_cast<int>(unit)]);
 }
 
-std::string ByteSize::text() const {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int64_t count = bytes;
-  size_t unit = 0;
-  while (count != 0 && count % 1024 == 0 && unit + 1 < std::size(kUnits)) count /= 1024, ++unit;
-  return fmt::format("{}{}", count, kUnits[unit]);
-}
+std::string ByteSize::text() const { return exact_byte_text(bytes); }
 
 int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
   if (steps) return *steps;

@@ -9,23 +9,10 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/html.h"
 
 namespace tessera {
 namespace {
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '&': result += "&amp;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += c;
-    }
-  }
-  return result;
-}
 
 struct Point {
   double x, y;
@@ -118,7 +105,7 @@ std::string matrix_html(const RunReport& report) {
   if (m.classes == 0 || m.classes > 100) return "";
   const auto name = [&](int64_t c) {
     const auto i = static_cast<size_t>(c);
-    return i < report.classes.size() ? escaped(report.classes[i]) : std::to_string(c);
+    return i < report.classes.size() ? html_escaped(report.classes[i]) : std::to_string(c);
   };
   std::string html = "<h2>Confusion</h2><p>Rows: what an image is; columns: what it is taken for.</p>"
                      "<table class=\"matrix\"><tr><th></th>";
@@ -153,7 +140,7 @@ std::string epochs_html(const std::vector<Metrics>& metrics) {
 
 std::string summary_html(const RunReport& report) {
   if (report.summary.empty()) return "";
-  return fmt::format("<h2>Model and memory</h2>\n<pre>{}</pre>\n", escaped(report.summary));
+  return fmt::format("<h2>Model and memory</h2>\n<pre>{}</pre>\n", html_escaped(report.summary));
 }
 
 constexpr const char* kStyle = R"(
@@ -194,10 +181,11 @@ std::string report_html(const RunReport& report) {
   std::string result = fmt::format("<p class=\"big\">{:.2f} % of the test images are right", 100 * report.top1);
   if (report.top5 >= 0) result += fmt::format(", {:.2f} % among the first five", 100 * report.top5);
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>\n<style>{1}</style>\n"
+      "<!DOCTYPE html>\n<html lang=\"en\"><meta "
+      "charset=\"utf-8\"><title>{0}</title>\n<style>{1}</style>\n"
       "<h1>{0}</h1>\n{2}.</p>\n<div class=\"charts\">{3}{4}{5}</div>\n{6}{7}"
       "{8}</html>\n",
-      escaped(report.title), kStyle, result,
+      html_escaped(report.title), kStyle, result,
       chart("accuracy in %", {curve_of(m, "test", orange, &Metrics::accuracy, 100),
                               curve_of(m, "train", blue, &Metrics::accuracy, 100)}),
       chart("loss", {curve_of(m, "test", orange, &Metrics::loss, 1),

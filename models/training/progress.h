@@ -28,9 +28,6 @@ struct ProgressState {
 // shown does not change as numbers grow.
 std::string progress_text(const ProgressState& state, double seconds_left, int columns);
 
-// "4:05", "2:04:05", "3 d 2 h", "120 d"
-std::string duration_text(double seconds);
-
 // Not thread-safe.
 class Progress {
  public:
