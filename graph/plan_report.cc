@@ -56,7 +56,7 @@ void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block
 
 std::string node_name(const Node& node) {
   return node.module_path.empty() ? std::string(node.op->name())
-                            : fmt::format("{} {}", node.op->name(), node.module_path);
+                                  : fmt::format("{} {}", node.op->name(), node.module_path);
 }
 
 // The node whose reading ends the life of a block, if any reads it.
@@ -226,9 +226,9 @@ std::string PlanReport::text() const {
     text += fmt::format("  {:<12} {:>12}\n", name, human(bytes));
   text += "\nlargest tensors\n";
   for (const PlannedTensor& t : largest(10))
-    text +=
-        fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
-                    t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.module_path);
+    text += fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
+                        t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec,
+                        t.module_path);
   return text;
 }
 

@@ -46,7 +46,7 @@ std::string read_file(const std::string& path) {
 PlanPicture picture_of(const Config& config, const PassSettings& passes) {
   const std::string title =
       fmt::format("{}, batch {}, ", config.model.name, running_batch(config, known_data(config)));
-  if (config.mode == "eager") return eager_picture(config, title + "eager");
+  if (config.mode == Mode::kEager) return eager_picture(config, title + "eager");
   return plan(config, passes).picture(title + "planner " + config.memory.planner);
 }
 
@@ -259,7 +259,8 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->passes.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--disable-pass", arguments->passes.disabled_passes, "leave out a pass; may be given again")
+  plan->add_option("--disable-pass", arguments->passes.disabled_passes,
+                   "leave out a pass; may be given again")
       ->allow_extra_args(false);
   exclude(*plan);
   plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });

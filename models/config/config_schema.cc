@@ -52,6 +52,9 @@ class ValueSchema {
   Json operator()(const double*) const { return number("number", rule_); }
   Json operator()(const std::string*) const {
     if (rule_.names.empty()) return Json::object({{"type", "string"}});
+    return (*this)(static_cast<const NamedValue*>(nullptr));
+  }
+  Json operator()(const NamedValue*) const {
     return Json::object({{"enum", Json::list({rule_.names.begin(), rule_.names.end()})}});
   }
   Json operator()(const Duration*) const {

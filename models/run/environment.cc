@@ -62,9 +62,9 @@ std::string shell_command(int argc, const char* const* argv) {
   std::string line;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word = argv[i];
-    const bool plain =
-        !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                "0123456789_-+./:,=@%") == word.npos;
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-+./:,=@%") == word.npos;
     if (i > 0) line += ' ';
     if (plain) {
       line += word;
@@ -72,8 +72,10 @@ std::string shell_command(int argc, const char* const* argv) {
     }
     line += '\'';
     for (char c : word) {
-      if (c == '\'') line += "'\\''";
-      else line += c;
+      if (c == '\'')
+        line += "'\\''";
+      else
+        line += c;
     }
     line += '\'';
   }

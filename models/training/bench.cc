@@ -82,7 +82,7 @@ class GeneratedBatches {
 
 PlanReport plan(const Config& config, const PassSettings& passes) {
   Config graph = config;
-  graph.mode = "graph";
+  graph.mode = Mode::kGraph;
   ImageShape image = loaded_shape(graph);
   Session session(graph, image, plain_normalization(image), passes);
   const DataNeed data = known_data(graph);
@@ -100,7 +100,7 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
 
 PlanPicture eager_picture(const Config& config, const std::string& title) {
   Config eager = config;
-  eager.mode = "eager";
+  eager.mode = Mode::kEager;
   eager.data.batch = running_batch(config, known_data(config));
   const ImageShape image = loaded_shape(eager);
   Session session(eager, image, plain_normalization(image));
@@ -245,7 +245,7 @@ void require_same(const Trace& a, const Trace& b, const Way& way) {
 VerifyResult verify_plan(const Config& config, int64_t steps) {
   require_fit(config);
   Config planned = config, unplanned = config;
-  planned.mode = unplanned.mode = "graph";
+  planned.mode = unplanned.mode = Mode::kGraph;
   unplanned.memory.planner = "none";
   PassSettings replayed, watched;
   replayed.replay_plan = true;
