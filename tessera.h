@@ -30,6 +30,7 @@
 #include "tessera/layers/module.h"
 #include "tessera/layers/modules.h"
 #include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizer_params.h"
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/scale_channels.h"

@@ -11,6 +11,7 @@ endmacro()
 
 tessera_need(fmt libfmt-dev)
 tessera_need(yaml-cpp libyaml-cpp-dev)
+tessera_need(nlohmann_json nlohmann-json3-dev)
 tessera_need(ZLIB zlib1g-dev)
 tessera_need(JPEG libjpeg-dev)
 tessera_need(PNG libpng-dev)

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +18,6 @@ struct Life {
   bool operator==(const Life&) const = default;
 };
 
-// JSON is YAML.
 struct PlanFile {
   std::map<std::string, int64_t> sizes;
   std::map<std::string, Life> tensors;  // by name and place, numbered where these repeat
@@ -27,25 +26,25 @@ struct PlanFile {
 PlanFile read(const std::string& text, const std::string& name) {
   PlanFile file;
   try {
-    const YAML::Node root = YAML::Load(text);
+    const Json root = Json::parse(text);
     for (const char* key : {"total_bytes", "arena_bytes", "lower_bound_bytes", "unplanned_bytes",
                             "persistent_bytes", "slot_bytes", "tensors", "steps"})
-      file.sizes[key] = root[key].as<int64_t>();
-    for (const auto& entry : root["classes"])
-      file.sizes["class " + entry.first.as<std::string>()] = entry.second.as<int64_t>();
+      file.sizes[key] = root[key].integer();
+    for (const auto& [name, bytes] : root["classes"].members())
+      file.sizes["class " + name] = bytes.integer();
     std::map<std::string, int> seen;
-    for (const YAML::Node& block : root["blocks"]) {
+    for (const Json& block : root["blocks"].items()) {
       // Without "%12 ": numbers move when a step is added before.
-      std::string title = block["name"].as<std::string>();
+      std::string title = block["name"].string();
       if (title.starts_with('%')) title = title.substr(std::min(title.find(' ') + 1, title.size()));
-      title = fmt::format("{} {}", title, block["place"].as<std::string>());
+      title = fmt::format("{} {}", title, block["place"].string());
       if (const int n = seen[title]++; n > 0) title = fmt::format("{} ({})", title, n + 1);
-      file.tensors[title] = {block["bytes"].as<int64_t>(),
-                             block["upper"].as<int64_t>() - block["lower"].as<int64_t>()};
+      file.tensors[title] = {block["bytes"].integer(),
+                             block["upper"].integer() - block["lower"].integer()};
     }
-  } catch (const YAML::Exception& error) {
-    throw ConfigError(fmt::format("{}: is no plan as `trainer plan --json` writes it: {}", name,
-                                  error.what()));
+  } catch (const Error& error) {
+    throw ConfigError(
+        fmt::format("{}: is no plan as `trainer plan --json` writes it: {}", name, error.what()));
   }
   return file;
 }
@@ -62,10 +61,9 @@ void add_tensors(const PlanFile& a, const PlanFile& b, std::vector<Change>& chan
       changes.push_back({life.bytes, fmt::format("- {} bytes  {}", life.bytes, name)});
     } else if (other->second != life) {
       const Life& now = other->second;
-      changes.push_back(
-          {std::abs(now.bytes - life.bytes),
-           fmt::format("~ {} -> {} bytes, {} -> {} steps  {}", life.bytes, now.bytes, life.steps,
-                       now.steps, name)});
+      changes.push_back({std::abs(now.bytes - life.bytes),
+                         fmt::format("~ {} -> {} bytes, {} -> {} steps  {}", life.bytes, now.bytes,
+                                     life.steps, now.steps, name)});
     }
   }
   for (const auto& [name, life] : b.tensors) {
@@ -89,7 +87,8 @@ std::string diff_plans(const std::string& a, const std::string& name_a, const st
       return at == file.sizes.end() ? 0 : at->second;
     };
     const int64_t from = value(before), to = value(after);
-    if (from != to) text += fmt::format("{:<20} {:>14} -> {:>14}  {:+}\n", key, from, to, to - from);
+    if (from != to)
+      text += fmt::format("{:<20} {:>14} -> {:>14}  {:+}\n", key, from, to, to - from);
   }
   std::vector<Change> changes;
   add_tensors(before, after, changes);

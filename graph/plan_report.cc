@@ -5,24 +5,13 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/program.h"
-#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      result += fmt::format("\\u{:04x}", c);
-    else
-      result += c;
-  }
-  return result + '"';
-}
 
 std::string human(int64_t bytes) { return byte_text(bytes, 1); }
 
@@ -67,7 +56,7 @@ void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block
 
 std::string node_name(const Node& node) {
   return node.module_path.empty() ? std::string(node.op->name())
-                            : fmt::format("{} {}", node.op->name(), node.module_path);
+                                  : fmt::format("{} {}", node.op->name(), node.module_path);
 }
 
 // The node whose reading ends the life of a block, if any reads it.
@@ -155,41 +144,58 @@ PlanReport plan_report(const Program& program) {
   return report;
 }
 
+namespace {
+
+Json json_of(const auto& named_sizes) {
+  std::vector<Json::Member> members;
+  for (const auto& [name, bytes] : named_sizes) members.emplace_back(name, bytes);
+  return Json::object(members);
+}
+
+Json json_of(const PlannedTensor& t) {
+  return Json::object({{"name", t.title()},
+                       {"place", t.module_path},
+                       {"spec", t.spec},
+                       {"class", t.group},
+                       {"bytes", t.bytes},
+                       {"lower", t.lower},
+                       {"upper", t.upper},
+                       {"offset", t.offset}});
+}
+
+}  // namespace
+
+// The members that are long follow in pieces, a tensor each.
 void PlanReport::json(const std::function<void(std::string_view)>& piece) const {
-  std::string text = fmt::format(
-      "{{\"arena_bytes\": {}, \"lower_bound_bytes\": {}, \"ratio\": {:.6f}, \"unplanned_bytes\": "
-      "{}, "
-      "\"persistent_bytes\": {}, \"slot_bytes\": {}, \"total_bytes\": {}, \"tensors\": {}, "
-      "\"steps\": {}, \"planner\": {}, \"need_bytes\": {}, \"need_is_complete\": {}, \"parts\": {{",
-      arena, lower_bound, ratio(), unplanned, persistent, slots, total(), tensors, nodes,
-      quoted(planner), need(), parts_complete);
-  const char* comma = "";
-  const auto sizes = [&](const auto& named) {
-    comma = "";
-    for (const auto& [name, bytes] : named) {
-      text += fmt::format("{}{}: {}", comma, quoted(name), bytes);
-      comma = ", ";
-    }
-  };
-  sizes(parts);
-  text += "}, \"classes\": {";
-  sizes(classes);
-  const auto list = [&](const auto& tensors) {
-    comma = "";
-    for (const PlannedTensor& t : tensors) {
-      piece(fmt::format(
-          "{}\n{{\"name\": {}, \"place\": {}, \"spec\": {}, \"class\": {}, \"bytes\": {}, "
-          "\"lower\": {}, \"upper\": {}, \"offset\": {}}}",
-          comma, quoted(t.title()), quoted(t.module_path), quoted(t.spec), quoted(t.group), t.bytes,
-          t.lower, t.upper, t.offset));
+  std::string open = Json::object({{"arena_bytes", arena},
+                                   {"lower_bound_bytes", lower_bound},
+                                   {"ratio", rounded(ratio(), 6)},
+                                   {"unplanned_bytes", unplanned},
+                                   {"persistent_bytes", persistent},
+                                   {"slot_bytes", slots},
+                                   {"total_bytes", total()},
+                                   {"tensors", tensors},
+                                   {"steps", nodes},
+                                   {"planner", planner},
+                                   {"need_bytes", need()},
+                                   {"need_is_complete", parts_complete},
+                                   {"parts", json_of(parts)},
+                                   {"classes", json_of(classes)}})
+                         .text();
+  open.pop_back();  // the brace at its end
+  piece(open);
+  const auto list = [&](const char* name, const auto& listed) {
+    piece(fmt::format(",\n\"{}\":[", name));
+    const char* comma = "";
+    for (const PlannedTensor& tensor : listed) {
+      piece(fmt::format("{}\n{}", comma, json_of(tensor).text()));
       comma = ",";
     }
+    piece("]");
   };
-  piece(text + "}, \"top\": [");
-  list(largest(10));
-  piece("], \"blocks\": [");
-  list(blocks);
-  piece("]}");
+  list("top", largest(10));
+  list("blocks", blocks);
+  piece("}");
 }
 
 std::string PlanReport::json() const {
@@ -220,9 +226,9 @@ std::string PlanReport::text() const {
     text += fmt::format("  {:<12} {:>12}\n", name, human(bytes));
   text += "\nlargest tensors\n";
   for (const PlannedTensor& t : largest(10))
-    text +=
-        fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
-                    t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec, t.module_path);
+    text += fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
+                        t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec,
+                        t.module_path);
   return text;
 }
 

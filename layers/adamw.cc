@@ -91,7 +91,7 @@ class AdamWUpdate final : public OpBase<AdamWUpdate> {
   const AdamWParams params;
 };
 
-void check_settings(const AdamW::Settings& s) {
+void check_params(const AdamWParams& s) {
   for (const auto& [name, beta] : {std::pair{"beta1", s.beta1}, std::pair{"beta2", s.beta2}}) {
     if (beta >= 0 && beta < 1) continue;
     throw ConfigError(fmt::format("adamw: {} must be in [0, 1), is {}", name, beta));
@@ -110,12 +110,14 @@ void check_settings(const AdamW::Settings& s) {
 void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
                   const Tensor& t, const Tensor& lr, const AdamWParams& params) {
   NoGradScope no_grad;
-  tessera::apply(std::make_shared<AdamWUpdate>(params), {parameter, gradient, lr, t, m, v});
+  AdamWParams own = params;
+  if (!params.decay_vectors && parameter.shape().rank() <= 1) own.weight_decay = 0;
+  tessera::apply(std::make_shared<AdamWUpdate>(own), {parameter, gradient, lr, t, m, v});
 }
 
-AdamW::AdamW(Store& store, Tensors parameters, Settings settings)
-    : Optimizer(std::move(parameters)), settings_(settings) {
-  check_settings(settings_);
+AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
+    : Optimizer(std::move(parameters)), params_(params) {
+  check_params(params_);
   m_ = declare_states(store, "m");
   v_ = declare_states(store, "v");
   step_ = store.optimizer_state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
@@ -124,14 +126,8 @@ AdamW::AdamW(Store& store, Tensors parameters, Settings settings)
 void AdamW::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("adamw", gradients);
   const Tensor t = apply1(std::make_shared<CountUp>(), {step_, lr});
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const bool decays = settings_.decay_vectors || parameters_[i].shape().rank() > 1;
-    adamw_update(parameters_[i], gradients[i], m_[i], v_[i], t, lr,
-                 {.beta1 = settings_.beta1,
-                  .beta2 = settings_.beta2,
-                  .epsilon = settings_.epsilon,
-                  .weight_decay = decays ? settings_.weight_decay : 0});
-  }
+  for (size_t i = 0; i < gradients.size(); ++i)
+    adamw_update(parameters_[i], gradients[i], m_[i], v_[i], t, lr, params_);
 }
 
 }  // namespace tessera

@@ -7,16 +7,9 @@
 #pragma once
 
 #include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizer_params.h"
 
 namespace tessera {
-
-struct AdamWParams {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0.01;
-  bool operator==(const AdamWParams&) const = default;
-};
 
 // One parameter's update. All of one shape and float dtype; t is int64[1], already counted up for
 // this step; lr has one element, float32 or float64. Throws ShapeError.
@@ -27,19 +20,12 @@ void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor&
 // and one int64 "optimizer.step" that every step counts up.
 class AdamW final : public Optimizer {
  public:
-  struct Settings {
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 0.01;
-    bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  };
   // Throws ConfigError for an invalid setting.
-  AdamW(Store& store, Tensors parameters, Settings settings);
+  AdamW(Store& store, Tensors parameters, const AdamWParams& params);
   void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
-  Settings settings_;
+  const AdamWParams params_;
   Tensors m_, v_;
   Tensor step_;
 };

@@ -76,7 +76,7 @@ class SgdUpdate final : public OpBase<SgdUpdate> {
   const SgdParams params;
 };
 
-void check_settings(const Sgd::Settings& s) {
+void check_params(const SgdParams& s) {
   if (!(s.momentum >= 0)) {
     throw ConfigError(fmt::format("sgd: momentum must not be negative, is {}", s.momentum));
   }
@@ -93,26 +93,24 @@ void check_settings(const Sgd::Settings& s) {
 void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
                 const Tensor& lr, const SgdParams& params) {
   NoGradScope no_grad;
+  SgdParams own = params;
+  if (!params.decay_vectors && parameter.shape().rank() <= 1) own.weight_decay = 0;
   Tensors in{parameter, gradient, lr};
   if (params.momentum != 0) in.push_back(momentum);
-  tessera::apply(std::make_shared<SgdUpdate>(params), std::move(in));
+  tessera::apply(std::make_shared<SgdUpdate>(own), std::move(in));
 }
 
-Sgd::Sgd(Store& store, Tensors parameters, Settings settings)
-    : Optimizer(std::move(parameters)), settings_(settings) {
-  check_settings(settings_);
-  if (settings_.momentum != 0) momentum_ = declare_states(store, "momentum");
+Sgd::Sgd(Store& store, Tensors parameters, const SgdParams& params)
+    : Optimizer(std::move(parameters)), params_(params) {
+  check_params(params_);
+  if (params_.momentum != 0) momentum_ = declare_states(store, "momentum");
 }
 
 void Sgd::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("sgd", gradients);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const bool decays = settings_.decay_vectors || parameters_[i].shape().rank() > 1;
+  for (size_t i = 0; i < gradients.size(); ++i)
     sgd_update(parameters_[i], gradients[i], momentum_.empty() ? Tensor() : momentum_[i], lr,
-               {.momentum = settings_.momentum,
-                .nesterov = settings_.nesterov,
-                .weight_decay = decays ? settings_.weight_decay : 0});
-  }
+               params_);
 }
 
 }  // namespace tessera

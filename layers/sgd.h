@@ -7,15 +7,9 @@
 #pragma once
 
 #include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizer_params.h"
 
 namespace tessera {
-
-struct SgdParams {
-  double momentum = 0;
-  bool nesterov = false;    // needs momentum > 0
-  double weight_decay = 0;  // added to the gradient
-  bool operator==(const SgdParams&) const = default;
-};
 
 // One parameter's update. All of one shape and float dtype; lr has one element, float32 or float64.
 // `momentum` is undefined when params.momentum is 0. Throws ShapeError.
@@ -25,18 +19,12 @@ void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m
 // Declares a state "optimizer.momentum.<parameter>" for each parameter if momentum is used.
 class Sgd final : public Optimizer {
  public:
-  struct Settings {
-    double momentum = 0;
-    bool nesterov = false;
-    double weight_decay = 0;
-    bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  };
   // Throws ConfigError for an invalid setting.
-  Sgd(Store& store, Tensors parameters, Settings settings);
+  Sgd(Store& store, Tensors parameters, const SgdParams& params);
   void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
-  Settings settings_;
+  const SgdParams params_;
   Tensors momentum_;
 };
 

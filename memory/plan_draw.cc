@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/html.h"
 
 namespace tessera {
 namespace {
@@ -30,23 +31,6 @@ Frame frame_of(const Problem& problem, const Plan& plan) {
   }
   frame.bytes = std::max<int64_t>(plan.bytes, 1);
   return frame;
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '&')
-      result += "&amp;";
-    else if (c == '"')
-      result += "&quot;";
-    else if (static_cast<unsigned char>(c) >= ' ')
-      result += c;
-  }
-  return result;
 }
 
 // The first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
@@ -167,8 +151,8 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
           axes.left + (part.lower - frame.first_time) * axes.per_time,
           y_of(static_cast<double>(plan.offsets[i] + buffer.size)),
           (part.upper - part.lower) * axes.per_time, buffer.size * axes.per_byte, hue,
-          buffer.id.empty() ? std::to_string(i) : escaped(buffer.id), buffer.size, plan.offsets[i],
-          part.lower, part.upper);
+          buffer.id.empty() ? std::to_string(i) : html_escaped(buffer.id), buffer.size,
+          plan.offsets[i], part.lower, part.upper);
     }
   }
   const auto mark = [&](double address, std::string_view colour) {

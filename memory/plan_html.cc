@@ -4,25 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/text/json.h"
+
 namespace tessera {
 
 extern const char* const kPlanPage;  // plan_page.html
 
 namespace {
 
-// A string of JavaScript that can stand within HTML.
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == '<' || c == '>' || c == '&' || c == '"' ||
-        c == '\\') {
-      result += fmt::format("\\u{:04x}", c);
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
+std::string script(const std::string& text) { return Json(text).script(); }
 
 class Writer {
  public:
@@ -37,7 +27,7 @@ class Writer {
 
   void write(const std::function<void(std::string_view)>& piece) {
     piece(fmt::format("{{title:{},bytes:{},bound:{},first:{},last:{},boxes:[\n",
-                      quoted(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem),
+                      script(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem),
                       first_, std::max(last_, first_ + 1)));
     for (size_t i = 0; i < picture_.problem.buffers.size(); ++i) {
       if (drawn(picture_.problem.buffers[i])) piece(box(i));
@@ -54,7 +44,7 @@ class Writer {
     std::string name = label.name.empty() ? b.id : label.name;
     if (name.empty()) name = std::to_string(i);
     return fmt::format("[{},{},{},[{}],{},{}],\n", picture_.plan.offsets[i], b.size,
-                       group_of(label.group), spans(b), quoted(name), quoted(label.details));
+                       group_of(label.group), spans(b), script(name), script(label.details));
   }
 
   // The lifetime without its gaps: "0,4,6,9".
@@ -81,7 +71,7 @@ class Writer {
 
   std::string group_list() const {
     std::string text;
-    for (const std::string& group : groups_) text += quoted(group) + ",";
+    for (const std::string& group : groups_) text += script(group) + ",";
     return text;
   }
 
@@ -89,7 +79,7 @@ class Writer {
   std::string step_list() const {
     std::string text;
     for (int64_t t = first_; t < last_ && t >= 0 && t < std::ssize(picture_.steps); ++t) {
-      text += quoted(picture_.steps[static_cast<size_t>(t)]) + ",";
+      text += script(picture_.steps[static_cast<size_t>(t)]) + ",";
     }
     return text;
   }

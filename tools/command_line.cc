@@ -1,51 +1,15 @@
 #include "tessera/tools/command_line.h"
 
-#include <cctype>
-#include <charconv>
 #include <cmath>
-#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/number.h"
 
 namespace tessera {
-namespace {
-
-// A number that is finite and not negative, and the unit behind it in small letters.
-struct Quantity {
-  double number;
-  std::string unit;
-};
-
-std::optional<Quantity> quantity(const std::string& text) {
-  Quantity result{};
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] =
-      std::from_chars(text.data(), end, result.number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(result.number) || std::signbit(result.number))
-    return std::nullopt;
-  for (const char* c = stopped; c != end; ++c)
-    if (*c != ' ') result.unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
-  return result;
-}
-
-std::optional<int64_t> bytes_of(const std::string& text) {
-  const std::optional<Quantity> given = quantity(text);
-  if (!given) return std::nullopt;
-  std::string unit = given->unit;
-  if (unit.size() > 1 && unit.ends_with('b')) unit.pop_back();
-  if (unit.size() > 1 && unit.ends_with('i')) unit.pop_back();
-  if (unit.empty()) unit = "b";
-  const size_t power = std::string_view("bkmgt").find(unit);
-  if (unit.size() != 1 || power == std::string_view::npos) return std::nullopt;
-  const double bytes = given->number * std::exp2(10.0 * static_cast<double>(power));
-  if (bytes >= std::exp2(62) || bytes != std::floor(bytes)) return std::nullopt;
-  return static_cast<int64_t>(bytes);
-}
-
-}  // namespace
 
 void require_verb(const CLI::App& app, const std::string& word) {
   std::string known;
@@ -59,11 +23,17 @@ void require_verb(const CLI::App& app, const std::string& word) {
 CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
                        const std::string& help) {
   const auto read = [&bytes, names](const std::string& text) {
-    const std::optional<int64_t> given = bytes_of(text);
-    if (!given)
+    const bool has_unit = !split_unit(text).unit.empty();
+    const std::string whole = has_unit ? text : text + "B";
+    const ParsedBytes given = parse_bytes(whole);
+    if (!given.bytes)
       throw CLI::ValidationError(
-          names, fmt::format("'{}' is no number of bytes; write 4096, 64KiB or 8GiB", text));
-    bytes = *given;
+          names,
+          fmt::format("'{}' is no number of bytes; {}", text,
+                      given.instead.empty()
+                          ? "write 4096, 64KiB or 8GiB"
+                          : fmt::format("write '{}': units are powers of 1024", given.instead)));
+    bytes = *given.bytes;
   };
   return app.add_option_function<std::string>(names, read, help)->type_name("BYTES");
 }
@@ -71,11 +41,13 @@ CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
 CLI::Option* add_seconds(CLI::App& app, const std::string& names, double& seconds,
                          const std::string& help) {
   const auto read = [&seconds, names](const std::string& text) {
-    const std::optional<Quantity> given = quantity(text);
-    if (!given || !(given->unit.empty() || given->unit == "s"))
+    const Quantity given = split_unit(text);
+    double number = 0;
+    if (parse_number(given.number, number) != std::errc() || std::signbit(number) ||
+        !(given.unit.empty() || given.unit == "s"))
       throw CLI::ValidationError(
           names, fmt::format("'{}' is no number of seconds; write 60, 0.5 or 60s", text));
-    seconds = given->number;
+    seconds = number;
   };
   return app.add_option_function<std::string>(names, read, help)->type_name("SECONDS");
 }

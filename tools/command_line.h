@@ -18,8 +18,9 @@ using Verb = std::function<int()>;
 // Throws ConfigError naming the verbs there are, unless the word is one of them.
 void require_verb(const CLI::App& app, const std::string& word);
 
-// Options for a number of bytes ("4096", "64KiB", "8GiB", "1.5GB"; all units are powers of 1024)
-// and of seconds ("60", "0.5s"). A number that is negative, no number or too large is refused.
+// Options for a number of bytes (as parse_bytes() in runtime/text/bytes.h, or without a unit:
+// "64KiB", "4096") and of seconds ("60", "0.5s"). A number that is negative, no number or too large
+// is refused.
 CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
                        const std::string& help);
 CLI::Option* add_seconds(CLI::App& app, const std::string& names, double& seconds,

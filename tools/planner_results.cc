@@ -7,32 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/text/html.h"
+#include "tessera/runtime/text/json.h"
+
 namespace tessera {
 namespace {
 
 constexpr int kNameWidth = 20, kCellWidth = 18;
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) >= ' ') result += c;
-  }
-  return result + '"';
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '&')
-      result += "&amp;";
-    else
-      result += c;
-  }
-  return result;
-}
 
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
@@ -100,7 +81,7 @@ class Panel {
       dots += fmt::format(
           "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} on {}: {:.4f}, {:.2f} "
           "ms</title></circle>",
-          x, y, escaped(results_.rows[row]), escaped(results_.problems[p].name),
+          x, y, html_escaped(results_.rows[row]), html_escaped(results_.problems[p].name),
           results_.ratio(row, p), results_.cells[row][p].ms);
     }
     svg_ += fmt::format(
@@ -209,29 +190,30 @@ std::string BenchResults::node_table(int columns) const {
 }
 
 std::string BenchResults::json() const {
-  std::string text = "{\"problems\": [";
-  for (size_t p = 0; p < problems.size(); ++p) {
-    text += fmt::format("{}\n  {{\"name\": {}, \"buffers\": {}, \"lower_bound\": {}}}",
-                        p == 0 ? "" : ",", quoted(problems[p].name), problems[p].buffers,
-                        problems[p].bound);
-  }
-  text += fmt::format("],\n \"{}s\": [", what == "planner" ? "planner" : "row");
+  std::vector<Json> all_problems, all_rows;
+  for (const BenchProblem& problem : problems)
+    all_problems.push_back(Json::object(
+        {{"name", problem.name}, {"buffers", problem.buffers}, {"lower_bound", problem.bound}}));
   for (size_t row = 0; row < rows.size(); ++row) {
-    text += fmt::format(
-        "{}\n  {{\"name\": {}, \"mean_ratio\": {:.6f}, \"ms\": {:.3f}, \"proved\": {}, "
-        "\"results\": [",
-        row == 0 ? "" : ",", quoted(rows[row]), mean_ratio(row), total_ms(row), proved(row));
+    std::vector<Json> results;
     for (size_t p = 0; p < problems.size(); ++p) {
       const BenchCell& cell = cells[row][p];
-      text += fmt::format(
-          "{}\n   {{\"bytes\": {}, \"ratio\": {:.6f}, \"ms\": {:.3f}, \"nodes\": {}, "
-          "\"verdict\": \"{}\"}}",
-          p == 0 ? "" : ",", cell.bytes, ratio(row, p), cell.ms, cell.nodes,
-          verdict_name(cell.verdict));
+      results.push_back(Json::object({{"bytes", cell.bytes},
+                                      {"ratio", rounded(ratio(row, p), 6)},
+                                      {"ms", rounded(cell.ms, 3)},
+                                      {"nodes", cell.nodes},
+                                      {"verdict", verdict_name(cell.verdict)}}));
     }
-    text += "]}";
+    all_rows.push_back(Json::object({{"name", rows[row]},
+                                     {"mean_ratio", rounded(mean_ratio(row), 6)},
+                                     {"ms", rounded(total_ms(row), 3)},
+                                     {"proved", proved(row)},
+                                     {"results", Json::list(results)}}));
   }
-  return text + "]}\n";
+  return Json::object({{"problems", Json::list(all_problems)},
+                       {what == "planner" ? "planners" : "rows", Json::list(all_rows)}})
+             .text(1) +
+         "\n";
 }
 
 std::string BenchResults::svg() const {
@@ -252,12 +234,12 @@ std::string BenchResults::svg() const {
     times.line(row, [&](size_t p) { return std::max(1e-2, cells[row][p].ms); });
     legend += fmt::format("<text x=\"{:.0f}\" y=\"{}\" fill=\"{}\">{} ({:.4f})</text>\n",
                           ratios.right() + 16, 52 + 18 * row, ratios.colour(row),
-                          escaped(rows[row]), mean_ratio(row));
+                          html_escaped(rows[row]), mean_ratio(row));
   }
   for (size_t p = 0; p < problems.size(); ++p) {
     const double x = Panel::kLeft + Panel::kStep * (static_cast<double>(p) + 0.5);
     names += fmt::format("<text transform=\"translate({:.0f},640) rotate(40)\">{}</text>\n", x,
-                         escaped(problems[p].name));
+                         html_escaped(problems[p].name));
   }
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"820\" "

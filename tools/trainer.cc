@@ -57,7 +57,7 @@ std::string result_table(const Config& config, const TrainResult& result) {
   if (result.skipped > 0)
     text += fmt::format("\nskipped {} of {} batches, as train.non_finite says", result.skipped, result.steps);
   if (result.best_step < 0) return text;
-  const bool loss = config.checkpoint.best == "loss";
+  const bool loss = config.checkpoint.best == BestBy::kLoss;
   text += loss ? fmt::format("\n{:<8}{:>10.4f}{:>12}", "best", result.best_value, "")
                : fmt::format("\n{:<8}{:>10}{:>10.2f} %", "best", "", 100 * result.best_value);
   return text + fmt::format("  on test, after step {}", result.best_step);

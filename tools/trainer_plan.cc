@@ -10,13 +10,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/graph/plan_diff.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/graph/plan_diff.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
@@ -45,7 +46,7 @@ std::string read_file(const std::string& path) {
 PlanPicture picture_of(const Config& config, const PassSettings& passes) {
   const std::string title =
       fmt::format("{}, batch {}, ", config.model.name, running_batch(config, known_data(config)));
-  if (config.mode == "eager") return eager_picture(config, title + "eager");
+  if (config.mode == Mode::kEager) return eager_picture(config, title + "eager");
   return plan(config, passes).picture(title + "planner " + config.memory.planner);
 }
 
@@ -115,9 +116,12 @@ int max_batch(Config config, const Arguments& arguments) {
   config.memory.limit = ByteSize{limit};
   const MemoryNeed need = memory_need(config);
   if (arguments.json) {
-    write_out(fmt::format(
-        "{{\"max_batch\": {}, \"limit_bytes\": {}, \"bytes_at_batch_{}\": {}, \"complete\": {}}}\n",
-        batch, limit, config.data.batch, need.bytes(), need.complete));
+    write_out(Json::object({{"max_batch", batch},
+                            {"limit_bytes", limit},
+                            {fmt::format("bytes_at_batch_{}", config.data.batch), need.bytes()},
+                            {"complete", need.complete}})
+                  .text() +
+              "\n");
   } else {
     write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, need.bytes(), limit,
                           decoders_text(need.complete)));
@@ -255,7 +259,8 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->passes.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--disable-pass", arguments->passes.disabled_passes, "leave out a pass; may be given again")
+  plan->add_option("--disable-pass", arguments->passes.disabled_passes,
+                   "leave out a pass; may be given again")
       ->allow_extra_args(false);
   exclude(*plan);
   plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });

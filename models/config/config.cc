@@ -5,7 +5,72 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/text/bytes.h"
+
 namespace tessera {
+
+// clang-format off
+const char* name_of(Mode value) {
+  switch (value) {
+    case Mode::kGraph: return "graph";
+    case Mode::kEager: return "eager";
+  }
+  return nullptr;
+}
+
+const char* name_of(OptimizerKind value) {
+  switch (value) {
+    case OptimizerKind::kSgd: return "sgd";
+    case OptimizerKind::kAdamW: return "adamw";
+  }
+  return nullptr;
+}
+
+const char* name_of(ScheduleKind value) {
+  switch (value) {
+    case ScheduleKind::kConstant: return "constant";
+    case ScheduleKind::kStep: return "step";
+    case ScheduleKind::kMultistep: return "multistep";
+    case ScheduleKind::kCosine: return "cosine";
+    case ScheduleKind::kLinear: return "linear";
+    case ScheduleKind::kOneCycle: return "one_cycle";
+  }
+  return nullptr;
+}
+
+const char* name_of(OnNonFinite value) {
+  switch (value) {
+    case OnNonFinite::kStop: return "stop";
+    case OnNonFinite::kSkip: return "skip";
+  }
+  return nullptr;
+}
+
+const char* name_of(BestBy value) {
+  switch (value) {
+    case BestBy::kAccuracy: return "accuracy";
+    case BestBy::kLoss: return "loss";
+    case BestBy::kNone: return "none";
+  }
+  return nullptr;
+}
+
+const char* name_of(Damaged value) {
+  switch (value) {
+    case Damaged::kError: return "error";
+    case Damaged::kSkip: return "skip";
+  }
+  return nullptr;
+}
+
+const char* name_of(CropBorder value) {
+  switch (value) {
+    case CropBorder::kZero: return "zero";
+    case CropBorder::kReflect: return "reflect";
+  }
+  return nullptr;
+}
+// clang-format on
 
 int64_t Duration::steps(int64_t steps_per_epoch) const {
   constexpr double kMax = 0x1p62;  // of more, rounding is not defined
@@ -19,13 +84,7 @@ std::string Duration::text() const {
   return fmt::format("{}{}", count, kNames[static_cast<int>(unit)]);
 }
 
-std::string ByteSize::text() const {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int64_t count = bytes;
-  size_t unit = 0;
-  while (count != 0 && count % 1024 == 0 && unit + 1 < std::size(kUnits)) count /= 1024, ++unit;
-  return fmt::format("{}{}", count, kUnits[unit]);
-}
+std::string ByteSize::text() const { return exact_byte_text(bytes); }
 
 int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
   if (steps) return *steps;

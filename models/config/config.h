@@ -17,7 +17,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/layers/optimizer_params.h"
 #include "tessera/models/config/layer_config.h"
+#include "tessera/models/config/named.h"
+#include "tessera/runtime/data/augment/augment.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 
@@ -44,14 +48,28 @@ struct ByteSize {
   bool operator==(const ByteSize&) const = default;
 };
 
+// What configurations choose by name.
+enum class Mode { kGraph, kEager };
+enum class OptimizerKind { kSgd, kAdamW };
+enum class ScheduleKind { kConstant, kStep, kMultistep, kCosine, kLinear, kOneCycle };
+enum class OnNonFinite { kStop, kSkip };
+enum class BestBy { kAccuracy, kLoss, kNone };
+const char* name_of(Mode value);
+const char* name_of(OptimizerKind value);
+const char* name_of(ScheduleKind value);
+const char* name_of(OnNonFinite value);
+const char* name_of(BestBy value);
+const char* name_of(Damaged value);
+const char* name_of(CropBorder value);
+
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
 // and their options are described in config_items.cc.
 struct AugmentConfig {
   std::string kind = "crop";
-  int padding = 0;                  // crop: pixels on each side
-  std::string border = "zero";      // crop: zero | reflect
-  std::string flip = "horizontal";  // flip
-  int size = 0;                     // resize_crop, cutout: pixels a side
+  int padding = 0;                               // crop: pixels on each side
+  Named<CropBorder> border = CropBorder::kZero;  // crop: zero | reflect
+  std::string flip = "horizontal";               // flip
+  int size = 0;                                  // resize_crop, cutout: pixels a side
   std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // resize_crop
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;       // color_jitter
   int level = 128;                                                    // cutout
@@ -87,10 +105,10 @@ struct DataConfig {
   std::vector<double> range;   // [low, high] of the values; empty: that of their type
   std::string class_names;     // path, or path@attribute
   double validation = 0.1;     // without {split}: part of the images that is the test set
-  ByteSize cache{int64_t{256} << 20};  // decoded images that are kept
-  std::string damaged = "error";       // image_folder, pictures that do not decode: error | skip
-  int64_t train_count = 0;             // use only so many training images; 0: all
-  int64_t test_count = 0;              // the same for the test images
+  ByteSize cache{int64_t{256} << 20};        // decoded images that are kept
+  Named<Damaged> damaged = Damaged::kError;  // image_folder, pictures that do not decode
+  int64_t train_count = 0;                   // use only so many training images; 0: all
+  int64_t test_count = 0;                    // the same for the test images
   std::vector<AugmentConfig> augment;
   std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
   std::vector<double> std;
@@ -102,20 +120,16 @@ struct LossConfig {
 };
 
 struct OptimizerConfig {
-  std::string name = "sgd";  // sgd | adamw
-  double lr = 0.1;           // the learning rate that the schedule scales
-  double momentum = 0.9;     // sgd
-  bool nesterov = false;     // sgd
-  double weight_decay = 0;
-  double beta1 = 0.9;    // adamw
-  double beta2 = 0.999;  // adamw
-  double eps = 1e-8;     // adamw
+  Named<OptimizerKind> name = OptimizerKind::kSgd;  // sgd | adamw
+  double lr = 0.1;                                  // the learning rate that the schedule scales
+  SgdParams sgd{.momentum = 0.9};
+  AdamWParams adamw{.weight_decay = 0};
 };
 
 // The formulas stand in models/config/schedule.h.
 struct ScheduleConfig {
-  std::string name = "constant";  // constant | step | multistep | cosine | linear | one_cycle
-  Duration warmup;                // linear from 0 to lr; not for one_cycle, which rises itself
+  Named<ScheduleKind> name = ScheduleKind::kConstant;
+  Duration warmup;  // linear from 0 to lr; not for one_cycle, which rises itself
   Duration every{30, Duration::Unit::kEpochs};  // step: how often lr is multiplied by gamma
   std::vector<Duration> milestones;             // multistep: when lr is multiplied by gamma, rising
   double gamma = 0.1;                           // step, multistep
@@ -128,8 +142,8 @@ struct TrainConfig {
   double epochs = 10;                                   // how long; a fraction is allowed
   std::optional<int64_t> steps;                         // when given, how long instead of epochs
   Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
-  std::string non_finite = "stop";  // stop | skip: a batch whose loss or gradients are not finite
-  Duration log_every{50, Duration::Unit::kSteps};  // 0: only at the end of an epoch
+  Named<OnNonFinite> non_finite = OnNonFinite::kStop;   // a batch with such a loss or gradients
+  Duration log_every{50, Duration::Unit::kSteps};       // 0: only at the end of an epoch
 
   int64_t total_steps(int64_t steps_per_epoch) const;
 };
@@ -141,8 +155,8 @@ struct MemoryConfig {
 
 struct CheckpointConfig {
   Duration every{1, Duration::Unit::kEpochs};  // 0: only at the end; may be a time
-  int keep = 2;                   // how many of the newest stay; 0: none are written at all
-  std::string best = "accuracy";  // accuracy | loss | none: keep the best one on the test data too
+  int keep = 2;  // how many of the newest stay; 0: none are written at all
+  Named<BestBy> best = BestBy::kAccuracy;  // keep the best one on the test data too
 };
 
 struct RunConfig {
@@ -152,7 +166,7 @@ struct RunConfig {
 struct Config {
   uint64_t seed = 1;
   std::string device = "cpu";
-  std::string mode = "graph";  // graph | eager
+  Named<Mode> mode = Mode::kGraph;
   bool deterministic = true;
   int threads = 0;  // 0: all cores
   ModelConfig model;

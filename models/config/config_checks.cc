@@ -113,16 +113,17 @@ class Checks {
 
   void check_optimizer() {
     const OptimizerConfig& optimizer = config_.optimizer;
-    if (optimizer.name == "sgd" && optimizer.nesterov && optimizer.momentum == 0)
+    if (optimizer.name == OptimizerKind::kSgd && optimizer.sgd.nesterov &&
+        optimizer.sgd.momentum == 0)
       add({"optimizer.nesterov"}, "optimizer.nesterov: needs a momentum above 0");
   }
 
   void check_schedule() {
     const ScheduleConfig& schedule = config_.schedule;
-    if (schedule.name == "one_cycle" && schedule.warmup.count > 0)
+    if (schedule.name == ScheduleKind::kOneCycle && schedule.warmup.count > 0)
       add({"schedule.warmup"},
           "schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
-    if (schedule.name == "multistep" && schedule.milestones.empty())
+    if (schedule.name == ScheduleKind::kMultistep && schedule.milestones.empty())
       add({"schedule.milestones", "schedule.name"},
           "schedule.milestones: multistep needs some, such as [32000st, 48000st]");
     for (size_t i = 1; i < schedule.milestones.size(); ++i) {
@@ -182,7 +183,7 @@ class Checks {
   }
 
   void check_limit() {
-    if (config_.memory.limit && config_.mode == "eager")
+    if (config_.memory.limit && config_.mode == Mode::kEager)
       add({"memory.limit", "mode"},
           "memory.limit: needs mode: graph, where the need is known before the run");
   }

@@ -35,7 +35,7 @@ DataSource data_source(const Config& config) {
   source.test_count = config.data.test_count;
   source.image_size = config.data.image_size;
   source.coarse = config.data.labels == "coarse";
-  source.damaged = config.data.damaged == "skip" ? Damaged::kSkip : Damaged::kError;
+  source.damaged = config.data.damaged;
   source.readers = std::clamp(config.data.workers, 1, 256);
   source.hdf5 = hdf5_source(config.data);
   return source;
@@ -66,8 +66,7 @@ Transforms make_transforms(const DataConfig& data) {
       for (const TransformPtr& change : rand_augment(step.n, step.magnitude))
         steps.push_back(change);
     } else if (step.kind == "crop") {
-      steps.push_back(
-          crop(step.padding, step.border == "reflect" ? CropBorder::kReflect : CropBorder::kZero));
+      steps.push_back(crop(step.padding, step.border));
     }
   }
   return steps;

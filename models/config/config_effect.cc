@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_print.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/sets/published.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 // A key that only some values of another one know.
 struct Dependent {
-  const char* path;
+  std::string path;
   const char* choice;
   std::string (*chosen)(const Config& config);
   std::vector<std::string> known_to;
@@ -25,9 +26,13 @@ struct Dependent {
 };
 
 std::string data(const Config& config) { return config.data.name; }
-std::string optimizer(const Config& config) { return config.optimizer.name; }
-std::string schedule(const Config& config) { return config.schedule.name; }
-std::string mode(const Config& config) { return config.mode; }
+std::string optimizer(const Config& config) { return config.optimizer.name.text(); }
+std::string schedule(const Config& config) { return config.schedule.name.text(); }
+// What is not certain to be a CPU may be a GPU.
+std::string device(const Config& config) {
+  return config.device.find("cpu") == 0 || config.device.find("/CPU") == 0 ? "cpu" : "gpu";
+}
+std::string mode(const Config& config) { return config.mode.text(); }
 std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
 std::string keep(const Config& config) { return some(config.checkpoint.keep); }
 std::string workers(const Config& config) { return some(config.data.workers); }
@@ -60,32 +65,34 @@ std::vector<std::string> files() {
 }
 
 const std::vector<Dependent>& dependents() {
-  static const std::vector<Dependent> all{
-      {"data.root", "data.name", data, files(), true},
-      {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
-      {"memory.planner", "mode", mode, {"graph"}, true},
-      {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
-      {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
-      {"data.labels", "data.name", arrays, with_labels(), true},
-      {"data.images", "data.name", data, {"hdf5"}, true},
-      {"data.layout", "data.name", arrays, {kNamedArrays}, true},
-      {"data.range", "data.name", arrays, {kNamedArrays}, true},
-      {"data.class_names", "data.name", arrays, {kNamedArrays}, true},
-      {"data.validation", "data.name", cut, {kCutFile}, true},
-      {"data.cache", "data.name", data, {"hdf5"}, true},
-      {"data.damaged", "data.name", data, {"image_folder"}},
-      {"optimizer.momentum", "optimizer.name", optimizer, {"sgd"}},
-      {"optimizer.nesterov", "optimizer.name", optimizer, {"sgd"}},
-      {"optimizer.beta1", "optimizer.name", optimizer, {"adamw"}},
-      {"optimizer.beta2", "optimizer.name", optimizer, {"adamw"}},
-      {"optimizer.eps", "optimizer.name", optimizer, {"adamw"}},
-      {"schedule.every", "schedule.name", schedule, {"step"}},
-      {"schedule.milestones", "schedule.name", schedule, {"multistep"}},
-      {"schedule.gamma", "schedule.name", schedule, {"step", "multistep"}},
-      {"schedule.final_lr", "schedule.name", schedule, {"cosine", "linear", "one_cycle"}},
-      {"schedule.start_factor", "schedule.name", schedule, {"one_cycle"}},
-      {"schedule.peak_at", "schedule.name", schedule, {"one_cycle"}},
-  };
+  static const std::vector<Dependent> all = [] {
+    std::vector<Dependent> known{
+        {"deterministic", "device", device, {"gpu"}},
+        {"data.root", "data.name", data, files(), true},
+        {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
+        {"memory.planner", "mode", mode, {"graph"}, true},
+        {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
+        {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
+        {"data.labels", "data.name", arrays, with_labels(), true},
+        {"data.images", "data.name", data, {"hdf5"}, true},
+        {"data.layout", "data.name", arrays, {kNamedArrays}, true},
+        {"data.range", "data.name", arrays, {kNamedArrays}, true},
+        {"data.class_names", "data.name", arrays, {kNamedArrays}, true},
+        {"data.validation", "data.name", cut, {kCutFile}, true},
+        {"data.cache", "data.name", data, {"hdf5"}, true},
+        {"data.damaged", "data.name", data, {"image_folder"}},
+        {"schedule.every", "schedule.name", schedule, {"step"}},
+        {"schedule.milestones", "schedule.name", schedule, {"multistep"}},
+        {"schedule.gamma", "schedule.name", schedule, {"step", "multistep"}},
+        {"schedule.final_lr", "schedule.name", schedule, {"cosine", "linear", "one_cycle"}},
+        {"schedule.start_factor", "schedule.name", schedule, {"one_cycle"}},
+        {"schedule.peak_at", "schedule.name", schedule, {"one_cycle"}},
+    };
+    OptimizerConfig config;
+    for (const ConfigKey& key : optimizer_keys(config))
+      known.push_back({key.path, "optimizer.name", optimizer, optimizers_with(key.leaf())});
+    return known;
+  }();
   return all;
 }
 

@@ -1,16 +1,17 @@
 #include "tessera/models/config/config_keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tessera/memory/plan.h"
-#include "tessera/models/config/schedule.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
@@ -76,6 +77,7 @@ struct TypeText {
   Text operator()(const uint64_t*) const { return {"a whole number", ""}; }
   Text operator()(const double*) const { return {"a number", ""}; }
   Text operator()(const std::string*) const { return {"a text", ""}; }
+  Text operator()(const NamedValue*) const { return {"a name", ""}; }
   Text operator()(const Duration*) const {
     return {"a length in epochs or steps", " (such as 2ep or 500st)"};
   }
@@ -145,10 +147,10 @@ std::vector<ConfigKey> config_keys(Config& c) {
   constexpr double kInts = std::numeric_limits<int>::max();
   // No sum of bytes that this is a factor of leaves 64 bits (models/training/memory_need.h).
   constexpr double kMaxImages = 0x1p32;
-  return {
+  std::vector<ConfigKey> keys = {
     {"seed", &c.seed, at_least(0), "where all random numbers start"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
-    {"mode", &c.mode, one_of({"graph", "eager"}), "capture and plan the step, or run op by op"},
+    {"mode", &c.mode, one_of<Mode>(), "capture and plan the step, or run op by op"},
     {"deterministic", &c.deterministic, any(), "same bits in every run; always so on the CPU"},
     {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
 
@@ -174,7 +176,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"data.class_names", &c.data.class_names, any(), "hdf5: path, or path@attribute, of the names; none: class_names beside the labels"},
     {"data.validation", &c.data.validation, between(0, 1), "hdf5 without {split}: part of each class that is the test set"},
     {"data.cache", &c.data.cache, above(0), "hdf5: decoded images kept in memory, of each set"},
-    {"data.damaged", &c.data.damaged, one_of({"error", "skip"}), "image_folder: broken pictures"},
+    {"data.damaged", &c.data.damaged, one_of<Damaged>(), "image_folder: broken pictures"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
     {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
@@ -184,16 +186,10 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "the loss to minimise"},
     {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
 
-    {"optimizer.name", &c.optimizer.name, one_of({"sgd", "adamw"}), "how parameters are updated"},
+    {"optimizer.name", &c.optimizer.name, one_of<OptimizerKind>(), "how parameters are updated"},
     {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule"},
-    {"optimizer.momentum", &c.optimizer.momentum, from_below(0, 1), "sgd"},
-    {"optimizer.nesterov", &c.optimizer.nesterov, any(), "sgd: look ahead"},
-    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMaxFloat), "pull of weights to zero"},
-    {"optimizer.beta1", &c.optimizer.beta1, from_below(0, 1), "adamw: memory of the mean"},
-    {"optimizer.beta2", &c.optimizer.beta2, from_below(0, 1), "adamw: memory of the square"},
-    {"optimizer.eps", &c.optimizer.eps, at_least(kMinFloat, kMaxFloat), "adamw: keeps the divisor from zero"},
 
-    {"schedule.name", &c.schedule.name, one_of(schedule_names()), "course of the learning rate"},
+    {"schedule.name", &c.schedule.name, one_of<ScheduleKind>(), "course of the learning rate"},
     {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
     {"schedule.every", &c.schedule.every, above(0), "step: between multiplications by gamma"},
     {"schedule.milestones", &c.schedule.milestones, above(0), "multistep: when gamma is applied"},
@@ -204,7 +200,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
-    {"train.non_finite", &c.train.non_finite, one_of({"stop", "skip"}),
+    {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(),
      "a batch whose loss or gradients are not finite ends the training, or updates nothing; "
      "to skip takes the memory of all gradients at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
@@ -216,10 +212,15 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
-    {"checkpoint.best", &c.checkpoint.best, one_of({"accuracy", "loss", "none"}), "keep the best too"},
+    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), "keep the best too"},
 
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };
+  const auto lr = std::find_if(keys.begin(), keys.end(),
+                               [](const ConfigKey& key) { return key.path == "optimizer.lr"; });
+  const std::vector<ConfigKey> of_optimizers = optimizer_keys(c.optimizer);
+  keys.insert(lr + 1, of_optimizers.begin(), of_optimizers.end());
+  return keys;
 }
 // clang-format on
 

@@ -32,27 +32,32 @@ inline constexpr double kMaxSteps = 1e15, kMaxEpochs = 1e9;
 // The numbers above 0 that are neither 0 nor infinite as float, and leave room to count with.
 inline constexpr double kMinFloat = 1e-37, kMaxFloat = 1e37;
 
-// Rules as config_keys.cc and config_items.cc write them.
+// Rules as the tables of keys, optimizers, layers and augmentations write them.
 KeyRule any();
 KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity());
 KeyRule above(double min, double max = std::numeric_limits<double>::infinity());
 KeyRule from_below(double min, double max);  // [min, max)
 KeyRule between(double min, double max);     // (min, max)
 KeyRule one_of(std::vector<std::string> names);
+template <class E>
+KeyRule one_of() {
+  return one_of(names_of<E>());
+}
 KeyRule or_time(KeyRule rule);  // a length may be a time too
 KeyRule required(KeyRule rule);
 
 struct ConfigKey {
   using Target =
       std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
-                   std::optional<int64_t>*, std::optional<ByteSize>*, std::optional<double>*,
-                   std::vector<int64_t>*, std::vector<double>*, std::vector<Duration>*,
-                   std::vector<AugmentConfig>*, std::vector<LayerConfig>*>;
+                   NamedValue*, std::optional<int64_t>*, std::optional<ByteSize>*,
+                   std::optional<double>*, std::vector<int64_t>*, std::vector<double>*,
+                   std::vector<Duration>*, std::vector<AugmentConfig>*, std::vector<LayerConfig>*>;
 
   std::string path;  // "data.batch"
   Target target;     // into the Config the list was made for
   KeyRule rule;
   std::string help;
+  std::vector<Target> copies = {};  // more places that hold the same value, of the target's type
 
   std::string group() const;  // "data", "" for a key without one
   std::string leaf() const;   // "batch"

@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_effect.h"
-#include "tessera/runtime/text/utf8.h"
 #include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 
@@ -23,6 +23,7 @@ std::string text_of(int64_t value) { return fmt::format("{}", value); }
 std::string text_of(uint64_t value) { return fmt::format("{}", value); }
 std::string text_of(const Duration& value) { return value.text(); }
 std::string text_of(const ByteSize& value) { return value.text(); }
+std::string text_of(const NamedValue& value) { return value.text(); }
 
 bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -1,159 +1,158 @@
 // config_keys() as JSON Schema.
 #include <cmath>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "tessera/models/config/config_docs.h"
 #include "tessera/models/config/config_print.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
 namespace {
 
-std::string quoted(const std::string& text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') json += '\\';
-    json += c;
-  }
-  return json + "\"";
+using Members = std::vector<Json::Member>;
+
+Json any_of(const std::vector<Json>& schemas) {
+  return Json::object({{"anyOf", Json::list(schemas)}});
 }
 
-std::string object(const std::vector<std::string>& members) {
-  return fmt::format("{{{}}}", fmt::join(members, ", "));
+Json constant(const Json& value) { return Json::object({{"const", value}}); }
+
+Json pattern(const std::string& units) {
+  return Json::object(
+      {{"type", "string"}, {"pattern", "^([0-9]*[.]?[0-9]+|[0-9]+[.])" + units + "$"}});
 }
 
-// ", "minimum": 1, "exclusiveMaximum": 2"
-std::string range(const KeyRule& rule) {
-  std::string text;
+// Limits are doubles; whole ones are written so.
+Json limit(double value) {
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return whole ? Json(static_cast<int64_t>(value)) : Json(value);
+}
+
+Json number(const char* type, const KeyRule& rule) {
+  Members members{{"type", type}};
   if (std::isfinite(rule.min))
-    text += fmt::format(", \"{}\": {}", rule.above_min ? "exclusiveMinimum" : "minimum", rule.min);
+    members.emplace_back(rule.above_min ? "exclusiveMinimum" : "minimum", limit(rule.min));
   if (std::isfinite(rule.max))
-    text += fmt::format(", \"{}\": {}", rule.below_max ? "exclusiveMaximum" : "maximum", rule.max);
-  return text;
+    members.emplace_back(rule.below_max ? "exclusiveMaximum" : "maximum", limit(rule.max));
+  return Json::object(members);
 }
+
+template <class Step>
+Json step_schema();
 
 // The schema of a value; each operator() is that of one type of key.
 class ValueSchema {
  public:
   explicit ValueSchema(const KeyRule& rule) : rule_(rule) {}
 
-  std::string operator()(const bool*) const { return R"({"type": "boolean"})"; }
-  std::string operator()(const int*) const { return number("integer"); }
-  std::string operator()(const int64_t*) const { return number("integer"); }
-  std::string operator()(const uint64_t*) const { return number("integer"); }
-  std::string operator()(const double*) const { return number("number"); }
-  std::string operator()(const std::string*) const {
-    if (rule_.names.empty()) return R"({"type": "string"})";
-    std::vector<std::string> names;
-    for (const std::string& name : rule_.names) names.push_back(quoted(name));
-    return fmt::format(R"({{"enum": [{}]}})", fmt::join(names, ", "));
+  Json operator()(const bool*) const { return Json::object({{"type", "boolean"}}); }
+  Json operator()(const int*) const { return number("integer", rule_); }
+  Json operator()(const int64_t*) const { return number("integer", rule_); }
+  Json operator()(const uint64_t*) const { return number("integer", rule_); }
+  Json operator()(const double*) const { return number("number", rule_); }
+  Json operator()(const std::string*) const {
+    if (rule_.names.empty()) return Json::object({{"type", "string"}});
+    return (*this)(static_cast<const NamedValue*>(nullptr));
   }
-  std::string operator()(const Duration*) const {
-    const std::string units = rule_.time ? "ep|st|min|h" : "ep|st";
-    const std::string text = fmt::format(
-        R"({{"type": "string", "pattern": "^([0-9]*[.]?[0-9]+|[0-9]+[.])({})$"}})", units);
-    return rule_.above_min ? text : either(R"({"const": 0})", text);
+  Json operator()(const NamedValue*) const {
+    return Json::object({{"enum", Json::list({rule_.names.begin(), rule_.names.end()})}});
   }
-  std::string operator()(const ByteSize*) const {
-    return R"({"type": "string", "pattern": "^([0-9]*[.]?[0-9]+|[0-9]+[.])([KMGT]i)?B$"})";
+  Json operator()(const Duration*) const {
+    const Json text = pattern(rule_.time ? "(ep|st|min|h)" : "(ep|st)");
+    return rule_.above_min ? text : any_of({constant(0), text});
+  }
+  Json operator()(const ByteSize*) const { return pattern("([KMGT]i)?B"); }
+  template <class T>
+  Json operator()(const std::optional<T>*) const {
+    return any_of({constant("none"), (*this)(static_cast<const T*>(nullptr))});
   }
   template <class T>
-  std::string operator()(const std::optional<T>*) const {
-    return either(R"({"const": "none"})", (*this)(static_cast<const T*>(nullptr)));
-  }
-  template <class T>
-  std::string operator()(const std::vector<T>*) const {
-    std::string items;
+  Json operator()(const std::vector<T>*) const {
+    Json items;
     if constexpr (std::is_same_v<T, LayerConfig>)
-      items = R"({"$ref": "#/$defs/layer"})";  // layers may hold layers
+      items = Json::object({{"$ref", "#/$defs/layer"}});  // layers may hold layers
     else if constexpr (requires(T step) { item_kinds(step); })
-      items = step<T>();
+      items = step_schema<T>();
     else
       items = (*this)(static_cast<const T*>(nullptr));
-    return fmt::format(R"({{"type": "array", "items": {}}})", items);
-  }
-
-  template <class Step>
-  static std::string step() {
-    Step fresh;
-    std::vector<std::string> kinds, bare;
-    for (const ItemKind& kind : item_kinds(fresh)) {
-      if (kind.may_be_bare()) bare.push_back(quoted(kind.name));
-      kinds.push_back(fmt::format(
-          R"({{"type": "object", "description": {}, "additionalProperties": false, "required": [{}], "properties": {{{}: {}}}}})",
-          quoted(kind.help), quoted(kind.name), quoted(kind.name), options(kind)));
-    }
-    if (!bare.empty()) kinds.push_back(fmt::format(R"({{"enum": [{}]}})", fmt::join(bare, ", ")));
-    return fmt::format(R"({{"anyOf": [{}]}})", fmt::join(kinds, ", "));
+    return Json::object({{"type", "array"}, {"items", items}});
   }
 
  private:
-  static std::string either(const std::string& a, const std::string& b) {
-    return fmt::format(R"({{"anyOf": [{}, {}]}})", a, b);
-  }
-
-  std::string number(const char* type) const {
-    return fmt::format(R"({{"type": "{}"{}}})", type, range(rule_));
-  }
-
-  static std::string options(const ItemKind& kind);
-
   const KeyRule& rule_;
 };
 
-std::string value_schema(const ConfigKey& key) {
-  std::string schema =
+Json value_schema(const ConfigKey& key) {
+  const Json schema =
       std::visit([&](const auto* target) { return ValueSchema(key.rule)(target); }, key.target);
-  schema.pop_back();
-  return fmt::format("{}, \"description\": {}}}", schema, quoted(key.help));
+  Members members = schema.members();
+  members.emplace_back("description", key.help);
+  return Json::object(members);
 }
 
-std::string ValueSchema::options(const ItemKind& kind) {
+Json map_schema(Members properties, const std::vector<Json>& required, const Json& type) {
+  return Json::object({{"type", type},
+                       {"additionalProperties", false},
+                       {"required", Json::list(required)},
+                       {"properties", Json::object(properties)}});
+}
+
+Json options_schema(const ItemKind& kind) {
   if (kind.takes_value()) return value_schema(kind.options[0]);
-  std::vector<std::string> properties, required;
+  Members properties;
+  std::vector<Json> required;
   for (const ConfigKey& option : kind.options) {
-    properties.push_back(fmt::format("{}: {}", quoted(option.path), value_schema(option)));
-    if (option.rule.required) required.push_back(quoted(option.path));
+    properties.emplace_back(option.path, value_schema(option));
+    if (option.rule.required) required.emplace_back(option.path);
   }
-  const char* type = required.empty() ? R"(["object", "null"])" : R"("object")";
-  const std::string map = fmt::format(
-      R"({{"type": {}, "additionalProperties": false, "required": [{}], "properties": {}}})", type,
-      fmt::join(required, ", "), object(properties));
-  return kind.takes_list() ? either(value_schema(kind.options[0]), map) : map;
+  const Json type = required.empty() ? Json::list({"object", "null"}) : Json("object");
+  const Json map = map_schema(properties, required, type);
+  return kind.takes_list() ? any_of({value_schema(kind.options[0]), map}) : map;
+}
+
+template <class Step>
+Json step_schema() {
+  Step fresh;
+  std::vector<Json> kinds, bare;
+  for (const ItemKind& kind : item_kinds(fresh)) {
+    if (kind.may_be_bare()) bare.emplace_back(kind.name);
+    Members members{{"description", kind.help}};
+    for (auto& member :
+         map_schema({{kind.name, options_schema(kind)}}, {kind.name}, "object").members())
+      members.push_back(std::move(member));
+    kinds.push_back(Json::object(members));
+  }
+  if (!bare.empty()) kinds.push_back(Json::object({{"enum", Json::list(bare)}}));
+  return any_of(kinds);
 }
 
 }  // namespace
 
 std::string config_schema() {
   Config defaults;
-  std::vector<std::string> top, members;
+  Members top, members;
   std::string group;
   const auto end_group = [&] {
     if (!group.empty())
-      top.push_back(fmt::format(
-          "    {}: {{\"type\": \"object\", \"additionalProperties\": false, \"properties\": "
-          "{{\n      {}}}}}",
-          quoted(group), fmt::join(members, ",\n      ")));
+      top.emplace_back(group, Json::object({{"type", "object"},
+                                            {"additionalProperties", false},
+                                            {"properties", Json::object(members)}}));
     members.clear();
   };
   for (const ConfigKey& key : config_keys(defaults)) {
     if (key.group() != group) end_group();
     group = key.group();
-    const std::string member = fmt::format("{}: {}", quoted(key.leaf()), value_schema(key));
-    if (group.empty())
-      top.push_back("    " + member);
-    else
-      members.push_back(member);
+    (group.empty() ? top : members).emplace_back(key.leaf(), value_schema(key));
   }
   end_group();
-  return fmt::format(
-      "{{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
-      "  \"title\": \"Tessera configuration\",\n  \"type\": \"object\",\n"
-      "  \"additionalProperties\": false,\n  \"properties\": {{\n{}\n  }},\n"
-      "  \"$defs\": {{\n    \"layer\": {}\n  }}\n}}\n",
-      fmt::join(top, ",\n"), ValueSchema::step<LayerConfig>());
+  return Json::object({{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                       {"title", "Tessera configuration"},
+                       {"type", "object"},
+                       {"additionalProperties", false},
+                       {"properties", Json::object(top)},
+                       {"$defs", Json::object({{"layer", step_schema<LayerConfig>()}})}})
+             .text(2) +
+         "\n";
 }
 
 }  // namespace tessera

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -27,21 +29,6 @@ using MaybeProblem = std::optional<Problem>;
 bool in_range(double value, const KeyRule& rule) {
   if (rule.above_min ? value <= rule.min : value < rule.min) return false;
   return rule.below_max ? value < rule.max : value <= rule.max;
-}
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// std::from_chars takes 010 and nan, which nobody means; the rest of its grammar is ours.
-template <class T>
-std::errc parse_number(std::string_view text, T& value) {
-  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
-  if (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1]))
-    return std::errc::invalid_argument;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end != text.data() + text.size()) return std::errc::invalid_argument;
-  if constexpr (std::is_floating_point_v<T>)
-    if (error == std::errc() && !std::isfinite(value)) return std::errc::invalid_argument;
-  return error;
 }
 
 std::string lower(std::string_view text) {
@@ -117,19 +104,6 @@ requires std::is_arithmetic_v<T> MaybeProblem parse(std::string_view text, const
   return {};
 }
 
-// "15ep": the number and what follows it.
-struct Quantity {
-  std::string_view number, unit;
-};
-
-Quantity split_unit(std::string_view text) {
-  size_t end = text.find_first_not_of("0123456789.-+_eE");
-  end = std::min(end, text.size());
-  while (end > 0 && !is_digit(text[end - 1]) && text[end - 1] != '.') --end;
-  const size_t unit = std::min(text.find_first_not_of(' ', end), text.size());
-  return {text.substr(0, end), text.substr(unit)};
-}
-
 MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) {
   const Quantity quantity = split_unit(text);
   Duration given;
@@ -161,28 +135,12 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) 
 }
 
 MaybeProblem parse(std::string_view text, const KeyRule& rule, ByteSize& value) {
-  constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  const Quantity quantity = split_unit(text);
-  double count = 0;
-  if (parse_number(quantity.number, count) != std::errc())
-    return number_problem(quantity.number, false);
-  const std::string number(quantity.number), unit = lower(quantity.unit);
-  if (unit.empty()) return Problem{"which has no unit", ""};
-  for (size_t i = 0; i < std::size(kUnits); ++i) {
-    const std::string_view known = kUnits[i];
-    const std::string short_unit = lower(known.substr(0, 1));
-    if (text == number + std::string(known)) {
-      const double bytes = count * std::exp2(10.0 * static_cast<double>(i));
-      if (count >= 0 && bytes != std::floor(bytes)) return Problem{"bytes are whole", ""};
-      if (bytes >= std::exp2(63) || !in_range(bytes, rule)) return Problem{};
-      value.bytes = static_cast<int64_t>(bytes);
-      return {};
-    }
-    if (unit == lower(known) || unit == short_unit || unit == short_unit + "b")
-      return Problem{unit == "b" || unit == lower(known) ? "" : "units are powers of 1024",
-                     number + std::string(known)};
-  }
-  return Problem{};
+  const ParsedBytes parsed = parse_bytes(text);
+  if (!parsed.is_number) return number_problem(parsed.number, false);
+  if (!parsed.bytes) return Problem{parsed.remark, parsed.instead};
+  if (!in_range(static_cast<double>(*parsed.bytes), rule)) return Problem{};
+  value.bytes = *parsed.bytes;
+  return {};
 }
 
 class Reader {
@@ -210,6 +168,12 @@ class Reader {
       return;
     }
     value = node.text;
+  }
+
+  void read(const YamlNode& node, NamedValue& value) {
+    std::string name;
+    read(node, name);
+    value.set(name);
   }
 
   template <class T>
@@ -355,7 +319,13 @@ void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& 
   if (value.kind == YamlNode::Kind::kMissing)
     return errors.add(where,
                       fmt::format("{}: must be {}, but nothing is given", key.path, expected(key)));
-  std::visit([&](auto* target) { Reader(key, errors).read(value, *target); }, key.target);
+  std::visit(
+      [&](auto* target) {
+        Reader(key, errors).read(value, *target);
+        for (const ConfigKey::Target& copy : key.copies)
+          *std::get<decltype(target)>(copy) = *target;
+      },
+      key.target);
 }
 
 }  // namespace tessera

@@ -11,8 +11,8 @@
 //       - {linear: {units: 10}}
 //
 // The shapes follow from the images: x [n, height, width, channels] goes through the layers in
-// order, and the last must make [n, classes]. The kinds and their options stand in config_items.cc.
-// Parts are named by kind and place in their list: "conv0", "residual3.conv0".
+// order, and the last must make [n, classes]. The kinds and their options stand in
+// layer_network.cc. Parts are named by kind and place in their list: "conv0", "residual3.conv0".
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct LayerConfig {
   double momentum = 0.1;                          // batch_norm
   std::vector<LayerConfig> layers;                // residual: y = layers(x) + shortcut(x)
   std::vector<LayerConfig> shortcut;              // residual: empty: x itself
-  SourceRange range;                                    // of its name, when it was read
+  SourceRange range;                              // of its name, when it was read
 };
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include "tessera/layers/activation.h"
 #include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/models/config/config_keys.h"
 
 namespace tessera {
 
@@ -91,51 +92,14 @@ class Builder {
     return made;
   }
 
- private:
-  [[noreturn]] void refuse(const LayerConfig& layer, const std::string& text) const {
-    throw LayerError(layer.range,
-                     fmt::format("{}: {}; the shape so far is {}", layer.kind, text, at_.text()));
+  // One of each kind of layer, which takes what is reached and moves on.
+  Made flat(const LayerConfig&, std::string name) {
+    if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
+    return std::make_unique<Plain>(std::move(name), flatten);
   }
 
-  void need_image(const LayerConfig& layer) const {
-    if (!at_.is_image()) refuse(layer, "takes images [n x height x width x channels]");
-  }
-
-  // Pixels along a side after windows of `reach` pixels.
-  int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
-    const int64_t padded = side + 2 * layer.padding;
-    if (reach > padded)
-      refuse(layer, fmt::format("its window of {} pixels does not fit into {}", reach, padded));
-    return (padded - reach) / stride + 1;
-  }
-
-  // Sizes that no machine has would overflow before they are asked for.
-  void limit(const LayerConfig& layer, double weights) const {
-    if (weights > kMaxWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
-  }
-
-  Made one(const LayerConfig& layer, std::string name) {
-    const std::string& kind = layer.kind;
-    if (kind == "conv") return conv(layer, std::move(name));
-    if (kind == "linear") return linear(layer, std::move(name));
-    if (kind == "residual") return residual(layer, std::move(name));
-    if (kind.ends_with("_norm")) return norm(layer, std::move(name));
-    if (kind.ends_with("_pool")) return pool(layer, std::move(name));
-    if (kind == "dropout") return std::make_unique<Dropout>(std::move(name), layer.probability);
-    if (kind == "flatten") {
-      if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
-      return std::make_unique<Plain>(std::move(name), flatten);
-    }
-    return std::make_unique<Plain>(std::move(name), activation(layer));
-  }
-
-  Plain::Function activation(const LayerConfig& layer) const {
-    const std::pair<const char*, Tensor (*)(const Tensor&)> known[] = {
-        {"relu", relu}, {"relu6", relu6},     {"gelu", gelu},
-        {"silu", silu}, {"sigmoid", sigmoid}, {"tanh", tanh}};
-    for (const auto& [name, function] : known)
-      if (layer.kind == name) return function;
-    refuse(layer, "is not known");
+  Made dropout(const LayerConfig& layer, std::string name) {
+    return std::make_unique<Dropout>(std::move(name), layer.probability);
   }
 
   Made conv(const LayerConfig& layer, std::string name) {
@@ -172,16 +136,21 @@ class Builder {
         Linear::Settings{.in = in, .out = layer.units, .bias = layer.bias});
   }
 
-  Made norm(const LayerConfig& layer, std::string name) {
-    if (layer.kind == "layer_norm")
-      return std::make_unique<LayerNorm>(
-          store_, std::move(name), LayerNorm::Settings{.features = at_.features, .eps = layer.eps});
+  Made batch_norm(const LayerConfig& layer, std::string name) {
     need_image(layer);
-    if (layer.kind == "batch_norm")
-      return std::make_unique<BatchNorm2d>(
-          store_, std::move(name),
-          BatchNorm2d::Settings{
-              .channels = at_.features, .eps = layer.eps, .momentum = layer.momentum});
+    return std::make_unique<BatchNorm2d>(
+        store_, std::move(name),
+        BatchNorm2d::Settings{
+            .channels = at_.features, .eps = layer.eps, .momentum = layer.momentum});
+  }
+
+  Made layer_norm(const LayerConfig& layer, std::string name) {
+    return std::make_unique<LayerNorm>(
+        store_, std::move(name), LayerNorm::Settings{.features = at_.features, .eps = layer.eps});
+  }
+
+  Made group_norm(const LayerConfig& layer, std::string name) {
+    need_image(layer);
     if (at_.features % layer.groups != 0)
       refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
     return std::make_unique<GroupNorm>(
@@ -191,10 +160,6 @@ class Builder {
 
   Made pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
-    if (layer.kind == "global_average_pool") {
-      at_ = {0, 0, at_.features};
-      return std::make_unique<Plain>(std::move(name), global_average_pool);
-    }
     if (layer.padding >= layer.size) refuse(layer, "its padding must be smaller than its size");
     const int64_t stride = layer.pool_stride.value_or(layer.size);
     at_ = {windows(layer, at_.height, layer.size, stride),
@@ -205,6 +170,12 @@ class Builder {
     return std::make_unique<Plain>(std::move(name), [=](const Tensor& x) {
       return is_max ? max_pool2d(x, params) : average_pool2d(x, params);
     });
+  }
+
+  Made global_pool(const LayerConfig& layer, std::string name) {
+    need_image(layer);
+    at_ = {0, 0, at_.features};
+    return std::make_unique<Plain>(std::move(name), global_average_pool);
   }
 
   Made residual(const LayerConfig& layer, std::string name) {
@@ -218,11 +189,110 @@ class Builder {
     return std::make_unique<Residual>(std::move(name), std::move(layers), std::move(shortcut));
   }
 
+ private:
+  [[noreturn]] void refuse(const LayerConfig& layer, const std::string& text) const {
+    throw LayerError(layer.range,
+                     fmt::format("{}: {}; the shape so far is {}", layer.kind, text, at_.text()));
+  }
+
+  void need_image(const LayerConfig& layer) const {
+    if (!at_.is_image()) refuse(layer, "takes images [n x height x width x channels]");
+  }
+
+  // Pixels along a side after windows of `reach` pixels.
+  int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
+    const int64_t padded = side + 2 * layer.padding;
+    if (reach > padded)
+      refuse(layer, fmt::format("its window of {} pixels does not fit into {}", reach, padded));
+    return (padded - reach) / stride + 1;
+  }
+
+  // Sizes that no machine has would overflow before they are asked for.
+  void limit(const LayerConfig& layer, double weights) const {
+    if (weights > kMaxWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
+  }
+
+  Made one(const LayerConfig& layer, std::string name);
+
   Store& store_;
   Reached at_;
 };
 
+// A kind of layer: what a configuration may say of it, and what makes it.
+struct LayerKind {
+  ItemKind item;
+  std::function<Made(Builder&, const LayerConfig&, std::string)> make;
+};
+
+auto plain(Tensor (*function)(const Tensor&)) {
+  return [=](Builder&, const LayerConfig&, std::string name) -> Made {
+    return std::make_unique<Plain>(std::move(name), function);
+  };
+}
+
+// clang-format off
+std::vector<LayerKind> layer_kinds(LayerConfig& l) {
+  const KeyRule pixels = at_least(1, 65536), count = at_least(1, 1 << 24);
+  const KeyRule padding = at_least(0, 65536);
+  const std::vector<ConfigKey> pool = {
+    {"size", &l.size, required(at_least(1, 256)), "pixels a side of a window"},
+    {"stride", &l.pool_stride, pixels, "pixels from window to window; none: the size"},
+    {"padding", &l.padding, padding, "pixels on each side"}};
+  const ConfigKey eps = {"eps", &l.eps, at_least(kMinFloat, kMaxFloat), "added to the variance"};
+  const ConfigKey bias = {"bias", &l.bias, any(), "whether one is added"};
+  return {
+    {{"conv", "convolution of images", {
+      {"filters", &l.filters, required(count), "channels it makes"},
+      {"kernel", &l.kernel, required(pixels), "pixels a side"},
+      {"stride", &l.stride, pixels, "pixels from window to window"},
+      {"padding", &l.padding, padding, "pixels of zeros on each side"},
+      {"dilation", &l.dilation, pixels, "pixels from tap to tap"},
+      {"groups", &l.groups, count, "of channels that are convolved by themselves"},
+      bias}}, &Builder::conv},
+    {{"linear", "every output from every input", {
+      {"units", &l.units, required(count), "features it makes"}, bias}}, &Builder::linear},
+    {{"batch_norm", "normalises each channel over the batch", {
+      eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in what is remembered"}}},
+      &Builder::batch_norm},
+    {{"layer_norm", "normalises the features of each sample or pixel", {eps}},
+      &Builder::layer_norm},
+    {{"group_norm", "normalises groups of channels of each image", {
+      {"groups", &l.groups, required(count), "of channels"}, eps}}, &Builder::group_norm},
+    {{"relu", "max(x, 0)", {}}, plain(relu)},
+    {{"relu6", "min(max(x, 0), 6)", {}}, plain(relu6)},
+    {{"gelu", "x Phi(x)", {}}, plain(gelu)},
+    {{"silu", "x sigmoid(x)", {}}, plain(silu)},
+    {{"sigmoid", "1 / (1 + exp(-x))", {}}, plain(sigmoid)},
+    {{"tanh", "hyperbolic tangent", {}}, plain(tanh)},
+    {{"max_pool", "largest of each window", pool}, &Builder::pool},
+    {{"average_pool", "mean of each window", pool}, &Builder::pool},
+    {{"global_average_pool", "mean of each channel: images to features", {}},
+      &Builder::global_pool},
+    {{"flatten", "images to features", {}}, &Builder::flat},
+    {{"dropout", "zeros at random in training", {
+      {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::dropout},
+    {{"residual", "adds what its layers make to its input; a list right after it is `layers`", {
+      {"layers", &l.layers, required(any()), "the layers"},
+      {"shortcut", &l.shortcut, any(), "layers that bring the input to the same shape"}}},
+      &Builder::residual},
+  };
+}
+// clang-format on
+
+Made Builder::one(const LayerConfig& layer, std::string name) {
+  LayerConfig copy;
+  for (const LayerKind& kind : layer_kinds(copy))
+    if (kind.item.name == layer.kind) return kind.make(*this, layer, std::move(name));
+  refuse(layer, "is not known");
+}
+
 }  // namespace
+
+std::vector<ItemKind> item_kinds(LayerConfig& layer) {
+  std::vector<ItemKind> items;
+  for (LayerKind& kind : layer_kinds(layer)) items.push_back(std::move(kind.item));
+  return items;
+}
 
 LayerError::LayerError(const SourceRange& range, const std::string& text)
     : ConfigErrors(range.source == nullptr ? "model.layers: " + text

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numbers>
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -21,38 +19,27 @@ double half_cosine(double from, double to, double part) {
 
 }  // namespace
 
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = {"constant", "step",   "multistep",
-                                                 "cosine",   "linear", "one_cycle"};
-  return names;
-}
-
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
                    int64_t total_steps)
-    : base_(base_lr),
+    : kind_(config.name),
+      base_(base_lr),
       final_(config.final_lr),
       gamma_(config.gamma),
       start_(config.start_factor * base_lr),
       peak_at_(config.peak_at),
       warmup_(config.warmup.steps(steps_per_epoch)),
       total_(total_steps) {
-  const std::vector<std::string>& names = schedule_names();
-  auto name = std::find(names.begin(), names.end(), config.name);
-  if (name == names.end()) {
-    throw ConfigError("schedule.name: " + unknown_name(config.name, names));
-  }
-  kind_ = static_cast<Kind>(std::distance(names.begin(), name));
   if (steps_per_epoch < 1 || total_steps < 1) {
     throw ConfigError(
         fmt::format("schedule: an epoch has {} steps and the training {}; each needs "
                     "at least one",
                     steps_per_epoch, total_steps));
   }
-  if (kind_ == Kind::kOneCycle && warmup_ > 0) {
+  if (kind_ == ScheduleKind::kOneCycle && warmup_ > 0) {
     throw ConfigError("schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
   }
   // A training cut short (train.steps=50) may end within its warm-up.
-  if (kind_ == Kind::kStep) {
+  if (kind_ == ScheduleKind::kStep) {
     every_ = config.every.steps(steps_per_epoch);
     if (every_ < 1) {
       throw ConfigError(fmt::format("schedule.every: must be at least one step, but {} is none",
@@ -74,26 +61,28 @@ double Schedule::lr(int64_t step) const {
   if (step < warmup_) {
     return base_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);
   }
-  return kind_ == Kind::kOneCycle ? one_cycle(step) : decayed(step);
+  return kind_ == ScheduleKind::kOneCycle ? one_cycle(step) : decayed(step);
 }
 
 double Schedule::decayed(int64_t step) const {
   auto span = static_cast<double>(std::max<int64_t>(1, total_ - warmup_));
   double part = std::min(1.0, static_cast<double>(step - warmup_) / span);
   switch (kind_) {
-    case Kind::kStep:
+    case ScheduleKind::kStep:
       return base_ * std::pow(gamma_, static_cast<double>(step / every_));
-    case Kind::kMultistep: {
+    case ScheduleKind::kMultistep: {
       auto passed = std::upper_bound(milestones_.begin(), milestones_.end(), step);
       return base_ * std::pow(gamma_, static_cast<double>(passed - milestones_.begin()));
     }
-    case Kind::kCosine:
+    case ScheduleKind::kCosine:
       return half_cosine(base_, final_, part);
-    case Kind::kLinear:
+    case ScheduleKind::kLinear:
       return base_ + (final_ - base_) * part;
-    default:
-      return base_;
+    case ScheduleKind::kConstant:
+    case ScheduleKind::kOneCycle:
+      break;
   }
+  return base_;
 }
 
 double Schedule::one_cycle(int64_t step) const {

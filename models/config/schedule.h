@@ -25,7 +25,7 @@ namespace tessera {
 // Immutable, thread-safe.
 class Schedule {
  public:
-  // Throws ConfigError when the name is unknown or a setting is invalid (every < 1 step,
+  // Throws ConfigError when a setting is invalid (every < 1 step,
   // milestones not rising, a warm-up for one_cycle).
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
            int64_t total_steps);
@@ -34,18 +34,13 @@ class Schedule {
   double lr(int64_t step) const;
 
  private:
-  enum class Kind { kConstant, kStep, kMultistep, kCosine, kLinear, kOneCycle };
-
   double decayed(int64_t step) const;
   double one_cycle(int64_t step) const;
 
-  Kind kind_;
+  ScheduleKind kind_;
   double base_, final_, gamma_, start_, peak_at_;
   int64_t warmup_, every_ = 1, total_;
   std::vector<int64_t> milestones_;
 };
-
-// constant, step, multistep, cosine, linear, one_cycle
-const std::vector<std::string>& schedule_names();
 
 }  // namespace tessera

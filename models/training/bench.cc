@@ -15,9 +15,10 @@
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
@@ -81,7 +82,7 @@ class GeneratedBatches {
 
 PlanReport plan(const Config& config, const PassSettings& passes) {
   Config graph = config;
-  graph.mode = "graph";
+  graph.mode = Mode::kGraph;
   ImageShape image = loaded_shape(graph);
   Session session(graph, image, plain_normalization(image), passes);
   const DataNeed data = known_data(graph);
@@ -99,7 +100,7 @@ PlanReport plan(const Config& config, const PassSettings& passes) {
 
 PlanPicture eager_picture(const Config& config, const std::string& title) {
   Config eager = config;
-  eager.mode = "eager";
+  eager.mode = Mode::kEager;
   eager.data.batch = running_batch(config, known_data(config));
   const ImageShape image = loaded_shape(eager);
   Session session(eager, image, plain_normalization(image));
@@ -244,7 +245,7 @@ void require_same(const Trace& a, const Trace& b, const Way& way) {
 VerifyResult verify_plan(const Config& config, int64_t steps) {
   require_fit(config);
   Config planned = config, unplanned = config;
-  planned.mode = unplanned.mode = "graph";
+  planned.mode = unplanned.mode = Mode::kGraph;
   unplanned.memory.planner = "none";
   PassSettings replayed, watched;
   replayed.replay_plan = true;
@@ -265,12 +266,15 @@ VerifyResult verify_plan(const Config& config, int64_t steps) {
 }
 
 std::string BenchResult::json() const {
-  return fmt::format(
-      "{{\"images_per_second\": {:.2f}, \"step_ms_p50\": {:.4f}, \"step_ms_p95\": {:.4f}, "
-      "\"first_step_ms\": {:.4f}, \"compile_ms\": {:.4f}, \"loss\": {:.6f}, \"peak_bytes\": {}, "
-      "\"threads\": {}}}",
-      images_per_second, step_ms_p50, step_ms_p95, first_step_ms, compile_ms, loss, peak_bytes,
-      threads);
+  return Json::object({{"images_per_second", rounded(images_per_second, 2)},
+                       {"step_ms_p50", rounded(step_ms_p50, 4)},
+                       {"step_ms_p95", rounded(step_ms_p95, 4)},
+                       {"first_step_ms", rounded(first_step_ms, 4)},
+                       {"compile_ms", rounded(compile_ms, 4)},
+                       {"loss", rounded(loss, 6)},
+                       {"peak_bytes", peak_bytes},
+                       {"threads", threads}})
+      .text();
 }
 
 }  // namespace tessera

@@ -207,7 +207,7 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
   beginning_->load(tensors);
   state = beginning_->state();
   // What was compared then is not what is compared now, or was no number.
-  if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best ||
+  if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best.text() ||
       !std::isfinite(state.best_value))
     state.best_step = -1;
 }
@@ -254,9 +254,9 @@ bool Checkpointing::carry_best(const Tensors& tensors, const TrainingState& stat
 }
 
 void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy) {
-  const std::string& best = config_.checkpoint.best;
-  if (best == "none") return;
-  const bool by_loss = best == "loss";
+  const BestBy best = config_.checkpoint.best;
+  if (best == BestBy::kNone) return;
+  const bool by_loss = best == BestBy::kLoss;
   const double value = by_loss ? loss : accuracy;
   if (!std::isfinite(value)) return;
   const bool better = by_loss ? value < state.best_value : value > state.best_value;

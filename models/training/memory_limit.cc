@@ -100,7 +100,7 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
   if (!config.memory.limit) return;
-  if (config.mode == "eager")
+  if (config.mode == Mode::kEager)
     throw ConfigError("memory.limit: needs mode: graph, where the need is known before the run");
   const int64_t limit = config.memory.limit->bytes;
   const MemoryNeed need = memory_need(config, data, purpose);
@@ -150,7 +150,7 @@ DataSplit open_fitting(const Config& config, Purpose purpose) {
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
   const bool limited = config.memory.limit.has_value();
   const int64_t there = limited ? config.memory.limit->bytes : used + host_memory().free;
-  if (config.mode == "eager")
+  if (config.mode == Mode::kEager)
     return fmt::format(
         "{} of {} that this machine has free; eager steps ask for more as they go, of which "
         "nothing is known ahead",

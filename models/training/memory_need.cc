@@ -58,7 +58,7 @@ class Prepared {
 
  private:
   static Config in_graph_mode(Config config) {
-    config.mode = "graph";
+    config.mode = Mode::kGraph;
     return config;
   }
   static Normalization plain(const ImageShape& image) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
@@ -50,28 +51,6 @@ std::string loss_text(double loss, int digits) {
   return fmt::format("{:.{}f}", loss, std::max(decimals, 0));
 }
 
-// In at most five characters.
-std::string short_duration(double seconds) {
-  const double hours = seconds / 3600, days = hours / 24;
-  if (!std::isfinite(seconds) || seconds < 3600) return duration_text(seconds);
-  if (hours < 10) {
-    const auto minutes = static_cast<int64_t>(seconds / 60);
-    return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
-  }
-  if (days < 1) return fmt::format("{:.1f}h", hours);
-  if (days < 10) return fmt::format("{:.1f}d", days);
-  return days < 1000 ? fmt::format("{:.0f}d", days) : ">999d";
-}
-
-// In at most six characters up to a thousand TiB.
-std::string short_bytes(size_t bytes) {
-  auto value = static_cast<double>(bytes);
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return fmt::format("{:.{}f}{}", value, unit > 2 && value < 9.95 ? 1 : 0, kUnits[unit]);
-}
-
 // A number grows by a digit while somebody looks: each field keeps the room of its widest text, so
 // that what stands on the line, and where, depends on the terminal alone.
 struct Field {
@@ -97,9 +76,9 @@ Fields short_fields(const ProgressState& s, double seconds_left) {
   return {{{rate_text(s.images_per_second) + "/s", 7},
            {"loss " + loss_text(s.loss, 3), 10},
            {fmt::format("acc {:.{}f}%", accuracy, accuracy < 99.95 ? 1 : 0), 9},
-           {"eta " + short_duration(seconds_left), 9},
+           {"eta " + short_duration_text(seconds_left), 9},
            {fmt::format("wait {:.0f}%", std::min(100 * s.wait_share, 99.0)), 8},
-           {short_bytes(s.memory_bytes), 6}}};
+           {short_byte_text(static_cast<int64_t>(s.memory_bytes)), 6}}};
 }
 
 constexpr size_t kShortestBar = 8, kLongestBar = 16, kFrame = 3;  // " []"
@@ -173,16 +152,6 @@ std::string short_text(const SourceRange& place, const Fields& fields, size_t ro
 }
 
 }  // namespace
-
-std::string duration_text(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  const auto whole = static_cast<int64_t>(std::min(seconds, 1e12));
-  const int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
-  if (days > 99) return fmt::format("{} d", days);
-  if (days > 0) return fmt::format("{} d {} h", days, hours % 24);
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes % 60, whole % 60);
-  return fmt::format("{}:{:02}", minutes, whole % 60);
-}
 
 std::string progress_text(const ProgressState& s, double seconds_left, int columns) {
   const auto room = static_cast<size_t>(std::max(columns, 0));

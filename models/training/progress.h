@@ -23,13 +23,10 @@ struct ProgressState {
 
 // The line without control characters, at most `columns` wide. In 79 columns there are the epoch, a
 // bar of 8 cells or more, speed, loss, accuracy, time left, waiting and memory; where there is room
-// also the batches, and then longer words. In less, memory goes first, then waiting, speed, the bar,
-// time left, accuracy, loss; the epoch stays. (With a thousand epochs memory goes in 80.) What is
-// shown does not change as numbers grow.
+// also the batches, and then longer words. In less, memory goes first, then waiting, speed, the
+// bar, time left, accuracy, loss; the epoch stays. (With a thousand epochs memory goes in 80.) What
+// is shown does not change as numbers grow.
 std::string progress_text(const ProgressState& state, double seconds_left, int columns);
-
-// "4:05", "2:04:05", "3 d 2 h", "120 d"
-std::string duration_text(double seconds);
 
 // Not thread-safe.
 class Progress {

@@ -9,14 +9,13 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/adamw.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/reduce_max.h"
-#include "tessera/layers/sgd.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/models/run/weights_file.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
@@ -29,16 +28,6 @@ const Planner* planner_of(const Config& config) {
   if (const Planner* planner = find_planner(config.memory.planner)) return planner;
   throw ConfigError(fmt::format("memory.planner: there is no planner '{}'; the planners are {}",
                                 config.memory.planner, planner_names()));
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, Store& store) {
-  if (config.name == "adamw")
-    return std::make_unique<AdamW>(
-        store, store.parameters(),
-        AdamW::Settings{config.beta1, config.beta2, config.eps, config.weight_decay, true});
-  return std::make_unique<Sgd>(
-      store, store.parameters(),
-      Sgd::Settings{config.momentum, config.nesterov, config.weight_decay, true});
 }
 
 template <class ArrayType>
@@ -81,13 +70,13 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       device_(configured_device(config)),
       store_(config.seed),
       mixes_(make_mix(config.data).any()),
-      skips_(config.train.non_finite == "skip") {
+      skips_(config.train.non_finite == OnNonFinite::kSkip) {
   const Planner* planner = planner_of(config);
   model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   arena_ = std::make_shared<Arena>(context(current_device()).memory());
   CompileOptions compile;
-  compile.eager = config.mode == "eager";
+  compile.eager = config.mode == Mode::kEager;
   compile.planner = planner;
   compile.arena = arena_;
   compile.disabled_passes = passes.disabled_passes;

@@ -147,7 +147,7 @@ class Training {
                     config_.model.name, session_.store().parameters().size(),
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
                     static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
-                    config_.mode));
+                    config_.mode.text()));
     print_("memory: " +
            headroom_text(config_, data_need(data_), static_cast<int64_t>(held_bytes_)));
   }
@@ -335,10 +335,11 @@ class Training {
   // What was known before, and what the system says of it.
   void say_memory() const {
     const HostMemory now = host_memory();
-    print_(fmt::format("memory: {} {}; the process has {} in use, the machine {} of {} free",
-                       byte_text(static_cast<int64_t>(held_bytes_)),
-                       config_.mode == "eager" ? "besides what eager steps took" : "as planned",
-                       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
+    print_(
+        fmt::format("memory: {} {}; the process has {} in use, the machine {} of {} free",
+                    byte_text(static_cast<int64_t>(held_bytes_)),
+                    config_.mode == Mode::kEager ? "besides what eager steps took" : "as planned",
+                    byte_text(now.process), byte_text(now.free), byte_text(now.total)));
   }
 
   void write_report() {
@@ -387,7 +388,7 @@ class Training {
   }
 
   Config config_;
-  const bool skips_ = config_.train.non_finite == "skip";
+  const bool skips_ = config_.train.non_finite == OnNonFinite::kSkip;
   const Print print_;  // above the progress bar
   const std::atomic<int>* stop_;
   RunLock lock_;

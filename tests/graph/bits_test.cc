@@ -165,9 +165,9 @@ void expect_same_for_any_workers(const std::string& model, double dropout, int64
   if (model == "cnn_bn") config.model.widths = {8, 8, 16, 16};
   config.optimizer = {.lr = 0.02, .nesterov = true, .weight_decay = 1e-4};
   const Threads restored(2);  // a session sets the number
-  config.mode = "eager";
+  config.mode = Mode::kEager;
   const std::vector<float> expected = train_session(config, 0, steps);
-  config.mode = "graph";
+  config.mode = Mode::kGraph;
   for (int workers = 0; workers <= 4; ++workers)
     EXPECT_TRUE(same_bits(train_session(config, workers, steps), expected)) << workers;
   config.seed = 12;

@@ -133,9 +133,9 @@ Tensors run_optimizer(const Case& c, const Tensors& in,
 }
 
 Tensors run_sgd(const Case& c, const Tensors& in) {
-  const Sgd::Settings settings{.momentum = c.setting("momentum"),
-                               .nesterov = c.integer("nesterov") != 0,
-                               .weight_decay = c.setting("weight_decay")};
+  const SgdParams settings{.momentum = c.setting("momentum"),
+                           .nesterov = c.integer("nesterov") != 0,
+                           .weight_decay = c.setting("weight_decay")};
   std::vector<std::string> states;
   if (settings.momentum != 0) states.push_back("optimizer.momentum");
   return run_optimizer(
@@ -145,10 +145,10 @@ Tensors run_sgd(const Case& c, const Tensors& in) {
 }
 
 Tensors run_adamw(const Case& c, const Tensors& in) {
-  const AdamW::Settings settings{.beta1 = c.setting("beta1"),
-                                 .beta2 = c.setting("beta2"),
-                                 .epsilon = c.setting("epsilon"),
-                                 .weight_decay = c.setting("weight_decay")};
+  const AdamWParams settings{.beta1 = c.setting("beta1"),
+                             .beta2 = c.setting("beta2"),
+                             .epsilon = c.setting("epsilon"),
+                             .weight_decay = c.setting("weight_decay")};
   return run_optimizer(
       c, in,
       [&](Store& store, Tensor p) { return std::make_unique<AdamW>(store, Tensors{p}, settings); },

@@ -191,10 +191,10 @@ TEST(Optimizers, DecayCanLeaveOutVectors) {
     std::unique_ptr<Optimizer> optimizer;
     if (adamw) {
       optimizer = std::make_unique<AdamW>(
-          store, p, AdamW::Settings{.weight_decay = 0.5, .decay_vectors = decay_vectors});
+          store, p, AdamWParams{.weight_decay = 0.5, .decay_vectors = decay_vectors});
     } else {
       optimizer = std::make_unique<Sgd>(
-          store, p, Sgd::Settings{.weight_decay = 0.5, .decay_vectors = decay_vectors});
+          store, p, SgdParams{.weight_decay = 0.5, .decay_vectors = decay_vectors});
     }
     optimizer->step(std::vector{zeros({2, 2}), zeros({2})}, scalar(1));
     return std::pair{p[0].to_vector<float>()[0], p[1].to_vector<float>()[0]};

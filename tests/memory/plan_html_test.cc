@@ -21,8 +21,8 @@ PlanPicture small_picture() {
 TEST(PlanHtml, CarriesEveryBuffer) {
   const PlanPicture picture = small_picture();
   const std::string page = draw_plan_html({&picture, 1});
-  EXPECT_NE(page.find(R"([0,64,0,[0,1,2,4],"%1 relu","read by\u000aconv"])"), page.npos);
-  EXPECT_NE(page.find(R"([64,32,1,[2,6],"b\u0022\u003cc",""])"), page.npos);
+  EXPECT_NE(page.find(R"([0,64,0,[0,1,2,4],"%1 relu","read by\nconv"])"), page.npos);
+  EXPECT_NE(page.find(R"([64,32,1,[2,6],"b\"\u003cc",""])"), page.npos);
   EXPECT_NE(page.find(R"(bytes:96,bound:96,first:0,last:6,)"), page.npos);
   EXPECT_NE(page.find(R"(groups:["activations","",])"), page.npos);
   EXPECT_NE(page.find(R"(steps:["relu","conv","add",])"), page.npos);

@@ -82,9 +82,12 @@ class Usage(Test):
     def test_mistakes(self):
         self.fail_with(USAGE, ["subcommand is required"])
         self.fail_with(USAGE, ["no verb 'slove'", "known are solve bound"], "slove", "tiny.csv")
-        for bytes in ("-5", "9223372036854775808", "18446744073709551616", "1.3", "8QiB", "x"):
-            self.fail_with(USAGE, ["is no number of bytes", bytes], "solve", "tiny.csv",
+        for bytes in ("-5", "9223372036854775808", "18446744073709551616", "1.3", "8QiB", "x", "8EiB"):
+            self.fail_with(USAGE, ["is no number of bytes; write 4096", bytes], "solve", "tiny.csv",
                            "--capacity", bytes)
+        for bytes, meant in (("1.5GB", "1.5GiB"), ("1k", "1KiB"), ("2 GiB", "2GiB"), ("3mib", "3MiB")):
+            self.fail_with(USAGE, [f"'{bytes}' is no number of bytes; write '{meant}'"], "solve",
+                           "tiny.csv", "--capacity", bytes)
         for seconds in ("nan", "-1", "1e400", "60m"):
             self.fail_with(USAGE, ["is no number of seconds", seconds], "solve", "tiny.csv",
                            "--timeout", seconds)
@@ -145,7 +148,7 @@ class Solve(Test):
         self.assertFalse((self.folder / "plan.csv").exists())
 
     def test_units(self):
-        for capacity in ("13", "13B", "0.5KiB", "1k", "2 GiB"):
+        for capacity in ("13", "13B", "0.5KiB", "1KiB", "2GiB"):
             self.succeed("solve", "tiny.csv", "--capacity", capacity, "--timeout", "60s")
 
     def test_what_is_not_proved_says_how_far_it_may_be(self):

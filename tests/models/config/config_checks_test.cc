@@ -7,8 +7,10 @@
 #include "tessera/engine/store.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/config/config_print.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/network.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
@@ -19,12 +21,12 @@ namespace {
 
 // A run is repeated from the configuration that it wrote, which names every key.
 TEST(ConfigChecks, ResolvedConfigurationsLoad) {
-  for (const char* optimizer : {"sgd", "adamw"}) {
-    for (const std::string& schedule : schedule_names()) {
+  for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    for (const std::string& schedule : names_of<ScheduleKind>()) {
       for (const std::string& data : data_names()) {
         Config config;
         config.optimizer.name = optimizer;
-        config.schedule.name = schedule;
+        config.schedule.name.set(schedule);
         if (schedule == "multistep") config.schedule.milestones = {{5, Duration::Unit::kEpochs}};
         config.data.name = data;
         config.model.classes = 100;
@@ -39,14 +41,38 @@ TEST(ConfigChecks, ResolvedConfigurationsLoad) {
 // The structs may hold what means nothing; what is written of them can be read.
 TEST(ConfigChecks, WhatHasNoEffectIsNotPrinted) {
   Config config;
-  config.optimizer = {.name = "adamw", .nesterov = true, .beta1 = 0.8};
+  config.optimizer.name = OptimizerKind::kAdamW;
+  config.optimizer.sgd.nesterov = true;
+  config.optimizer.adamw = {.beta1 = 0.8, .weight_decay = 0.05};
   config.schedule.gamma = 0.5;
   const std::string printed = print_config(config);
   EXPECT_EQ(printed.find("nesterov"), std::string::npos);
   EXPECT_EQ(printed.find("gamma"), std::string::npos);
   EXPECT_NE(printed.find("beta1: 0.8"), std::string::npos);
   EXPECT_NE(printed.find("momentum: 0.9"), std::string::npos);
-  EXPECT_EQ(parse_config(printed, "printed").optimizer.beta1, 0.8);
+  EXPECT_NE(printed.find("weight_decay: 0.05"), std::string::npos);
+  EXPECT_EQ(parse_config(printed, "printed").optimizer.adamw.beta1, 0.8);
+}
+
+// An option of several optimizers is one key.
+TEST(ConfigChecks, SharedOptionsReachEveryOptimizer) {
+  const OptimizerConfig read =
+      parse_config("optimizer: {weight_decay: 0.25, name: adamw}", "a").optimizer;
+  EXPECT_EQ(read.adamw.weight_decay, 0.25);
+  EXPECT_EQ(read.sgd.weight_decay, 0.25);
+  EXPECT_EQ(optimizers_with("weight_decay"), names_of<OptimizerKind>());
+  EXPECT_EQ(optimizers_with("beta1"), std::vector<std::string>{"adamw"});
+}
+
+// A key has one default, whichever optimizer is chosen.
+TEST(ConfigChecks, SharedOptionsHaveOneDefault) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    Config config;
+    config.optimizer.name = kind;
+    for (const ConfigKey& key : optimizer_keys(config.optimizer))
+      for (const ConfigKey::Target& copy : key.copies)
+        EXPECT_EQ(value_text({key.path, copy, {}, ""}), value_text(key)) << key.path;
+  }
 }
 
 TEST(ConfigChecks, WhatFitsIsAccepted) {
@@ -69,6 +95,9 @@ TEST(ConfigChecks, WhatFitsIsAccepted) {
         "model: {name: mlp, widths: [1000000, 1000000]}",
         "memory: {limit: 1GiB}",
         "mode: eager",
+        "deterministic: true",
+        "device: gpu:0\ndeterministic: false",
+        "device: auto\ndeterministic: false",
         "optimizer: {name: adamw, momentum: 0.9, nesterov: false, beta1: 0.8}",
         "schedule: {name: one_cycle, gamma: 0.1, every: 30ep, milestones: [], peak_at: 0.2}"})
     EXPECT_NO_THROW(parse_config(text, "a.yaml")) << text;

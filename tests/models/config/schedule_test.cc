@@ -10,14 +10,14 @@ namespace {
 constexpr auto kEpochs = Duration::Unit::kEpochs;
 constexpr auto kSteps = Duration::Unit::kSteps;
 
-ScheduleConfig named(const std::string& name) {
+ScheduleConfig named(ScheduleKind name) {
   ScheduleConfig config;
   config.name = name;
   return config;
 }
 
 TEST(Schedule, ConstantWithWarmup) {
-  ScheduleConfig config = named("constant");
+  ScheduleConfig config = named(ScheduleKind::kConstant);
   config.warmup = {4, kSteps};
   Schedule schedule(config, 0.8, 10, 100);
   EXPECT_DOUBLE_EQ(schedule.lr(0), 0.2);
@@ -28,7 +28,7 @@ TEST(Schedule, ConstantWithWarmup) {
 }
 
 TEST(Schedule, CosineGoesDownAfterTheWarmup) {
-  ScheduleConfig config = named("cosine");
+  ScheduleConfig config = named(ScheduleKind::kCosine);
   config.warmup = {1, kEpochs};
   config.final_lr = 0.2;
   Schedule schedule(config, 1.0, 10, 50);  // 10 up, 40 down
@@ -41,7 +41,7 @@ TEST(Schedule, CosineGoesDownAfterTheWarmup) {
 }
 
 TEST(Schedule, Linear) {
-  ScheduleConfig config = named("linear");
+  ScheduleConfig config = named(ScheduleKind::kLinear);
   config.warmup = {2, kSteps};
   Schedule schedule(config, 1.0, 10, 12);
   EXPECT_DOUBLE_EQ(schedule.lr(0), 0.5);
@@ -51,7 +51,7 @@ TEST(Schedule, Linear) {
 }
 
 TEST(Schedule, StepMultipliesEachTime) {
-  ScheduleConfig config = named("step");
+  ScheduleConfig config = named(ScheduleKind::kStep);
   config.every = {2, kEpochs};
   config.gamma = 0.5;
   Schedule schedule(config, 1.0, 10, 100);
@@ -61,7 +61,7 @@ TEST(Schedule, StepMultipliesEachTime) {
 }
 
 TEST(Schedule, MultistepMultipliesAtEachMilestone) {
-  ScheduleConfig config = named("multistep");
+  ScheduleConfig config = named(ScheduleKind::kMultistep);
   config.milestones = {{32000, kSteps}, {48000, kSteps}};
   Schedule schedule(config, 0.1, 391, 64000);
   EXPECT_DOUBLE_EQ(schedule.lr(31999), 0.1);
@@ -71,7 +71,7 @@ TEST(Schedule, MultistepMultipliesAtEachMilestone) {
 }
 
 TEST(Schedule, OneCycleRisesAndFalls) {
-  ScheduleConfig config = named("one_cycle");
+  ScheduleConfig config = named(ScheduleKind::kOneCycle);
   config.start_factor = 0.1;
   config.peak_at = 0.2;
   config.final_lr = 0.5;
@@ -84,23 +84,22 @@ TEST(Schedule, OneCycleRisesAndFalls) {
 }
 
 TEST(Schedule, ATrainingShorterThanItsWarmupIsCutShort) {
-  ScheduleConfig config = named("cosine");
+  ScheduleConfig config = named(ScheduleKind::kCosine);
   config.warmup = {100, kSteps};
   Schedule schedule(config, 1.0, 10, 50);
   EXPECT_DOUBLE_EQ(schedule.lr(49), 0.5);
 }
 
 TEST(Schedule, RefusesWhatCannotBeMeant) {
-  EXPECT_THROW(Schedule(named("cosin"), 1, 10, 100), ConfigError);
-  EXPECT_THROW(Schedule(named("cosine"), 1, 0, 100), ConfigError);
-  ScheduleConfig step = named("step");
+  EXPECT_THROW(Schedule(named(ScheduleKind::kCosine), 1, 0, 100), ConfigError);
+  ScheduleConfig step = named(ScheduleKind::kStep);
   step.every = {0, kEpochs};
   EXPECT_THROW(Schedule(step, 1, 10, 100), ConfigError);
-  ScheduleConfig mixed = named("multistep");
+  ScheduleConfig mixed = named(ScheduleKind::kMultistep);
   mixed.milestones = {{2, kEpochs}, {15, kSteps}};  // steps 20 and 15
   EXPECT_THROW(Schedule(mixed, 1, 10, 100), ConfigError);
   EXPECT_NO_THROW(Schedule(mixed, 1, 5, 100));  // steps 10 and 15
-  ScheduleConfig cycle = named("one_cycle");
+  ScheduleConfig cycle = named(ScheduleKind::kOneCycle);
   cycle.warmup = {1, kEpochs};
   EXPECT_THROW(Schedule(cycle, 1, 10, 100), ConfigError);
 }

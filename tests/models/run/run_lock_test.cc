@@ -157,7 +157,7 @@ TEST_F(RunFolderOwner, OverwritingRemovesAllThatATrainingWroteAndNothingElse) {
                                                   {"events.out.tfevents.1700000000.host.1.0", "x"}};
   for (const auto& [name, text] : own) write_all(path("run", name), text);
   config_.seed = 4;
-  config_.mode = "eager";  // writes no plan
+  config_.mode = Mode::kEager;  // writes no plan
   begin("run", {.overwrite = true});
   for (const char* name : {"weights.h5", "weights.h5.partial", "report.html", "plan.json",
                            "plan.html", "model.txt", "command.txt"})
@@ -165,7 +165,7 @@ TEST_F(RunFolderOwner, OverwritingRemovesAllThatATrainingWroteAndNothingElse) {
   EXPECT_EQ(CheckpointFolder(checkpoints_path(temporary_.path("run"))).steps(),
             std::vector<int64_t>{0});
   for (const auto& [name, text] : own) EXPECT_EQ(file("run", name), text);
-  config_.mode = "graph";
+  config_.mode = Mode::kGraph;
   run("run", {.resume = "auto"});
   remove_run_files(temporary_.path("run"));
   EXPECT_EQ(all_files("run"), own);
@@ -215,7 +215,7 @@ TEST_F(RunFolderOwner, ATrainingThatEndsWhileAnotherGetsReadyIsKept) {
 
 TEST_F(RunFolderOwner, WhatIsNotFiniteIsNeverTheBest) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  config_.checkpoint.best = "loss";
+  config_.checkpoint.best = BestBy::kLoss;
   const Print print = [](const std::string&) {};
   Checkpointing checkpoints(config_for("run"), {}, print);
   TrainingState state;
@@ -232,7 +232,7 @@ TEST_F(RunFolderOwner, WhatIsNotFiniteIsNeverTheBest) {
 
 // As older trainings wrote it.
 TEST_F(RunFolderOwner, ABestThatIsNotFiniteIsForgotten) {
-  config_.checkpoint.best = "loss";
+  config_.checkpoint.best = BestBy::kLoss;
   run("run");
   const CheckpointFolder folder(checkpoints_path(temporary_.path("run")));
   std::string bytes = read_all(folder.path(6));

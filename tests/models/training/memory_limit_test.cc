@@ -52,7 +52,7 @@ TEST(Fit, ABatchOfAllImagesHasNoneToGrowBy) {
 TEST(Fit, NothingIsPromisedOfEagerSteps) {
   Config config = with_limit(int64_t{1} << 30);
   config.memory.limit = {};
-  config.mode = "eager";
+  config.mode = Mode::kEager;
   const std::string text = headroom_text(config, known_data(config), 1);
   EXPECT_EQ(text.find("could grow"), std::string::npos) << text;
   EXPECT_NE(text.find("eager steps ask for more"), std::string::npos) << text;

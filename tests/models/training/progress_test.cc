@@ -107,15 +107,6 @@ TEST(Progress, BelowThatTheLeastImportantGoesFirst) {
   }
 }
 
-TEST(Progress, Durations) {
-  EXPECT_EQ(duration_text(5), "0:05");
-  EXPECT_EQ(duration_text(245.9), "4:05");
-  EXPECT_EQ(duration_text(2 * 3600 + 4 * 60 + 5), "2:04:05");
-  EXPECT_EQ(duration_text(3 * 86400 + 7200), "3 d 2 h");
-  EXPECT_EQ(duration_text(120 * 86400 + 7200), "120 d");
-  EXPECT_EQ(duration_text(0.0 / 0.0), "?");
-}
-
 TEST(Progress, IsSilentWhereNobodyWatches) {
   std::FILE* file = std::tmpfile();
   {

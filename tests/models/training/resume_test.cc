@@ -45,8 +45,8 @@ class Resume : public testing::Test {
     flip.kind = "flip";
     config_.data.augment = {crop, flip};
     config_.optimizer.lr = 0.02;
-    config_.optimizer.weight_decay = 1e-4;
-    config_.schedule.name = "cosine";
+    config_.optimizer.sgd.weight_decay = 1e-4;
+    config_.schedule.name = ScheduleKind::kCosine;
     config_.train.steps = long_tests() ? 54 : 16;
     config_.train.log_every = {4, Duration::Unit::kSteps};
     config_.train.evaluate_every = {5, Duration::Unit::kSteps};
@@ -160,20 +160,20 @@ TEST_F(Resume, AfterAnyStepGivesTheSameBits) {
 }
 
 TEST_F(Resume, StoppingAgainAndAgainGivesTheSameBitsInEagerModeToo) {
-  config_.optimizer.name = "adamw";
+  config_.optimizer.name = OptimizerKind::kAdamW;
   config_.optimizer.lr = 0.003;
   run("whole");
-  config_.mode = "eager";
+  config_.mode = Mode::kEager;
   run("pieces", {}, 2);
   for (int64_t stop : {3, 1, 4}) run("pieces", {.resume = "auto"}, stop);
-  config_.mode = "graph";
+  config_.mode = Mode::kGraph;
   run("pieces", {.resume = "auto"});
   expect_same("pieces", "whole");
 }
 
 TEST_F(Resume, AFinishedTrainingGoesOnWhenItIsMadeLonger) {
   const int64_t steps = *config_.train.steps;
-  config_.schedule.name = "constant";
+  config_.schedule.name = ScheduleKind::kConstant;
   run("whole");
   config_.train.steps = steps - 6;
   run("longer");

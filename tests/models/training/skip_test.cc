@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kHidden = 16;
 
-Config small(const std::string& mode, const std::string& optimizer, const std::string& non_finite) {
+Config small(Mode mode, OptimizerKind optimizer, OnNonFinite non_finite) {
   Config config;
   config.mode = mode;
   config.model.name = "mlp";
@@ -78,11 +78,11 @@ class Step {
   std::array<uint8_t, 16> images_;
 };
 
-class Skip : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+class Skip : public testing::TestWithParam<std::pair<Mode, OptimizerKind>> {};
 
 TEST_P(Skip, LeavesEverythingAsItWas) {
   const auto [mode, optimizer] = GetParam();
-  Step step(small(mode, optimizer, "skip"));
+  Step step(small(mode, optimizer, OnNonFinite::kSkip));
   step.run();
   EXPECT_DOUBLE_EQ(step.output(2), 0.1);
   step.overflow_behind_the_last_layer();
@@ -98,7 +98,7 @@ TEST_P(Skip, LeavesEverythingAsItWas) {
 // What the test above would not tell apart otherwise: some of the gradients are good.
 TEST_P(Skip, WithoutItTheGoodOnesAreUsed) {
   const auto [mode, optimizer] = GetParam();
-  Step step(small(mode, optimizer, "stop"));
+  Step step(small(mode, optimizer, OnNonFinite::kStop));
   step.overflow_behind_the_last_layer();
   const auto before = step.state();
   step.run();
@@ -107,10 +107,13 @@ TEST_P(Skip, WithoutItTheGoodOnesAreUsed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Skip,
-                         testing::Values(std::pair("graph", "sgd"), std::pair("graph", "adamw"),
-                                         std::pair("eager", "sgd"), std::pair("eager", "adamw")),
+                         testing::Values(std::pair(Mode::kGraph, OptimizerKind::kSgd),
+                                         std::pair(Mode::kGraph, OptimizerKind::kAdamW),
+                                         std::pair(Mode::kEager, OptimizerKind::kSgd),
+                                         std::pair(Mode::kEager, OptimizerKind::kAdamW)),
                          [](const auto& about) {
-                           return std::string(about.param.first) + "_" + about.param.second;
+                           return std::string(name_of(about.param.first)) + "_" +
+                                  name_of(about.param.second);
                          });
 
 }  // namespace

@@ -1,0 +1,120 @@
+// The only file that includes the library, which takes seconds to compile.
+#include "tessera/runtime/text/json.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+using Value = nlohmann::ordered_json;
+
+struct Json::Access {
+  static const Value& of(const Json& json) { return *static_cast<const Value*>(json.value_.get()); }
+
+  static Json make(Value value) {
+    return Json(std::shared_ptr<const void>(std::make_shared<const Value>(std::move(value))));
+  }
+
+  // A part of a value, which keeps all of it.
+  static Json part(const Json& whole, const Value& value) {
+    return Json(std::shared_ptr<const void>(whole.value_, &value));
+  }
+
+  [[noreturn]] static void fail(const Json& json, const char* wanted) {
+    throw Error(
+        fmt::format("{} is needed, but this is of the kind {}", wanted, of(json).type_name()));
+  }
+};
+
+Json::Json(std::nullptr_t) : Json(Access::make(nullptr)) {}
+Json::Json(bool value) : Json(Access::make(value)) {}
+Json::Json(int64_t value) : Json(Access::make(value)) {}
+Json::Json(double value) : Json(Access::make(value)) {}
+Json::Json(std::string_view text) : Json(Access::make(text)) {}
+
+Json Json::list(const std::vector<Json>& items) {
+  Value list = Value::array();
+  for (const Json& item : items) list.push_back(Access::of(item));
+  return Access::make(std::move(list));
+}
+
+Json Json::object(const std::vector<Member>& members) {
+  Value object = Value::object();
+  for (const auto& [name, value] : members) object[name] = Access::of(value);
+  return Access::make(std::move(object));
+}
+
+Json Json::parse(std::string_view text) {
+  try {
+    return Access::make(Value::parse(text));
+  } catch (
+      const Value::exception& error) {  // "[json.exception.parse_error.101] parse error at ..."
+    const std::string_view what = error.what();
+    const size_t end = what.find("] ");
+    throw Error(std::string(end == what.npos ? what : what.substr(end + 2)));
+  }
+}
+
+std::string Json::text(int indent) const {
+  return Access::of(*this).dump(indent, ' ', false, Value::error_handler_t::replace);
+}
+
+std::string Json::script() const {
+  std::string safe;
+  for (const char c : text())
+    if (c == '<' || c == '>' || c == '&')
+      safe += fmt::format("\\u{:04x}", c);
+    else
+      safe += c;
+  return safe;
+}
+
+Json Json::operator[](std::string_view member) const {
+  const Value& value = Access::of(*this);
+  if (!value.is_object()) Access::fail(*this, "an object");
+  const auto found = value.find(member);
+  if (found == value.end()) throw Error(fmt::format("'{}' is missing", member));
+  return Access::part(*this, *found);
+}
+
+std::vector<Json> Json::items() const {
+  const Value& value = Access::of(*this);
+  if (!value.is_array()) Access::fail(*this, "a list");
+  std::vector<Json> items;
+  for (const Value& item : value) items.push_back(Access::part(*this, item));
+  return items;
+}
+
+std::vector<Json::Member> Json::members() const {
+  const Value& value = Access::of(*this);
+  if (!value.is_object()) Access::fail(*this, "an object");
+  std::vector<Member> members;
+  for (const auto& [name, member] : value.items())
+    members.emplace_back(name, Access::part(*this, member));
+  return members;
+}
+
+int64_t Json::integer() const {
+  const Value& value = Access::of(*this);
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX});
+  if (!fits) Access::fail(*this, "a whole number of 64 bits");
+  return value.get<int64_t>();
+}
+
+std::string Json::string() const {
+  const Value& value = Access::of(*this);
+  if (!value.is_string()) Access::fail(*this, "a text");
+  return value.get<std::string>();
+}
+
+double rounded(double value, int decimals) {
+  const double factor = std::pow(10.0, decimals);
+  return std::round(value * factor) / factor;
+}
+
+}  // namespace tessera
