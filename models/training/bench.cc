@@ -79,18 +79,18 @@ class GeneratedBatches {
 
 }  // namespace
 
-PlanReport plan(const Config& config, const PassSettings& passes) {
+PlanReport plan(const Config& config, const CompileOptions& options) {
   Config graph = config;
   graph.mode = "graph";
   ImageShape image = loaded_shape(graph);
-  Session session(graph, image, plain_normalization(image), passes);
+  Session session(graph, image, plain_normalization(image), options);
   const DataNeed data = known_data(graph);
   CompiledStep& train = session.train_step(running_batch(graph, data));
   session.evaluation_step(data.test_count > 0 ? std::min(graph.data.batch, data.test_count)
                                               : graph.data.batch);
   PlanReport report = plan_report(*train.program());
   report.arena = static_cast<int64_t>(session.arena()->bytes());
-  const MemoryNeed need = memory_need(graph, data, Purpose::training, passes.disabled_passes);
+  const MemoryNeed need = memory_need(graph, data, Purpose::training, options.disabled_passes);
   for (const HostBuffer& block : need.blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
   report.parts_complete = need.complete;
@@ -166,10 +166,10 @@ struct Trace {
 // A session for verify_plan() with all its steps; takes no memory until it runs.
 class TracedRun {
  public:
-  TracedRun(const Config& config, const PassSettings& passes)
+  TracedRun(const Config& config, const CompileOptions& options)
       : config_(config),
         image_(loaded_shape(config)),
-        session_(config, image_, plain_normalization(image_), passes) {
+        session_(config, image_, plain_normalization(image_), options) {
     for (const int64_t count : {config_.data.batch, small()}) session_.train_step(count);
     session_.evaluation_step(small());
   }
@@ -216,13 +216,13 @@ class TracedRun {
 struct Way {
   const char* name;
   Config config;
-  PassSettings passes;
+  CompileOptions options;
 };
 
 void require_way_fits(const Way& way) {
   if (!way.config.memory.limit) return;
   const int64_t limit = way.config.memory.limit->bytes,
-                bytes = TracedRun(way.config, way.passes).bytes();
+                bytes = TracedRun(way.config, way.options).bytes();
   if (bytes <= limit) return;
   throw PlanInfeasible(
       fmt::format("memory.limit: --verify-plan also runs the steps {}, which needs {} ({} bytes), "
@@ -246,18 +246,18 @@ VerifyResult verify_plan(const Config& config, int64_t steps) {
   Config planned = config, unplanned = config;
   planned.mode = unplanned.mode = "graph";
   unplanned.memory.planner = "none";
-  PassSettings replayed, watched;
+  CompileOptions replayed, watched;
   replayed.replay_plan = true;
   watched.verify_plan = true;
   const Way without{"without a plan", unplanned, {}};
   const Way real{"with the plan as it is", planned, replayed};
   const Way guarded{"with red zones in the plan", planned, watched};
   for (const Way* way : {&without, &real, &guarded}) require_way_fits(*way);
-  const Trace expected = TracedRun(without.config, without.passes).run(steps);
+  const Trace expected = TracedRun(without.config, without.options).run(steps);
   VerifyResult result{steps, 0, 0, expected.arena_bytes};
   for (const auto& [way, bytes] :
        {std::pair(&real, &result.plan_bytes), {&guarded, &result.arena_bytes}}) {
-    const Trace trace = TracedRun(way->config, way->passes).run(steps);
+    const Trace trace = TracedRun(way->config, way->options).run(steps);
     require_same(trace, expected, *way);
     *bytes = trace.arena_bytes;
   }

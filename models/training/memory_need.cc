@@ -28,10 +28,10 @@ int64_t known_or(int64_t count, int64_t otherwise) { return count > 0 ? count : 
 class Prepared {
  public:
   Prepared(const Config& config, const ImageShape& read, const DataNeed& data, Purpose purpose,
-           const PassSettings& passes)
+           const CompileOptions& options)
       : image_(purpose == Purpose::evaluation ? read
                                               : output_shape(make_transforms(config.data), read)),
-        session_(in_graph_mode(config), image_, plain(image_), passes) {
+        session_(in_graph_mode(config), image_, plain(image_), options) {
     const int64_t batch = config.data.batch;
     if (purpose == Purpose::timing) {
       first_ = &session_.train_step(batch);
@@ -134,7 +134,9 @@ DataNeed known_data(const Config& config) { return data_need(data_source(config)
 MemoryNeed memory_need(const Config& config, const DataNeed& data, Purpose purpose,
                        const std::vector<std::string>& disabled_passes) {
   const ImageShape read = read_shape(config, data);
-  Prepared prepared(config, read, data, purpose, {disabled_passes});
+  CompileOptions options;
+  options.disabled_passes = disabled_passes;
+  Prepared prepared(config, read, data, purpose, options);
   MemoryNeed need{prepared.session().regions(), prepared.report(),
                   data.complete || purpose == Purpose::timing};
   for (HostBuffer& block : other_blocks(config, read, data, purpose, prepared.tensors()))

@@ -40,8 +40,8 @@ DataNeed known_data(const Config& config);
 int64_t running_batch(const Config& config, const DataNeed& data);
 
 // Takes no memory for tensors; eager mode counts as if it were graph mode. With the need of opened
-// data it is exact: what is asked for then is this, to the byte. `off`: passes not to run
-// (graph/lower.h). Throws what compiling throws.
+// data it is exact: what is asked for then is this, to the byte. `disabled_passes`: passes not to
+// run (graph/lower.h). Throws what compiling throws.
 MemoryNeed memory_need(const Config& config, const DataNeed& data,
                        Purpose purpose = Purpose::training,
                        const std::vector<std::string>& disabled_passes = {});

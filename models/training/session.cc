@@ -1,7 +1,6 @@
 #include "tessera/models/training/session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -74,7 +73,7 @@ Device configured_device(const Config& config) {
 }
 
 Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization,
-                 const PassSettings& passes)
+                 CompileOptions options)
     : config_(config),
       image_(image),
       normalization_(normalization),
@@ -86,18 +85,13 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   arena_ = std::make_shared<Arena>(context(current_device()).memory());
-  CompileOptions compile;
-  compile.eager = config.mode == "eager";
-  compile.planner = planner;
-  compile.arena = arena_;
-  compile.disabled_passes = passes.disabled_passes;
-  compile.verify_plan = passes.verify_plan;
-  compile.replay_plan = passes.replay_plan;
-  CompileOptions dumped = compile;
-  dumped.dump_after = passes.dump_after;
-  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);
+  options.eager = config.mode == "eager";
+  options.planner = planner;
+  options.arena = arena_;
+  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);
+  options.dump_after.clear();
   evaluation_ =
-      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
+      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, options);
 }
 
 Session::~Session() = default;
@@ -180,27 +174,14 @@ CompiledStep& Session::evaluation_step(int64_t batch) {
 }
 
 std::string Session::find_non_finite(int64_t batch) {
-  CompiledStep& step = train_step(batch);
-  std::optional<NonFinite> found;
-  if (step.program() != nullptr) {
-    found = step.program()->find_non_finite();
-  } else {  // eager: a program that computes the same bits
-    Compiled compiled([this](const Tensors& x) { return train(x); }, {});
-    Specs specs;
-    for (size_t i = 0; i < step.inputs(); ++i) specs.push_back(step.input(i).spec());
-    Program& program = *compiled.prepare(specs).program();
-    for (size_t i = 0; i < step.inputs(); ++i)
-      std::memcpy(program.input(i).impl()->data(), step.input(i).impl()->data(), specs[i].bytes());
-    found = program.find_non_finite();
-  }
+  const std::optional<NonFinite> found = train_step(batch).find_non_finite();
   return found ? found->text() : "";
 }
 
 void Session::bind() {
   store_.materialize();
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
-    for (int i = 0; i < compiled->trace_count(); ++i)
-      if (Program* program = compiled->step(i).program()) program->bind();
+    for (int i = 0; i < compiled->trace_count(); ++i) compiled->step(i).bind();
 }
 
 double Session::compile_milliseconds() const {
@@ -216,8 +197,8 @@ std::vector<HostBuffer> Session::regions() const {
   if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (int i = 0; i < compiled->trace_count(); ++i)
-      if (Program* program = compiled->step(i).program())
-        regions.push_back({"slots", program->slot_bytes()});
+      if (const size_t bytes = compiled->step(i).slot_bytes(); bytes > 0)
+        regions.push_back({"slots", bytes});
   return regions;
 }
 

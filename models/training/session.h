@@ -16,21 +16,14 @@
 
 namespace tessera {
 
-// A look into the compiler: what it computes stays the same.
-struct PassSettings {
-  std::vector<std::string> disabled_passes = {};  // passes not to run (graph/lower.h names them)
-  std::string dump_after = {};        // print the training step's graph to stdout after this pass
-  bool verify_plan = false;           // watch the plan while steps run (graph/program.h)
-  bool replay_plan = false;           // replay who owns which byte of it, once (graph/program.h)
-};
-
 class Session {
  public:
   // `image` is what the loader hands over, `normalization` has one entry per channel. Declares all
-  // persistent tensors; takes no memory. Throws ConfigError: unknown model or planner; DeviceError:
-  // a device that cannot be used, with the reason.
+  // persistent tensors; takes no memory. Of `options`, mode, planner and arena are the session's
+  // own, and dump_after is for the training step. Throws ConfigError: unknown model or planner;
+  // DeviceError: a device that cannot be used, with the reason.
   Session(const Config& config, const ImageShape& image, const Normalization& normalization,
-          const PassSettings& passes = {});
+          CompileOptions options = {});
   ~Session();
 
   // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32

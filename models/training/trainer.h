@@ -52,7 +52,7 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
 // What a training step (and the evaluation that shares its arena) needs and, in its parts, what the
 // whole training does, as far as is known without opening the data. Throws ConfigError for an
 // unknown pass.
-PlanReport plan(const Config& config, const PassSettings& passes = {});
+PlanReport plan(const Config& config, const CompileOptions& options = {});
 
 // What a training step asks for in eager mode, whatever config.mode says: nothing is known of it
 // ahead, so two steps run on generated batches, and the second is recorded

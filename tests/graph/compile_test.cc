@@ -7,6 +7,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/scope.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
@@ -104,6 +105,38 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
                                             step.step(1).program()->arena_bytes()));
 }
 
+TEST(Compile, TheScopesAroundTheCallArePartOfTheSignature) {
+  for (const bool eager : {false, true}) {
+    CompileOptions options;
+    options.eager = eager;
+    auto step = compile([](const Tensor& x) { return is_training() ? x + 1 : x - 1; }, options);
+    const Specs specs = {{DType::f32, {1}, {}}};
+    const auto result = [&] {
+      CompiledStep& ready = step.prepare(specs);
+      Tensor(ready.input(0)).assign_scalar(5);
+      ready.run();
+      return ready.output(0).item<float>();
+    };
+    EXPECT_EQ(result(), 4);
+    const TrainingScope training;
+    EXPECT_EQ(result(), 6);
+    EXPECT_EQ(step.trace_reasons().back(), "training true");
+    EXPECT_EQ(step.step(1).signature(), (Signature{specs, Device{}, true}));
+    EXPECT_EQ(step.step(1).program() == nullptr, eager);
+  }
+}
+
+TEST(Compile, OneGraphIsPrintedWhateverTheNumberOfSignatures) {
+  CompileOptions options;
+  options.dump_after = "capture";
+  auto step = compile([](const Tensor& x) { return exp(x); }, options);
+  testing::internal::CaptureStdout();
+  for (const int64_t rows : {8, 5}) step.prepare({batch(rows, 1).spec()});
+  const std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find("float32[8x64]"), out.npos) << out;
+  EXPECT_EQ(out.find("float32[5x64]"), out.npos) << out;
+}
+
 TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
@@ -144,7 +177,7 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
     Tensor(ready.input(0)).assign(std::span<const float>(x));
     ready.run();
     const auto weights = w.to_vector<float>();
-    const auto found = ready.program()->find_non_finite();
+    const auto found = ready.find_non_finite();
     EXPECT_EQ(w.to_vector<float>(), weights);  // the search updates nothing
     return found;
   };
@@ -158,6 +191,18 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
   EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"), std::string::npos);
   Tensor(w).assign(std::span<const float>(std::vector<float>{1, HUGE_VALF, 1, 1}));
   EXPECT_EQ(run({1, 2, 3, 4})->node, -1);
+}
+
+TEST(Compile, InEagerModeAProgramIsMadeToNameIt) {
+  auto step = compile([](const Tensor& x) { return log(x); }, {.eager = true});
+  CompiledStep& ready = step.prepare({{DType::f32, {3}, {}}});
+  Tensor(ready.input(0)).assign(std::span<const float>(std::vector<float>{1, 0, 2}));
+  ready.run();
+  const auto found = ready.find_non_finite();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->op, "log");
+  EXPECT_EQ(found->element, 1);
+  EXPECT_EQ(ready.outputs(), 1u);  // those of the run are still there
 }
 
 TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
