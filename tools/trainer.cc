@@ -2,22 +2,26 @@
 //
 // Exit codes: those of runtime/error.h, and 1 where standard output cannot be written; a training
 // that did all else only warns of that.
-#include <fmt/format.h>
+#include "tessera/models/training/trainer.h"
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/models/training/doctor.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/runtime/text/spelling.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/bench.h"
+#include "tessera/models/training/doctor.h"
+#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 

@@ -10,13 +10,13 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/graph/plan_diff.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/graph/plan_diff.h"
-#include "tessera/models/training/trainer.h"
-#include "tessera/runtime/text/bytes.h"
+#include "tessera/models/training/plan.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 

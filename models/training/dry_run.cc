@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "tessera/models/training/checkpointing.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/config/schedule.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/plan.h"
 
 namespace tessera {
 

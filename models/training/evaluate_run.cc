@@ -1,16 +1,17 @@
+#include "tessera/models/training/evaluate_run.h"
+
 #include <chrono>
 #include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
 
-#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/weights_file.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/run/run_folder.h"
-#include "tessera/models/training/trainer.h"
-#include "tessera/models/run/weights_file.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -7,9 +7,10 @@
 
 #include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"
-#include "tessera/models/run/checkpoint.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/run/checkpoint.h"
 #include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 
@@ -82,7 +83,7 @@ std::vector<HostBuffer> other_blocks(const Config& config, const ImageShape& rea
   const int64_t batch = config.data.batch;
   if (purpose == Purpose::timing) {
     const ImageShape image = output_shape(make_transforms(config.data), read);
-    add("generated batches", generated_bytes(batch, image));
+    add("generated batches", GeneratedBatches::planned_bytes(batch, image));
     return blocks;
   }
   const bool training = purpose == Purpose::training;
@@ -116,11 +117,6 @@ const char* purpose_name(Purpose purpose) {
       return "timing";
   }
   return "";
-}
-
-int64_t generated_bytes(int64_t batch, const ImageShape& image) {
-  const auto label = static_cast<int64_t>(sizeof(int32_t));
-  return kGeneratedBatches * batch * (image.bytes() + label);
 }
 
 int64_t MemoryNeed::bytes() const { return sum(blocks); }

@@ -20,10 +20,6 @@ enum class Purpose {
 };
 const char* purpose_name(Purpose purpose);
 
-// Batches that a timing takes turns with, and what they take.
-inline constexpr int64_t kGeneratedBatches = 4;
-int64_t generated_bytes(int64_t batch, const ImageShape& image);
-
 // Everything of some size that will be asked for: persistent values, slots, the arena, the loaders'
 // batches, the data set and the checkpoint.
 struct MemoryNeed {
