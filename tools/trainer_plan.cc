@@ -41,10 +41,14 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+// Images of the training's batches, of which there may be fewer than data.batch.
+int64_t running_batch(const Config& config) {
+  return run_steps(config, known_data(config), Purpose::training).train.front();
+}
+
 // The plan, or what eager mode does without one.
 PlanPicture picture_of(const Config& config, const CompileOptions& options) {
-  const std::string title =
-      fmt::format("{}, batch {}, ", config.model.name, running_batch(config, known_data(config)));
+  const std::string title = fmt::format("{}, batch {}, ", config.model.name, running_batch(config));
   if (config.mode == "eager") return eager_picture(config, title + "eager");
   return plan(config, options).picture(title + "planner " + config.memory.planner);
 }
@@ -144,7 +148,7 @@ int check_need(const Arguments& arguments, const Config& config, const PlanRepor
 
 // What the figures of the plan should not leave unsaid.
 void print_remarks(const Config& config, const PlanReport& report) {
-  const int64_t batch = running_batch(config, known_data(config));
+  const int64_t batch = running_batch(config);
   if (batch < config.data.batch)
     write_out(fmt::format("data.batch is cut from {} to the {} training images\n",
                           config.data.batch, batch));

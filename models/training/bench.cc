@@ -23,21 +23,20 @@ double milliseconds_since(Clock::time_point start) {
 }  // namespace
 
 BenchResult bench(const Config& config, int64_t steps) {
-  require_fit(config, Purpose::timing);
-  ImageShape image = loaded_shape(config);
-  int64_t batch = config.data.batch;
-  Session session(config, image, plain_normalization(image));
-  CompiledStep& step = session.train_step(batch);
-  session.bind();
+  const int64_t batch = config.data.batch;
+  const auto session = prepared_session(config, DataNeed(), Purpose::timing);
+  require_fit(config, DataNeed(), Purpose::timing, *session);
+  CompiledStep& step = session->train_step(batch);
+  session->bind();
 
-  GeneratedBatches batches(config, image);
+  const GeneratedBatches batches(config, session->image());
   std::vector<double> times;
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
   for (int64_t i = 0; i < steps; ++i) {
     const StepProbe probe;
     Clock::time_point start = Clock::now();
-    batches.fill(session, step, i, batch);
+    batches.fill(*session, step, i, batch);
     step.run();
     result.loss = step.output(0).item<double>();
     times.push_back(milliseconds_since(start));
@@ -49,7 +48,7 @@ BenchResult bench(const Config& config, int64_t steps) {
   result.step_ms_p50 = times[times.size() / 2];
   result.step_ms_p95 = times[times.size() * 95 / 100];
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
-  result.compile_ms = session.compile_milliseconds();
+  result.compile_ms = session->compile_milliseconds();
   result.peak_bytes = cpu_memory().statistics().peak_bytes;
   result.threads = cpu_context().pool().size();
   return result;

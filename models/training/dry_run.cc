@@ -20,7 +20,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   check_classes(config, *data.train);
   print(data.train->describe());
   print(data.test->describe());
-  const int64_t batch = std::min(config.data.batch, data.train->count());
+  const int64_t batch = run_steps(config, data_need(data), Purpose::training).train.front();
   const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
   checkpoints.check_data(steps_per_epoch, data.train->count());
   const int64_t steps = config.train.total_steps(steps_per_epoch);

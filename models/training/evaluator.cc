@@ -1,6 +1,5 @@
 #include "tessera/models/training/evaluator.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -29,16 +28,9 @@ void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape) {
   labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
 }
 
-int64_t last_batch(int64_t images, int64_t batch) {
-  return images % batch == 0 ? batch : images % batch;
-}
-
 Evaluator::Evaluator(Session& session, std::shared_ptr<const Dataset> data,
                      const LoaderOptions& options, int64_t classes)
-    : session_(session), loader_(std::move(data), options), classes_(classes) {
-  session.evaluation_step(std::min(options.batch, loader_.samples()));
-  session.evaluation_step(last_batch(loader_.samples(), options.batch));
-}
+    : session_(session), loader_(std::move(data), options), classes_(classes) {}
 
 std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   Evaluation result;

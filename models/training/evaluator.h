@@ -47,12 +47,10 @@ struct Evaluation : Tally {
 
 // Images and labels of a batch into the arguments of a step.
 void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape);
-// How many images the last batch of an epoch has.
-int64_t last_batch(int64_t images, int64_t batch);
 
 class Evaluator {
  public:
-  // Prepares the session's evaluation steps.
+  // The session has its evaluation steps prepared (run_steps.h).
   Evaluator(Session& session, std::shared_ptr<const Dataset> data, const LoaderOptions& options,
             int64_t classes);
 

@@ -2,7 +2,6 @@
 
 #include <span>
 
-#include "tessera/models/config/config_data.h"
 #include "tessera/runtime/random.h"
 
 namespace tessera {
@@ -11,15 +10,6 @@ namespace {
 constexpr size_t kBatches = 4;
 
 }  // namespace
-
-ImageShape loaded_shape(const Config& config) {
-  return output_shape(make_transforms(config.data), image_shape(config.data));
-}
-
-Normalization plain_normalization(const ImageShape& image) {
-  auto channels = static_cast<size_t>(image.channels);
-  return {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)};
-}
 
 GeneratedBatches::GeneratedBatches(const Config& config, const ImageShape& image)
     : batch_(static_cast<size_t>(config.data.batch)),

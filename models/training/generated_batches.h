@@ -9,10 +9,6 @@
 
 namespace tessera {
 
-// The shape that training images of the configuration have when they leave the loader.
-ImageShape loaded_shape(const Config& config);
-Normalization plain_normalization(const ImageShape& image);
-
 // A few of them, so that no step repeats the one before.
 class GeneratedBatches {
  public:

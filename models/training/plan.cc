@@ -1,43 +1,32 @@
 #include "tessera/models/training/plan.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "tessera/engine/allocation_trace.h"
-#include "tessera/graph/program.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_need.h"
 
 namespace tessera {
 
 PlanReport plan(const Config& config, const CompileOptions& options) {
-  Config graph = config;
-  graph.mode = "graph";
-  ImageShape image = loaded_shape(graph);
-  Session session(graph, image, plain_normalization(image), options);
-  const DataNeed data = known_data(graph);
-  CompiledStep& train = session.train_step(running_batch(graph, data));
-  session.evaluation_step(data.test_count > 0 ? std::min(graph.data.batch, data.test_count)
-                                              : graph.data.batch);
-  PlanReport report = plan_report(*train.program());
-  report.arena = static_cast<int64_t>(session.arena()->bytes());
-  const MemoryNeed need = memory_need(graph, data, Purpose::training, options.disabled_passes);
+  MemoryNeed need = memory_need(config, known_data(config), Purpose::training, options);
   for (const HostBuffer& block : need.blocks)
-    report.add_part(block.name, static_cast<int64_t>(block.bytes));
-  report.parts_complete = need.complete;
-  return report;
+    need.report.add_part(block.name, static_cast<int64_t>(block.bytes));
+  need.report.parts_complete = need.complete;
+  return std::move(need.report);
 }
 
 PlanPicture eager_picture(const Config& config, const std::string& title) {
+  const DataNeed data = known_data(config);
   Config eager = config;
   eager.mode = "eager";
-  eager.data.batch = running_batch(config, known_data(config));
-  const ImageShape image = loaded_shape(eager);
-  Session session(eager, image, plain_normalization(image));
-  CompiledStep& step = session.train_step(eager.data.batch);
-  session.bind();
-  const GeneratedBatches batches(eager, image);
+  eager.data.batch = run_steps(config, data, Purpose::training).train.front();
+  const auto session = prepared_session(eager, data, Purpose::timing);
+  CompiledStep& step = session->train_step(eager.data.batch);
+  session->bind();
+  const GeneratedBatches batches(eager, session->image());
   const auto run = [&](int64_t index) {
-    batches.fill(session, step, index, eager.data.batch);
+    batches.fill(*session, step, index, eager.data.batch);
     step.run();
   };
   run(0);  // fills the allocator's cache, as every step but the first finds it

@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// What a training step (and the evaluation that shares its arena) needs and, in its parts, what the
-// whole training does, as far as is known without opening the data. Throws ConfigError for an
-// unknown pass.
+// What a training step needs, in the arena that it shares with the other steps of the training,
+// and, in its parts, what the whole training does, as far as is known without opening the data.
+// Throws ConfigError for an unknown pass.
 PlanReport plan(const Config& config, const CompileOptions& options = {});
 
 // What a training step asks for in eager mode, whatever config.mode says: nothing is known of it

@@ -46,6 +46,8 @@ class Session {
   // Asks for all memory now, after which the steps that have been prepared ask for none.
   void bind();
 
+  // Of an image in a batch.
+  const ImageShape& image() const { return image_; }
   Store& store() { return store_; }
   Module& model() { return *model_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }

@@ -47,9 +47,8 @@ class Training {
         stop_(options.stop),
         lock_(config.run.dir),
         checkpoints_(config, options, print_),
-        data_(open_fitting(config)),
+        opened_(open_run(config, Purpose::training)),
         loader_(data_.train, loader_options(config, true)),
-        session_(config, loader_.shape(), normalization_of(config, *data_.train)),
         evaluator_(session_, data_.test, loader_options(config, false), config.model.classes),
         total_steps_(config.train.total_steps(loader_.batches())),
         schedule_(config.schedule, config.optimizer.lr, loader_.batches(), total_steps_),
@@ -80,8 +79,6 @@ class Training {
   // All that can refuse comes first; what an earlier training left goes when nothing can any more.
   RunFolder take_folder(const TrainOptions& options) {
     check_classes(config_, *data_.train);
-    session_.train_step(std::min(config_.data.batch, loader_.samples()));
-    session_.train_step(last_batch(loader_.samples(), config_.data.batch));
     session_.bind();
     checkpoints_.reserve(persistent(), loader_.batches());
     state_.batches = loader_.batches();
@@ -118,7 +115,7 @@ class Training {
     if (!command.empty()) folder_.put("command.txt", command + "\n");
     for (const HostBuffer& block : blocks()) held_bytes_ += block.bytes;
     Program* program =
-        session_.train_step(std::min(config_.data.batch, loader_.samples())).program();
+        first_step(session_, run_steps(config_, data_need(data_), Purpose::training)).program();
     if (program == nullptr) return;  // eager
     PlanReport report = plan_report(*program);
     for (const HostBuffer& block : blocks())
@@ -392,10 +389,11 @@ class Training {
   const std::atomic<int>* stop_;
   RunLock lock_;
   Checkpointing checkpoints_;
-  DataSplit data_;
+  OpenedRun opened_;
+  const DataSplit& data_ = opened_.data;
+  Session& session_ = *opened_.session;
   Loader loader_;
   WaitMonitor waits_{loader_};
-  Session session_;
   Evaluator evaluator_;
   int64_t total_steps_;
   Schedule schedule_;

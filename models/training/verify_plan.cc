@@ -1,6 +1,7 @@
 #include "tessera/models/training/verify_plan.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,81 +30,78 @@ struct Trace {
   }
 };
 
-// A session for verify_plan() with all its steps; takes no memory until it runs.
-class TracedRun {
+// One way to run the same steps; takes no memory for them until it runs.
+class Way {
  public:
-  TracedRun(const Config& config, const CompileOptions& options)
-      : config_(config),
-        image_(loaded_shape(config)),
-        session_(config, image_, plain_normalization(image_), options) {
-    for (const int64_t count : {config_.data.batch, small()}) session_.train_step(count);
-    session_.evaluation_step(small());
-  }
+  Way(const char* name, const Config& config, const CompileOptions& options)
+      : name_(name),
+        config_(config),
+        steps_(run_steps(config, DataNeed(), kPurpose)),
+        session_(prepared_session(config, DataNeed(), kPurpose, options)) {}
 
-  // Its session, its batches, and its values and those that they are compared with.
-  int64_t bytes() const {
-    int64_t sum = GeneratedBatches::planned_bytes(config_.data.batch, image_);
-    for (const HostBuffer& region : session_.regions())
-      sum += static_cast<int64_t>(region.name == "persistent" ? 3 * region.bytes : region.bytes);
-    return sum;
-  }
-
-  Trace run(int64_t steps) {
-    session_.bind();
-    const GeneratedBatches batches(config_, image_);
-    Trace trace;
-    for (int64_t i = 0; i < steps; ++i) {
-      const bool evaluated = i % 3 == 2;
-      const int64_t count = evaluated ? small() : config_.data.batch;
-      CompiledStep& step = session_.train_step(count);
-      batches.fill(session_, step, i, count);
-      step.run();
-      trace.add(fmt::format("the loss of step {}", i), step.output(0));
-      if (!evaluated) continue;
-      CompiledStep& evaluation = session_.evaluation_step(count);
-      batches.fill_evaluation(evaluation, i, count);
-      evaluation.run();
-      trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
-    }
-    for (const Tensor& tensor : session_.store().persistent())
-      trace.add(tensor.impl()->storage->name, tensor);
-    trace.arena_bytes = session_.arena()->bytes();
-    return trace;
-  }
+  // Throws PlanInfeasible when it needs more than memory.limit.
+  void require_fit() const;
+  // Runs as many steps. Once: the session's memory is given back.
+  Trace run(int64_t steps);
+  // Throws InternalError where the traces differ in a bit.
+  void require_same(const Trace& mine, const Trace& expected) const;
 
  private:
-  int64_t small() const { return (config_.data.batch + 1) / 2; }
+  static constexpr Purpose kPurpose = Purpose::verification;
 
+  const char* name_;
   const Config config_;
-  const ImageShape image_;
-  Session session_;
+  const RunSteps steps_;
+  std::unique_ptr<Session> session_;
 };
 
-// A way to run the same steps.
-struct Way {
-  const char* name;
-  Config config;
-  CompileOptions options;
-};
-
-void require_way_fits(const Way& way) {
-  if (!way.config.memory.limit) return;
-  const int64_t limit = way.config.memory.limit->bytes,
-                bytes = TracedRun(way.config, way.options).bytes();
+void Way::require_fit() const {
+  if (!config_.memory.limit) return;
+  // The session, the batches, and the values of a run beside those that they are compared with.
+  const Tensors persistent = session_->store().persistent();
+  const int64_t limit = config_.memory.limit->bytes,
+                bytes = total_bytes(session_->regions()) +
+                        total_bytes(blocks_beside(config_, DataNeed(), kPurpose, persistent)) +
+                        2 * static_cast<int64_t>(session_->store().bytes());
   if (bytes <= limit) return;
   throw PlanInfeasible(
       fmt::format("memory.limit: --verify-plan also runs the steps {}, which needs {} ({} bytes), "
                   "the limit is {}, over by {}; the training itself fits. Leave out --verify-plan, "
                   "or verify with a smaller data.batch or without memory.limit",
-                  way.name, byte_text(bytes), bytes, byte_text(limit), byte_text(bytes - limit)));
+                  name_, byte_text(bytes), bytes, byte_text(limit), byte_text(bytes - limit)));
 }
 
-void require_same(const Trace& a, const Trace& b, const Way& way) {
-  for (size_t i = 0; i < a.values.size(); ++i)
-    if (std::memcmp(a.values[i].data(), b.values[i].data(), a.values[i].size() * sizeof(float)))
+Trace Way::run(int64_t steps) {
+  const std::unique_ptr<Session> session = std::move(session_);
+  session->bind();
+  const GeneratedBatches batches(config_, session->image());
+  Trace trace;
+  for (int64_t i = 0; i < steps; ++i) {
+    const bool evaluated = i % 3 == 2;
+    const int64_t count = evaluated ? steps_.train.back() : steps_.train.front();
+    CompiledStep& step = session->train_step(count);
+    batches.fill(*session, step, i, count);
+    step.run();
+    trace.add(fmt::format("the loss of step {}", i), step.output(0));
+    if (!evaluated) continue;
+    CompiledStep& evaluation = session->evaluation_step(count);
+    batches.fill_evaluation(evaluation, i, count);
+    evaluation.run();
+    trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
+  }
+  for (const Tensor& tensor : session->store().persistent())
+    trace.add(tensor.impl()->storage->name, tensor);
+  trace.arena_bytes = session->arena()->bytes();
+  return trace;
+}
+
+void Way::require_same(const Trace& mine, const Trace& expected) const {
+  for (size_t i = 0; i < mine.values.size(); ++i)
+    if (std::memcmp(mine.values[i].data(), expected.values[i].data(),
+                    mine.values[i].size() * sizeof(float)))
       throw InternalError(
           fmt::format("verify-plan: {} is not the same {} (planner {}) and without a plan",
-                      a.names[i], way.name, way.config.memory.planner));
+                      mine.names[i], name_, config_.memory.planner));
 }
 
 }  // namespace
@@ -116,16 +114,16 @@ VerifyResult verify_plan(const Config& config, int64_t steps) {
   CompileOptions replayed, watched;
   replayed.replay_plan = true;
   watched.verify_plan = true;
-  const Way without{"without a plan", unplanned, {}};
-  const Way real{"with the plan as it is", planned, replayed};
-  const Way guarded{"with red zones in the plan", planned, watched};
-  for (const Way* way : {&without, &real, &guarded}) require_way_fits(*way);
-  const Trace expected = TracedRun(without.config, without.options).run(steps);
+  Way without("without a plan", unplanned, {});
+  Way real("with the plan as it is", planned, replayed);
+  Way guarded("with red zones in the plan", planned, watched);
+  for (const Way* way : {&without, &real, &guarded}) way->require_fit();
+  const Trace expected = without.run(steps);
   VerifyResult result{steps, 0, 0, expected.arena_bytes};
   for (const auto& [way, bytes] :
        {std::pair(&real, &result.plan_bytes), {&guarded, &result.arena_bytes}}) {
-    const Trace trace = TracedRun(way->config, way->options).run(steps);
-    require_same(trace, expected, *way);
+    const Trace trace = way->run(steps);
+    way->require_same(trace, expected);
     *bytes = trace.arena_bytes;
   }
   return result;
