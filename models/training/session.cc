@@ -52,11 +52,16 @@ ArrayType array_of(const Tensor& tensor) {
 
 }  // namespace
 
+Device auto_device(const std::vector<DeviceInfo>& devices) {
+  for (const DeviceInfo& info : devices)
+    if (!info.device.is_cpu()) return info.device;
+  return Device{};
+}
+
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
   if (config.device == "auto") {
-    std::vector<DeviceInfo> devices = physical_devices();
-    Device chosen = devices.back().device;
+    const Device chosen = auto_device(physical_devices());
     // Once: a program makes a session to plan and one to train. A GPU that idles for its driver's
     // sake is seldom meant.
     static std::once_flag said;
@@ -82,9 +87,10 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       mixes_(make_mix(config.data).any()),
       skips_(config.train.non_finite == "skip") {
   const Planner* planner = planner_of(config);
+  const DeviceScope device(device_);  // not a member: sessions may end in any order
   model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
-  arena_ = std::make_shared<Arena>(context(current_device()).memory());
+  arena_ = std::make_shared<Arena>(context(device_).memory());
   options.eager = config.mode == "eager";
   options.planner = planner;
   options.arena = arena_;
@@ -147,6 +153,7 @@ CompiledStep& Session::train_step(int64_t batch) {
     specs.push_back({DType::f32, {batch, config_.model.classes}, {}});
     targets_.resize(std::max(targets_.size(), static_cast<size_t>(batch * config_.model.classes)));
   }
+  const DeviceScope device(device_);
   train_steps_.push_back({batch, &train_->prepare(specs)});
   return *train_steps_.back().step;
 }
@@ -169,6 +176,7 @@ void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
 CompiledStep& Session::evaluation_step(int64_t batch) {
   for (const Prepared& known : evaluation_steps_)
     if (known.batch == batch) return *known.step;
+  const DeviceScope device(device_);
   evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
   return *evaluation_steps_.back().step;
 }

@@ -49,7 +49,6 @@ class Session {
   // Of an image in a batch.
   const ImageShape& image() const { return image_; }
   Store& store() { return store_; }
-  Module& model() { return *model_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
   double compile_milliseconds() const;
   // Every block of memory a bound session holds: name and bytes.
@@ -71,7 +70,7 @@ class Session {
   Config config_;
   ImageShape image_;
   Normalization normalization_;
-  DeviceScope device_;
+  const Device device_;
   Store store_;
   std::unique_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -85,5 +84,7 @@ class Session {
 // Sets the thread count and finds the device; says which one auto chose the first time it does.
 // Throws DeviceError with the reason when there is none.
 Device configured_device(const Config& config);
+// What auto takes of physical_devices(): the first GPU, or else the CPU.
+Device auto_device(const std::vector<DeviceInfo>& devices);
 
 }  // namespace tessera

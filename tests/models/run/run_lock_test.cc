@@ -16,6 +16,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/sealed_file.h"
+#include "tessera/runtime/log.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 #include "tessera/tests/models/run/faulty_files.h"
 
