@@ -88,7 +88,6 @@ class CheckpointWriter {
   // Waits for the save in hand, if there is one.
   std::optional<CheckpointReport> wait();
 
-  size_t bytes() const { return image_.bytes().size(); }
   double wait_seconds() const { return wait_seconds_; }  // that save() waited for the one before
   double copy_seconds() const { return copy_seconds_; }  // that save() copied
 

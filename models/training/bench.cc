@@ -8,6 +8,7 @@
 
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/runtime/context.h"
 

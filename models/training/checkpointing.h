@@ -74,7 +74,7 @@ class Checkpointing {
   bool carry_best(const Tensors& tensors, const TrainingState& state);
 
   const Config config_;
-  const Print& print_;
+  const Print print_;
   const bool overwrite_, resume_auto_;
   CheckpointFolder folder_;
   std::unique_ptr<CheckpointFile> beginning_;

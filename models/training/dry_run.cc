@@ -10,6 +10,7 @@
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
+#include "tessera/models/training/run_steps.h"
 
 namespace tessera {
 

@@ -12,6 +12,7 @@
 #include "tessera/models/run/weights_file.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/random.h"
 
 namespace tessera {

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/models/training/session.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
+
+class CompiledStep;  // graph/compile.h
+class Session;       // session.h
+struct Config;       // models/config/config.h
 
 // A few of them, so that no step repeats the one before.
 class GeneratedBatches {

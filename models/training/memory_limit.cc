@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/data/loader.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -96,10 +96,6 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
          "take a smaller model or smaller images\n";
 }
 
-}  // namespace
-
-namespace {
-
 // Whether there is a limit to keep to.
 bool is_limited(const Config& config) {
   if (!config.memory.limit) return false;
@@ -141,12 +137,8 @@ namespace {
 
 // The order of the images and the batches held ready are asked for at once.
 void require_loaders(const Config& config, const DataSplit& data, Purpose purpose) {
-  int64_t needed =
-      Loader::planned_bytes(data.test->shape(), data.test->count(), loader_options(config, false));
-  if (purpose == Purpose::training)
-    needed += Loader::planned_bytes(data.train->shape(), data.train->count(),
-                                    loader_options(config, true));
-  const int64_t free = host_memory().free;
+  const int64_t needed = total_bytes(loader_blocks(config, data_need(data), purpose)),
+                free = host_memory().free;
   if (free == 0 || needed <= free) return;
   throw OutOfMemory(fmt::format(
       "data: the batches and the order of {} training and {} test images take {}, but this machine "

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/graph/arena.h"
+#include "tessera/models/training/session.h"
 
 namespace tessera {
 namespace {

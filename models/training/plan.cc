@@ -5,6 +5,8 @@
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/session.h"
 
 namespace tessera {
 

@@ -6,6 +6,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 
 namespace tessera {
@@ -84,27 +85,29 @@ CompiledStep& first_step(Session& session, const RunSteps& steps) {
                              : session.train_step(steps.train.front());
 }
 
+std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose) {
+  const ImageShape read = read_shape(config, data);
+  const auto bytes = [&](int64_t images, bool training) {
+    return static_cast<size_t>(Loader::planned_bytes(read, images > 0 ? images : config.data.batch,
+                                                     loader_options(config, training)));
+  };
+  const HostBuffer evaluation{"loader of evaluation", bytes(data.test_count, false)};
+  if (purpose != Purpose::training) return {evaluation};
+  return {{"loader of training", bytes(data.train_count, true)}, evaluation};
+}
+
 std::vector<HostBuffer> blocks_beside(const Config& config, const DataNeed& data, Purpose purpose,
                                       const Tensors& persistent) {
-  std::vector<HostBuffer> blocks;
-  const auto add = [&](const char* name, int64_t bytes) {
-    if (bytes > 0) blocks.push_back({name, static_cast<size_t>(bytes)});
-  };
-  const bool training = purpose == Purpose::training;
-  if (!training && purpose != Purpose::evaluation) {
-    add("generated batches",
-        GeneratedBatches::planned_bytes(config.data.batch, step_shape(config, data, purpose)));
-    return blocks;
+  if (purpose == Purpose::timing || purpose == Purpose::verification) {
+    const ImageShape image = step_shape(config, data, purpose);
+    const int64_t bytes = GeneratedBatches::planned_bytes(config.data.batch, image);
+    return {{"generated batches", static_cast<size_t>(bytes)}};
   }
-  const ImageShape read = read_shape(config, data);
-  const auto loader = [&](int64_t images, bool of_training) {
-    return Loader::planned_bytes(read, images > 0 ? images : config.data.batch,
-                                 loader_options(config, of_training));
-  };
-  if (training) add("loader of training", loader(data.train_count, true));
-  add("loader of evaluation", loader(data.test_count, false));
-  add("data set", data.bytes);
-  if (training) add("checkpoint", total_bytes(Checkpointing::planned_buffers(config, persistent)));
+  std::vector<HostBuffer> blocks = loader_blocks(config, data, purpose);
+  if (data.bytes > 0) blocks.push_back({"data set", static_cast<size_t>(data.bytes)});
+  if (purpose == Purpose::training)
+    for (HostBuffer& block : Checkpointing::planned_buffers(config, persistent))
+      blocks.push_back(std::move(block));
   return blocks;
 }
 

@@ -7,9 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/models/training/session.h"
+#include "tessera/engine/tensor.h"
+#include "tessera/graph/compile_options.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
+
+class CompiledStep;  // graph/compile.h
+class Session;       // session.h
+struct Config;       // models/config/config.h
 
 enum class Purpose {
   training,
@@ -38,6 +44,9 @@ std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& 
                                           const Normalization* normalization = nullptr);
 // The step for the full batch: of training where there is one, else of evaluation.
 CompiledStep& first_step(Session& session, const RunSteps& steps);
+
+// What the loaders of a training or an evaluation ask for, a block for each.
+std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose);
 
 // What the run asks for besides Session::regions(), a block for each holder. `persistent`: the
 // session's tensors, whose values need not be there.

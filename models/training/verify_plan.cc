@@ -12,6 +12,7 @@
 #include "tessera/graph/arena.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
 

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/models/training/memory_need.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/training/session.h"
 
 namespace tessera {
 namespace {
