@@ -1,8 +1,8 @@
 #include "tessera/graph/compile.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
@@ -139,7 +139,8 @@ Tensors Compiled::call(const Tensors& arguments) {
 
 void internal::check_argument_count(size_t wanted, size_t given) {
   if (wanted != given)
-    throw ShapeError(fmt::format("compile: the function takes {} tensors, given {}", wanted, given));
+    throw ShapeError(
+        fmt::format("compile: the function takes {} tensors, given {}", wanted, given));
 }
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
 #include "tessera/graph/lower.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include <fmt/format.h>
 
 #include "tessera/graph/passes/passes.h"
 #include "tessera/runtime/error.h"
@@ -17,10 +17,8 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
-    {"dead_code", eliminate_dead_code},
-    {"common_subexpressions", eliminate_common_subexpressions},
-    {"fuse_pointwise", fuse_pointwise},
-    {"fuse_epilogues", fuse_epilogues},
+    {"dead_code", eliminate_dead_code}, {"common_subexpressions", eliminate_common_subexpressions},
+    {"fuse_pointwise", fuse_pointwise}, {"fuse_epilogues", fuse_epilogues},
     {"order_updates", order_updates},
 };
 
@@ -34,8 +32,8 @@ void check_names(const CompileOptions& options) {
     given.push_back(options.dump_after);
   for (const std::string& name : given)
     if (!known(name))
-      throw ConfigError(fmt::format("compile: there is no pass '{}'; the passes are {}", name,
-                                    pass_names()));
+      throw ConfigError(
+          fmt::format("compile: there is no pass '{}'; the passes are {}", name, pass_names()));
 }
 
 void verify_after(const Graph& graph, const std::string& pass) {

@@ -17,11 +17,20 @@ std::string escaped(std::string_view text) {
   std::string result;
   for (char c : text) {
     switch (c) {
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '&': result += "&amp;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += c;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '&':
+        result += "&amp;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
     }
   }
   return result;
@@ -40,7 +49,8 @@ Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, cons
                double Metrics::*value, double scale) {
   Curve curve{phase == "train" ? "train" : "test", colour, {}};
   for (const Metrics& m : metrics) {
-    if (phase == m.phase && std::isfinite(m.*value)) curve.points.push_back({m.epoch, scale * (m.*value)});
+    if (phase == m.phase && std::isfinite(m.*value))
+      curve.points.push_back({m.epoch, scale * (m.*value)});
   }
   return curve;
 }
@@ -91,12 +101,14 @@ std::string chart(const char* title, const std::vector<Curve>& curves) {
   };
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">"
-      "<text x=\"{3}\" y=\"16\" class=\"title\">{2}</text>\n", kWidth, kHeight, title, kLeft);
+      "<text x=\"{3}\" y=\"16\" class=\"title\">{2}</text>\n",
+      kWidth, kHeight, title, kLeft);
   const double step_y = tick_of(y1 - y0, 5), step_x = tick_of(x1, 8);
   for (double v = std::ceil(y0 / step_y) * step_y; v <= y1; v += step_y) {
-    svg += fmt::format("<line x1=\"{:.1f}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
-                       "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g}</text>\n",
-                       kLeft, kWidth - 8, y(v), y(v), kLeft - 6, y(v) + 4, v);
+    svg += fmt::format(
+        "<line x1=\"{:.1f}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
+        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g}</text>\n",
+        kLeft, kWidth - 8, y(v), y(v), kLeft - 6, y(v) + 4, v);
   }
   for (double v = 0; v <= x1; v += step_x) {
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.4g}</text>\n", x(v),
@@ -120,8 +132,9 @@ std::string matrix_html(const RunReport& report) {
     const auto i = static_cast<size_t>(c);
     return i < report.classes.size() ? escaped(report.classes[i]) : std::to_string(c);
   };
-  std::string html = "<h2>Confusion</h2><p>Rows: what an image is; columns: what it is taken for.</p>"
-                     "<table class=\"matrix\"><tr><th></th>";
+  std::string html =
+      "<h2>Confusion</h2><p>Rows: what an image is; columns: what it is taken for.</p>"
+      "<table class=\"matrix\"><tr><th></th>";
   for (int64_t c = 0; c < m.classes; ++c) html += fmt::format("<th>{}</th>", name(c));
   html += "<th>right</th></tr>\n";
   for (int64_t t = 0; t < m.classes; ++t) {
@@ -132,21 +145,25 @@ std::string matrix_html(const RunReport& report) {
     for (int64_t p = 0; p < m.classes; ++p) {
       const double share = sum > 0 ? static_cast<double>(row[p]) / static_cast<double>(sum) : 0;
       html += fmt::format("<td style=\"background:rgba({},{:.2f})\">{}</td>",
-                          t == p ? "34,139,90" : "200,60,30", std::min(1.0, t == p ? share * 0.5 : share * 2),
-                          row[p]);
+                          t == p ? "34,139,90" : "200,60,30",
+                          std::min(1.0, t == p ? share * 0.5 : share * 2), row[p]);
     }
-    html += fmt::format("<td>{:.1f} %</td></tr>\n", sum > 0 ? 100.0 * static_cast<double>(row[t]) / static_cast<double>(sum) : 0);
+    html +=
+        fmt::format("<td>{:.1f} %</td></tr>\n",
+                    sum > 0 ? 100.0 * static_cast<double>(row[t]) / static_cast<double>(sum) : 0);
   }
   return html + "</table>\n";
 }
 
 std::string epochs_html(const std::vector<Metrics>& metrics) {
-  std::string html = "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>loss</th>"
-                     "<th>accuracy</th><th>lr</th></tr>\n";
+  std::string html =
+      "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>loss</th>"
+      "<th>accuracy</th><th>lr</th></tr>\n";
   for (const Metrics& m : metrics) {
     if (std::string_view(m.phase) != "test") continue;
-    html += fmt::format("<tr><td>{:.4g}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td><td>{:.4g}</td></tr>\n",
-                        m.epoch, m.step, m.loss, 100 * m.accuracy, m.lr);
+    html += fmt::format(
+        "<tr><td>{:.4g}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td><td>{:.4g}</td></tr>\n",
+        m.epoch, m.step, m.loss, 100 * m.accuracy, m.lr);
   }
   return html + "</table>\n";
 }
@@ -172,10 +189,12 @@ table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: 
 std::string report_html(const RunReport& report) {
   const std::vector<Metrics>& m = report.metrics;
   const char *blue = "#2563c9", *orange = "#d9730d";
-  std::string result = fmt::format("<p class=\"big\">{:.2f} % of the test images are right", 100 * report.top1);
+  std::string result =
+      fmt::format("<p class=\"big\">{:.2f} % of the test images are right", 100 * report.top1);
   if (report.top5 >= 0) result += fmt::format(", {:.2f} % among the first five", 100 * report.top5);
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>\n<style>{1}</style>\n"
+      "<!DOCTYPE html>\n<html lang=\"en\"><meta "
+      "charset=\"utf-8\"><title>{0}</title>\n<style>{1}</style>\n"
       "<h1>{0}</h1>\n{2}.</p>\n<div class=\"charts\">{3}{4}{5}</div>\n{6}{7}"
       "{8}</html>\n",
       escaped(report.title), kStyle, result,
@@ -198,8 +217,10 @@ std::vector<Metrics> read_metrics(const std::string& path) {
   while (std::getline(in, line)) {
     std::vector<std::string> fields(1);
     for (char c : line) {
-      if (c == ',') fields.emplace_back();
-      else fields.back() += c;
+      if (c == ',')
+        fields.emplace_back();
+      else
+        fields.back() += c;
     }
     if (fields.size() != 7 || (fields[2] != "train" && fields[2] != "test")) continue;
     const auto number = [&](size_t i) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/config/config.h"
+#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/training/train_options.h"
 #include "tessera/runtime/data/dataset.h"
 
@@ -43,8 +43,8 @@ class Checkpointing {
   void reserve(Tensors tensors, int64_t steps_per_epoch);
   // Fills the tensors and the state when there is something to begin from.
   void restore(const Tensors& tensors, TrainingState& state) const;
-  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files. The
-  // best checkpoint of another folder is copied; where it cannot be, the state forgets it.
+  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files.
+  // The best checkpoint of another folder is copied; where it cannot be, the state forgets it.
   void start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics);
 
   // Notes the result of an evaluation in the state. What is not finite is never the best.

@@ -34,8 +34,8 @@ class Descend final : public OpBase<Descend> {
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     if (!may_update(where, {in[1]})) return;
     for (int64_t i = 0; i < in[0].elements(); ++i)
-      out[0].as<float>()[i] = in[0].as<float>()[i] -
-                              static_cast<float>(params.rate) * in[1].as<float>()[i];
+      out[0].as<float>()[i] =
+          in[0].as<float>()[i] - static_cast<float>(params.rate) * in[1].as<float>()[i];
   }
   const DescendParams params;
 };
@@ -66,7 +66,8 @@ std::vector<float> train(const CompileOptions& options) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
   std::vector<float> seen;
-  for (uint64_t i = 0; i < 20; ++i) seen.push_back(step(batch(i % 3 == 2 ? 5 : 8, i)).item<float>());
+  for (uint64_t i = 0; i < 20; ++i)
+    seen.push_back(step(batch(i % 3 == 2 ? 5 : 8, i)).item<float>());
   for (const Tensor& w : {f.a, f.b})
     for (float v : w.to_vector<float>()) seen.push_back(v);
   return seen;
@@ -101,8 +102,8 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[0], "first call");
   EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
-  EXPECT_EQ(step.arena()->bytes(), std::max(step.step(0).program()->arena_bytes(),
-                                            step.step(1).program()->arena_bytes()));
+  EXPECT_EQ(step.arena()->bytes(),
+            std::max(step.step(0).program()->arena_bytes(), step.step(1).program()->arena_bytes()));
 }
 
 TEST(Compile, TheScopesAroundTheCallArePartOfTheSignature) {
@@ -188,7 +189,8 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
   EXPECT_EQ(found->element, 2);
   EXPECT_NE(found->text().find("log, made -inf at element 2 of %"), std::string::npos)
       << found->text();
-  EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"), std::string::npos);
+  EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"),
+            std::string::npos);
   Tensor(w).assign(std::span<const float>(std::vector<float>{1, HUGE_VALF, 1, 1}));
   EXPECT_EQ(run({1, 2, 3, 4})->node, -1);
 }
@@ -249,7 +251,8 @@ TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   ASSERT_LE(program.arena_bytes(), sizeof arena);
   EXPECT_THROW(program.use_external_slots({slots, program.slot_bytes() - 1}), ConfigError);
   program.use_external_slots({slots, sizeof slots});
-  fixture.store.materialize(Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
+  fixture.store.materialize(
+      Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
   std::vector<float> x(16 * 64, 0.5f);
   float first = 0, last = 0;
   for (int i = 0; i < 5; ++i) {
@@ -328,7 +331,12 @@ std::vector<std::string> updated(const Graph& graph) {
 TEST(Passes, EachChangesTheGraphItIsMeantFor) {
   Fixture f;
   Tensor x = batch(8, 1);
-  Graph dead = capture([&](const Tensors& t) { exp(t[0]); return Tensors{t[0] * 2.0}; }, {x.spec()});
+  Graph dead = capture(
+      [&](const Tensors& t) {
+        exp(t[0]);
+        return Tensors{t[0] * 2.0};
+      },
+      {x.spec()});
   EXPECT_EQ(eliminate_dead_code(dead), 1);
   EXPECT_EQ(dead.nodes.size(), 1u);
 
@@ -337,7 +345,8 @@ TEST(Passes, EachChangesTheGraphItIsMeantFor) {
   EXPECT_EQ(eliminate_common_subexpressions(equal), 1);
   EXPECT_EQ(verify(equal), "");
 
-  Graph chain = capture([&](const Tensors& t) { return Tensors{exp(t[0] * 2.0) + f.a}; }, {x.spec()});
+  Graph chain =
+      capture([&](const Tensors& t) { return Tensors{exp(t[0] * 2.0) + f.a}; }, {x.spec()});
   EXPECT_EQ(fuse_pointwise(chain), 2);
   ASSERT_EQ(chain.nodes.size(), 1u);
   EXPECT_EQ(chain.nodes[0].op->name(), "scale+exp+add");

@@ -1,9 +1,10 @@
 // memory.limit, as a program that uses the library meets it.
+#include "tessera/models/training/memory_limit.h"
+
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/bench.h"
-#include "tessera/models/training/memory_limit.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/tests/models/checkpoint_fixture.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
 namespace {
