@@ -1,8 +1,8 @@
 #include "tessera/graph/compile.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
@@ -11,103 +11,126 @@
 #include "tessera/runtime/log.h"
 
 namespace tessera {
+namespace {
 
-CompiledStep::CompiledStep() = default;
-CompiledStep::~CompiledStep() = default;
-
-const Tensor& CompiledStep::input(size_t i) {
-  return program_ ? program_->input(i) : eager_inputs_.at(i);
+// The slots of a program stand on the host; the device of `argument` copies into them.
+void copy_to_slot(const Tensor& argument, const Tensor& slot) {
+  const TensorImpl& given = *argument.impl();
+  context(given.spec.device).copy_to_host(slot.impl()->data(), given.data(), given.spec.bytes());
 }
 
-const Tensor& CompiledStep::output(size_t i) {
-  return program_ ? program_->output(i) : eager_outputs_.at(i);
+class ProgramStep final : public CompiledStep {
+ public:
+  ProgramStep(const StepFunction& fn, Signature signature, const CompileOptions& options)
+      : CompiledStep(std::move(signature)) {
+    const auto start = std::chrono::steady_clock::now();
+    program_ = std::make_unique<Program>(capture(fn, this->signature().arguments), options);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    compile_milliseconds_ = took.count();
+  }
+
+  const Tensor& input(size_t i) override { return program_->input(i); }
+  const Tensor& output(size_t i) override { return program_->output(i); }
+  size_t outputs() const override { return program_->graph().outputs.size(); }
+  void bind() override { program_->bind(); }
+  void run() override { program_->run(); }
+  std::optional<NonFinite> find_non_finite() override { return program_->find_non_finite(); }
+  size_t slot_bytes() const override { return program_->slot_bytes(); }
+  double compile_milliseconds() const override { return compile_milliseconds_; }
+  Program* program() override { return program_.get(); }
+
+ private:
+  std::unique_ptr<Program> program_;
+  double compile_milliseconds_ = 0;
+};
+
+class EagerStep final : public CompiledStep {
+ public:
+  // `fn` must outlive it.
+  EagerStep(const StepFunction& fn, Signature signature)
+      : CompiledStep(std::move(signature)), fn_(fn) {
+    for (const TensorSpec& spec : this->signature().arguments) inputs_.push_back(empty(spec));
+  }
+
+  const Tensor& input(size_t i) override { return inputs_.at(i); }
+  const Tensor& output(size_t i) override { return outputs_.at(i); }
+  size_t outputs() const override { return outputs_.size(); }
+  void bind() override {}
+  void run() override {
+    const DeviceScope device(signature().device);
+    const TrainingScope training(signature().training);
+    outputs_.clear();  // before the step, whose peak they would raise
+    outputs_ = fn_(inputs_);
+  }
+  std::optional<NonFinite> find_non_finite() override {
+    const DeviceScope device(signature().device);
+    const TrainingScope training(signature().training);
+    CompileOptions options;
+    options.arena = std::make_shared<Arena>(context(signature().device).memory());
+    ProgramStep step(fn_, signature(), options);
+    for (size_t i = 0; i < inputs_.size(); ++i) copy_to_slot(inputs_[i], step.input(i));
+    return step.find_non_finite();
+  }
+  size_t slot_bytes() const override { return 0; }
+  double compile_milliseconds() const override { return 0; }
+  Program* program() override { return nullptr; }
+
+ private:
+  const StepFunction& fn_;
+  Tensors inputs_, outputs_;
+};
+
+// What is new about a signature.
+std::string difference(const Signature& now, const Signature& before) {
+  if (now.arguments.size() != before.arguments.size())
+    return fmt::format("{} arguments, before {}", now.arguments.size(), before.arguments.size());
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
+  for (size_t i = 0; i < now.arguments.size(); ++i)
+    if (now.arguments[i] != before.arguments[i])
+      add(fmt::format("argument {}: {}, before {}", i, now.arguments[i].text(),
+                      before.arguments[i].text()));
+  if (now.device != before.device)
+    add(fmt::format("device {}, before {}", now.device.name(), before.device.name()));
+  if (now.training != before.training) add(fmt::format("training {}", now.training));
+  return text.empty() ? "a signature not seen before" : text;
 }
 
-size_t CompiledStep::outputs() const {
-  return program_ ? program_->graph().outputs.size() : eager_outputs_.size();
-}
-
-void CompiledStep::run() {
-  if (program_) return program_->run();
-  DeviceScope device(device_);
-  TrainingScope training(training_);
-  eager_outputs_.clear();
-  eager_outputs_ = (*fn_)(eager_inputs_);
-}
+}  // namespace
 
 Compiled::Compiled(StepFunction fn, CompileOptions options)
     : fn_(std::make_unique<StepFunction>(std::move(fn))), options_(std::move(options)) {
   if (!options_.arena) options_.arena = std::make_shared<Arena>(context(current_device()).memory());
 }
 
-std::string Compiled::reason(const Specs& arguments) const {
-  if (steps_.empty()) return "first call";
-  const CompiledStep& last = *steps_.back();
-  if (last.specs_.size() != arguments.size())
-    return fmt::format("{} arguments, before {}", arguments.size(), last.specs_.size());
-  std::string reason;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == last.specs_[i]) continue;
-    reason += fmt::format("{}argument {}: {}, before {}", reason.empty() ? "" : "; ", i,
-                          arguments[i].text(), last.specs_[i].text());
-  }
-  if (last.device_ != current_device())
-    reason += fmt::format("{}device {}, before {}", reason.empty() ? "" : "; ",
-                          current_device().name(), last.device_.name());
-  if (last.training_ != is_training())
-    reason += fmt::format("{}training {}", reason.empty() ? "" : "; ", is_training());
-  return reason.empty() ? "a signature not seen before" : reason;
-}
-
 CompiledStep& Compiled::prepare(const Specs& arguments) {
-  Device device = current_device();
-  for (auto& step : steps_)
-    if (step->specs_ == arguments && step->device_ == device && step->training_ == is_training())
-      return *step;
-  auto step = std::make_unique<CompiledStep>();
-  step->specs_ = arguments;
-  step->device_ = device;
-  step->training_ = is_training();
-  step->fn_ = fn_.get();
-  std::string why = reason(arguments);
+  Signature signature{arguments, current_device(), is_training()};
+  for (const auto& step : steps_)
+    if (step->signature() == signature) return *step;
+  std::string why =
+      steps_.empty() ? "first call" : difference(signature, steps_.back()->signature());
   if (options_.eager) {
-    for (const TensorSpec& spec : arguments) step->eager_inputs_.push_back(empty(spec));
+    steps_.push_back(std::make_unique<EagerStep>(*fn_, std::move(signature)));
   } else {
-    ProgramSettings settings;
-    settings.planner = options_.planner;
-    settings.verify_plan = options_.verify_plan;
-    settings.replay_plan = options_.replay_plan;
-    settings.lower = {options_.disabled_passes, options_.dump_after,
-                      [](const std::string& text) { fmt::print("{}", text); }};
-    auto start = std::chrono::steady_clock::now();
-    step->program_ =
-        std::make_unique<Program>(capture(*fn_, arguments), options_.arena, settings);
-    std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    step->compile_milliseconds_ = took.count();
+    steps_.push_back(std::make_unique<ProgramStep>(*fn_, std::move(signature), options_));
+    options_.dump_after.clear();  // one graph was asked for
+    CompiledStep& step = *steps_.back();
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
           fmt::format("compile: {} steps, arena {} bytes, {:.1f} ms ({})",
-                      step->program_->graph().nodes.size(), step->program_->arena_bytes(),
-                      step->compile_milliseconds_, why));
+                      step.program()->graph().nodes.size(), step.program()->arena_bytes(),
+                      step.compile_milliseconds(), why));
   }
   reasons_.push_back(std::move(why));
-  steps_.push_back(std::move(step));
   return *steps_.back();
 }
 
 Tensors Compiled::call(const Tensors& arguments) {
-  if (options_.eager) {
-    return (*fn_)(arguments);
-  }
+  if (options_.eager) return (*fn_)(arguments);
   Specs specs;
   for (const Tensor& argument : arguments) specs.push_back(argument.spec());
   CompiledStep& step = prepare(specs);
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const TensorImpl& slot = *step.input(i).impl();
-    const TensorImpl& given = *arguments[i].impl();
-    // The slots stand on the host; the argument's device copies into them.
-    context(given.spec.device).copy_to_host(slot.data(), given.data(), given.spec.bytes());
-  }
+  for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], step.input(i));
   step.run();
   Tensors results;
   for (size_t i = 0; i < step.outputs(); ++i) results.push_back(step.output(i));
@@ -116,7 +139,8 @@ Tensors Compiled::call(const Tensors& arguments) {
 
 void internal::check_argument_count(size_t wanted, size_t given) {
   if (wanted != given)
-    throw ShapeError(fmt::format("compile: the function takes {} tensors, given {}", wanted, given));
+    throw ShapeError(
+        fmt::format("compile: the function takes {} tensors, given {}", wanted, given));
 }
 
 }  // namespace tessera

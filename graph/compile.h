@@ -5,61 +5,66 @@
 //   CompiledStep& ready = step.prepare(specs);      // or ahead of the first batch
 //   ready.input(0).assign(...); ready.run(); ready.output(0).item<float>();
 //
-// A signature is the specs of the arguments and the scopes that matter (device, training). Not
-// thread-safe; one program runs at a time.
+// Not thread-safe; one program runs at a time.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tessera/engine/tensor.h"
+#include "tessera/graph/compile_options.h"
 
 namespace tessera {
 
-class Arena;    // arena.h
-class Planner;  // memory/plan.h
-class Program;  // program.h
+class Program;     // program.h
+struct NonFinite;  // program.h
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
-struct CompileOptions {
-  bool eager = false;                 // run the function as it is, without a graph
-  const Planner* planner = nullptr;   // nullptr: "best"
-  std::vector<std::string> disabled_passes = {};  // passes not to run (lower.h names them)
-  std::string dump_after = {};        // print the graph to stdout after this pass
-  bool verify_plan = false;           // watch the plan while it runs (program.h)
-  bool replay_plan = false;           // the ownership replay (program.h)
-  std::shared_ptr<Arena> arena = {};  // shared with other compiled functions; nullptr: its own
+// What decides which program runs: the arguments, and the scopes around the call.
+struct Signature {
+  Specs arguments;
+  Device device;
+  bool training = false;  // TrainingScope (engine/scope.h)
+  bool operator==(const Signature&) const = default;
 };
 
-// One signature of a compiled function, ready to run.
+// One signature of a compiled function, ready to run: as a program, or in eager mode as the
+// function itself.
 class CompiledStep {
  public:
-  CompiledStep();
-  ~CompiledStep();
-  // In graph mode a slot of the program, in eager mode a tensor of its own: write arguments here.
-  const Tensor& input(size_t i);
+  virtual ~CompiledStep() = default;
+  const Signature& signature() const { return signature_; }
+
+  // Write arguments here, in graph mode a slot of the program.
+  virtual const Tensor& input(size_t i) = 0;
   // The results of the last run(), overwritten by the next.
-  const Tensor& output(size_t i);
-  size_t inputs() const { return specs_.size(); }
-  size_t outputs() const;
-  void run();
+  virtual const Tensor& output(size_t i) = 0;
+  size_t inputs() const { return signature_.arguments.size(); }
+  virtual size_t outputs() const = 0;  // in eager mode 0 before the first run()
+
+  // Takes all memory now, so that run() takes none; nothing in eager mode, which cannot promise it.
+  virtual void bind() = 0;
+  virtual void run() = 0;
+  // After a run: which op was the first to make a NaN or an infinity (program.h). In eager mode a
+  // program is made for it, which computes the same bits.
+  virtual std::optional<NonFinite> find_non_finite() = 0;
+
+  // Bytes of arguments and results that are planned; 0 in eager mode.
+  virtual size_t slot_bytes() const = 0;
   // From the call of the function to a program ready to run; 0 in eager mode.
-  double compile_milliseconds() const { return compile_milliseconds_; }
-  // nullptr in eager mode.
-  Program* program() { return program_.get(); }
+  virtual double compile_milliseconds() const = 0;
+  // To look at the graph and its plan; nullptr in eager mode.
+  virtual Program* program() = 0;
+
+ protected:
+  explicit CompiledStep(Signature signature) : signature_(std::move(signature)) {}
 
  private:
-  friend class Compiled;
-  Specs specs_;
-  Device device_;
-  bool training_ = false;
-  const StepFunction* fn_ = nullptr;
-  std::unique_ptr<Program> program_;
-  Tensors eager_inputs_, eager_outputs_;
-  double compile_milliseconds_ = 0;
+  Signature signature_;
 };
 
 class Compiled {
@@ -80,8 +85,6 @@ class Compiled {
   const std::shared_ptr<Arena>& arena() const { return options_.arena; }
 
  private:
-  std::string reason(const Specs& arguments) const;
-
   std::unique_ptr<StepFunction> fn_;
   CompileOptions options_;
   std::vector<std::unique_ptr<CompiledStep>> steps_;

@@ -1,9 +1,9 @@
 #include "tessera/graph/lower.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include <fmt/format.h>
 
 #include "tessera/graph/passes/passes.h"
 #include "tessera/runtime/error.h"
@@ -17,25 +17,23 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
-    {"dead_code", eliminate_dead_code},
-    {"common_subexpressions", eliminate_common_subexpressions},
-    {"fuse_pointwise", fuse_pointwise},
-    {"fuse_epilogues", fuse_epilogues},
+    {"dead_code", eliminate_dead_code}, {"common_subexpressions", eliminate_common_subexpressions},
+    {"fuse_pointwise", fuse_pointwise}, {"fuse_epilogues", fuse_epilogues},
     {"order_updates", order_updates},
 };
 
-void check_names(const LowerSettings& settings) {
+void check_names(const CompileOptions& options) {
   auto known = [](const std::string& name) {
     return name == "in_place" || std::any_of(std::begin(kPasses), std::end(kPasses),
                                              [&](const Pass& pass) { return name == pass.name; });
   };
-  std::vector<std::string> given = settings.disabled_passes;
-  if (!settings.dump_after.empty() && settings.dump_after != "capture")
-    given.push_back(settings.dump_after);
+  std::vector<std::string> given = options.disabled_passes;
+  if (!options.dump_after.empty() && options.dump_after != "capture")
+    given.push_back(options.dump_after);
   for (const std::string& name : given)
     if (!known(name))
-      throw ConfigError(fmt::format("compile: there is no pass '{}'; the passes are {}", name,
-                                    pass_names()));
+      throw ConfigError(
+          fmt::format("compile: there is no pass '{}'; the passes are {}", name, pass_names()));
 }
 
 void verify_after(const Graph& graph, const std::string& pass) {
@@ -51,21 +49,22 @@ std::string pass_names() {
   return names + "in_place";
 }
 
-bool pass_is_on(const LowerSettings& settings, const std::string& name) {
-  return std::find(settings.disabled_passes.begin(), settings.disabled_passes.end(), name) == settings.disabled_passes.end();
+bool pass_is_on(const CompileOptions& options, const std::string& name) {
+  return std::find(options.disabled_passes.begin(), options.disabled_passes.end(), name) ==
+         options.disabled_passes.end();
 }
 
-std::vector<PassRecord> lower(Graph& graph, const LowerSettings& settings) {
-  check_names(settings);
+std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
+  check_names(options);
   auto dump = [&](const std::string& name) {
-    if (settings.dump && settings.dump_after == name) settings.dump(graph.text());
+    if (options.dump_after == name) fmt::print("{}", graph.text());
   };
   verify_after(graph, "capture");
   dump("capture");
   std::vector<PassRecord> records;
   for (const Pass& pass : kPasses) {
     PassRecord record{pass.name, 0, 0};
-    if (pass_is_on(settings, pass.name)) {
+    if (pass_is_on(options, pass.name)) {
       auto start = std::chrono::steady_clock::now();
       record.fired = pass.run(graph);
       std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

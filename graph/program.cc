@@ -21,11 +21,11 @@ struct Program::Bound {
   Buffer scratch;
 };
 
-Program::Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSettings& settings)
-    : graph_(std::move(graph)), arena_(std::move(arena)), threads_(cpu_context().pool().size()) {
-  passes_ = lower(graph_, settings.lower);
+Program::Program(Graph graph, const CompileOptions& options)
+    : graph_(std::move(graph)), arena_(options.arena), threads_(cpu_context().pool().size()) {
+  passes_ = lower(graph_, options);
   choose_kernels();
-  make_plan(settings);
+  make_plan(options);
   place_slots();
   arena_->reserve(arena_bytes());
 }
@@ -51,17 +51,16 @@ void Program::choose_kernels() {
   }
 }
 
-void Program::make_plan(const ProgramSettings& settings) {
-  bool reuse = pass_is_on(settings.lower, "in_place");
+void Program::make_plan(const CompileOptions& options) {
+  bool reuse = pass_is_on(options, "in_place");
   lifetimes_ = tessera::lifetimes(graph_, scratch_bytes_, reuse);
   passes_.push_back({"in_place", lifetimes_.reused, 0});
-  if (settings.lower.dump && settings.lower.dump_after == "in_place")
-    settings.lower.dump(graph_.text() + lifetimes_.text(graph_));
-  const Planner* planner = settings.planner ? settings.planner : find_planner("best");
+  if (options.dump_after == "in_place") fmt::print("{}", graph_.text() + lifetimes_.text(graph_));
+  const Planner* planner = options.planner ? options.planner : find_planner("best");
   planner_ = planner->name();
   std::vector<int> of_interval;
   problem_ = lifetimes_.problem(&of_interval);
-  if (settings.verify_plan) problem_ = PlanGuard::with_red_zones(problem_);
+  if (options.verify_plan) problem_ = PlanGuard::with_red_zones(problem_);
   plan_ = planner->solve(problem_);
   if (plan_.offsets.size() != of_interval.size())
     throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_,
@@ -71,11 +70,11 @@ void Program::make_plan(const ProgramSettings& settings) {
   // Every plan is checked: a planner may be the user's own.
   if (auto fault = check(problem_, plan_))
     throw Error(fmt::format("planner {}: {}", planner_, fault->text));
-  if (settings.verify_plan || settings.replay_plan) {
+  if (options.verify_plan || options.replay_plan) {
     std::string fault = replay(graph_, lifetimes_, offsets_);
     if (!fault.empty()) throw InternalError(fault);
   }
-  if (settings.verify_plan) guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_);
+  if (options.verify_plan) guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_);
 }
 
 void Program::place_slots() {

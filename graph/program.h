@@ -27,20 +27,11 @@ struct NonFinite {
   std::string text() const;
 };
 
-struct ProgramSettings {
-  const Planner* planner = nullptr;  // nullptr: "best"
-  LowerSettings lower;
-  // The ownership replay at once, red zones in the plan, and a PlanGuard around every node. Throws
-  // InternalError. Costs bytes and time.
-  bool verify_plan = false;
-  // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
-  bool replay_plan = false;
-};
-
 class Program {
  public:
-  // Lowers the graph, chooses kernels and plans. Takes no memory for tensors yet.
-  Program(Graph graph, std::shared_ptr<Arena> arena, const ProgramSettings& settings);
+  // Lowers the graph, chooses kernels and plans for options.arena, which must be there. Takes no
+  // memory for tensors yet. Throws what lower() does.
+  Program(Graph graph, const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -79,7 +70,7 @@ class Program {
  private:
   struct Bound;
   void choose_kernels();
-  void make_plan(const ProgramSettings& settings);
+  void make_plan(const CompileOptions& options);
   void place_slots();
   void bind_slots();
   void hand_out(std::shared_ptr<Region> slots);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tessera {
 
@@ -11,5 +13,11 @@ struct HostBuffer {
   std::string name;
   size_t bytes = 0;
 };
+
+inline int64_t total_bytes(const std::vector<HostBuffer>& buffers) {
+  int64_t sum = 0;
+  for (const HostBuffer& buffer : buffers) sum += static_cast<int64_t>(buffer.bytes);
+  return sum;
+}
 
 }  // namespace tessera

@@ -2,22 +2,26 @@
 //
 // Exit codes: those of runtime/error.h, and 1 where standard output cannot be written; a training
 // that did all else only warns of that.
-#include <fmt/format.h>
+#include "tessera/models/training/trainer.h"
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/models/training/doctor.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/runtime/text/spelling.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/bench.h"
+#include "tessera/models/training/doctor.h"
+#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
@@ -36,7 +40,8 @@ struct Arguments {
 
 std::atomic<int> g_signal{0};
 
-// The first SIGTERM or SIGINT asks the training to stop after its step; more of them change nothing.
+// The first SIGTERM or SIGINT asks the training to stop after its step; more of them change
+// nothing.
 void catch_signals() {
   static_assert(std::atomic<int>::is_always_lock_free);
   struct sigaction action {};
@@ -50,12 +55,16 @@ void catch_signals() {
 
 std::string result_table(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
-  std::string text = fmt::format("{:<8}{:>10}{:>12}{}\n", "", "loss", "accuracy", top5 ? "  first five" : "");
-  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %\n", "train", result.train_loss, 100 * result.train_accuracy);
-  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %", "test", result.test_loss, 100 * result.test_accuracy);
+  std::string text =
+      fmt::format("{:<8}{:>10}{:>12}{}\n", "", "loss", "accuracy", top5 ? "  first five" : "");
+  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %\n", "train", result.train_loss,
+                      100 * result.train_accuracy);
+  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %", "test", result.test_loss,
+                      100 * result.test_accuracy);
   if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
   if (result.skipped > 0)
-    text += fmt::format("\nskipped {} of {} batches, as train.non_finite says", result.skipped, result.steps);
+    text += fmt::format("\nskipped {} of {} batches, as train.non_finite says", result.skipped,
+                        result.steps);
   if (result.best_step < 0) return text;
   const bool loss = config.checkpoint.best == BestBy::kLoss;
   text += loss ? fmt::format("\n{:<8}{:>10.4f}{:>12}", "best", result.best_value, "")
@@ -106,11 +115,12 @@ int run_train(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.verify_plan) {
     const VerifyResult verified = verify_plan(config);
-    say(fmt::format("plan verified: {} steps in the {:.1f} MiB of the plan, and in {:.1f} MiB with red "
-                    "zones, give the bits of {:.1f} MiB without a plan",
-                    verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
-                    static_cast<double>(verified.arena_bytes) / (1 << 20),
-                    static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
+    say(fmt::format(
+        "plan verified: {} steps in the {:.1f} MiB of the plan, and in {:.1f} MiB with red "
+        "zones, give the bits of {:.1f} MiB without a plan",
+        verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
+        static_cast<double>(verified.arena_bytes) / (1 << 20),
+        static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
   catch_signals();
   TrainOptions options = arguments.train;
@@ -126,7 +136,8 @@ int run_eval(const Arguments& arguments) {
   for (const std::string& text : arguments.overrides)
     for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
       if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
-        throw ConfigError(fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
+        throw ConfigError(
+            fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
   TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides, say);
   const std::string top5 =
       result.confusion.classes > 5
@@ -142,10 +153,11 @@ int run_bench(const Arguments& arguments) {
   if (arguments.json) {
     say(r.json());
   } else {
-    say(fmt::format("{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
-                    "  peak {:.1f} MiB  {} threads  loss {:.4f}",
-                    r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms,
-                    r.compile_ms, static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.loss));
+    say(fmt::format(
+        "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
+        "  peak {:.1f} MiB  {} threads  loss {:.4f}",
+        r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
+        static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.loss));
   }
   return 0;
 }
@@ -240,8 +252,9 @@ int dispatch(int argc, char** argv) {
       "--resume{auto}", arguments.train.resume,
       "go on from the newest good checkpoint of the run folder, or from =PATH: a run folder or a "
       "checkpoint");
-  train->add_flag("--overwrite", arguments.train.overwrite,
-                  "begin anew in a run folder that holds a training")
+  train
+      ->add_flag("--overwrite", arguments.train.overwrite,
+                 "begin anew in a run folder that holds a training")
       ->excludes(resume);
   CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
   eval->add_option("--run", arguments.run, "run folder")->required();

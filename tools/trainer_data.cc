@@ -153,9 +153,7 @@ int run_bench(const DataArguments& arguments) {
     if (i % kLook == kLook - 1) most = std::max(most, host_memory().process);
     seconds = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  size_t said = 0;
-  for (const auto& buffers : {loader.host_buffers(), data.train->host_buffers()})
-    for (const HostBuffer& buffer : buffers) said += buffer.bytes;
+  const int64_t said = loader.bytes() + total_bytes(data.train->host_buffers());
   LoaderTimes times = loader.times();
   say(
       fmt::format("{:.1f} images/s with {} workers; their time: reading {:.1f} s, augmentation "

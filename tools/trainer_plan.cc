@@ -14,7 +14,7 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/plan.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
@@ -31,7 +31,7 @@ struct Arguments {
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1;
   bool json = false, draw = false, max_batch = false;
-  PassSettings passes;
+  CompileOptions compile;
 };
 
 std::string read_file(const std::string& path) {
@@ -42,21 +42,25 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+// Images of the training's batches, of which there may be fewer than data.batch.
+int64_t running_batch(const Config& config) {
+  return run_steps(config, known_data(config), Purpose::training).train.front();
+}
+
 // The plan, or what eager mode does without one.
-PlanPicture picture_of(const Config& config, const PassSettings& passes) {
-  const std::string title =
-      fmt::format("{}, batch {}, ", config.model.name, running_batch(config, known_data(config)));
+PlanPicture picture_of(const Config& config, const CompileOptions& options) {
+  const std::string title = fmt::format("{}, batch {}, ", config.model.name, running_batch(config));
   if (config.mode == Mode::kEager) return eager_picture(config, title + "eager");
-  return plan(config, passes).picture(title + "planner " + config.memory.planner);
+  return plan(config, options).picture(title + "planner " + config.memory.planner);
 }
 
 // The picture as asked for and, if wanted, beside the one that other settings give.
 void write_html(const Arguments& arguments, const Config& config) {
-  std::vector<PlanPicture> pictures = {picture_of(config, arguments.passes)};
+  std::vector<PlanPicture> pictures = {picture_of(config, arguments.compile)};
   if (!arguments.beside.empty()) {
     std::vector<std::string> overrides = arguments.overrides;
     overrides.insert(overrides.end(), arguments.beside.begin(), arguments.beside.end());
-    pictures.push_back(picture_of(load_config(arguments.config, overrides), arguments.passes));
+    pictures.push_back(picture_of(load_config(arguments.config, overrides), arguments.compile));
   }
   write_file(arguments.html, draw_plan_html(pictures));
   write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
@@ -64,7 +68,7 @@ void write_html(const Arguments& arguments, const Config& config) {
 
 // As SVG, or for the terminal.
 void draw(const Arguments& arguments, const Config& config) {
-  PlanPicture picture = picture_of(config, arguments.passes);
+  PlanPicture picture = picture_of(config, arguments.compile);
   for (size_t i = 0; i < picture.labels.size(); ++i)
     picture.problem.buffers[i].id = picture.labels[i].name;
   if (arguments.svg.empty()) {
@@ -88,7 +92,7 @@ std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& take
 // What there is to plan, for `planner` and others that read such files.
 void write_csv(const Arguments& arguments, Config config) {
   config.memory.planner = "in_order";  // only the problem is wanted
-  PlanReport report = plan(config, arguments.passes);
+  PlanReport report = plan(config, arguments.compile);
   std::set<std::string> taken;
   for (size_t i = 0; i < report.blocks.size(); ++i) {
     report.problem.buffers[i].id = readable_id(report.blocks[i], taken);
@@ -148,7 +152,7 @@ int check_need(const Arguments& arguments, const Config& config, const PlanRepor
 
 // What the figures of the plan should not leave unsaid.
 void print_remarks(const Config& config, const PlanReport& report) {
-  const int64_t batch = running_batch(config, known_data(config));
+  const int64_t batch = running_batch(config);
   if (batch < config.data.batch)
     write_out(fmt::format("data.batch is cut from {} to the {} training images\n",
                           config.data.batch, batch));
@@ -202,14 +206,14 @@ int run(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.max_batch) return max_batch(config, arguments);
   const bool answered = drawn || !arguments.html.empty() || !arguments.csv.empty() ||
-                        !arguments.passes.dump_after.empty();
+                        !arguments.compile.dump_after.empty();
   const bool reported = arguments.json || !arguments.why.empty() || !answered;
   if (!arguments.csv.empty()) write_csv(arguments, config);
   if (!arguments.html.empty()) write_html(arguments, config);
   if (drawn) draw(arguments, config);
   const bool checked = arguments.max_bytes >= 0 || config.memory.limit;
-  if (!reported && !checked && arguments.passes.dump_after.empty()) return 0;
-  const PlanReport report = plan(config, arguments.passes);  // prints the graph of --dump-after
+  if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
+  const PlanReport report = plan(config, arguments.compile);  // prints the graph of --dump-after
   if (reported) print_report(arguments, config, report);
   flush_out();
   return check_need(arguments, config, report);
@@ -257,9 +261,9 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
             "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
-  plan->add_option("--dump-after", arguments->passes.dump_after,
+  plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--disable-pass", arguments->passes.disabled_passes,
+  plan->add_option("--disable-pass", arguments->compile.disabled_passes,
                    "leave out a pass; may be given again")
       ->allow_extra_args(false);
   exclude(*plan);

@@ -65,16 +65,16 @@ struct CheckpointReport {
   bool saved = false;  // the checkpoint is on the disk, whatever went wrong later
   FileFault fault;
   FileFault metrics_fault;  // of synchronising the files before it, which is written all the same
-  double seconds = 0;  // in the background
+  double seconds = 0;       // in the background
 };
 
 // Writes checkpoints in a thread of its own. One at a time: a save waits for the one before. After
 // construction it asks for no memory. To be used by one thread.
 class CheckpointWriter {
  public:
-  // `folder`, which must be there and no other process's (models/run/run_lock.h), and the files to be
-  // synchronised before each checkpoint (for metrics that must not be behind it) must outlive it.
-  // keep >= 1. At the start no checkpoint is the best.
+  // `folder`, which must be there and no other process's (models/run/run_lock.h), and the files to
+  // be synchronised before each checkpoint (for metrics that must not be behind it) must outlive
+  // it. keep >= 1. At the start no checkpoint is the best.
   CheckpointWriter(const CheckpointFolder& folder, CheckpointImage image, int keep,
                    std::vector<int> synchronise_first = {});
   ~CheckpointWriter();  // finishes what is in hand
@@ -88,7 +88,6 @@ class CheckpointWriter {
   // Waits for the save in hand, if there is one.
   std::optional<CheckpointReport> wait();
 
-  size_t bytes() const { return image_.bytes().size(); }
   double wait_seconds() const { return wait_seconds_; }  // that save() waited for the one before
   double copy_seconds() const { return copy_seconds_; }  // that save() copied
 

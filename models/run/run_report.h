@@ -5,22 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/models/run/confusion_matrix.h"
 #include "tessera/models/run/run_folder.h"
 
 namespace tessera {
-
-// counts[truth * classes + prediction], over the test images.
-struct ConfusionMatrix {
-  int64_t classes = 0;
-  std::vector<int64_t> counts;
-
-  explicit ConfusionMatrix(int64_t classes = 0)
-      : classes(classes), counts(static_cast<size_t>(classes * classes)) {}
-  // Labels and predictions outside of [0, classes) are passed over.
-  void add(int64_t truth, int64_t prediction);
-  // For a terminal, classes by number; "" above `most` classes.
-  std::string text(int64_t most = 20) const;
-};
 
 struct RunReport {
   std::string title;             // "resnet20 on cifar10"

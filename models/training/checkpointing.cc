@@ -198,7 +198,8 @@ void Checkpointing::check_data(int64_t batches, int64_t images) const {
 void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch) {
   if (!config_.checkpoint.every.is_time())
     every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
-  if (enabled()) image_.emplace(std::move(tensors), print_config(config_));
+  buffers_ = planned_buffers(config_, tensors);
+  if (!buffers_.empty()) image_.emplace(std::move(tensors), print_config(config_));
 }
 
 void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const {
@@ -330,9 +331,10 @@ void Checkpointing::save_now(const TrainingState& state) {
                   fault_text(report->fault), way_back()));
 }
 
-std::vector<HostBuffer> Checkpointing::host_buffers() const {
-  if (writer_ == nullptr) return {};
-  return {{"checkpoint", writer_->bytes()}};
+std::vector<HostBuffer> Checkpointing::planned_buffers(const Config& config,
+                                                       const Tensors& tensors) {
+  if (config.checkpoint.keep == 0) return {};
+  return {{"checkpoint", CheckpointImage::planned_bytes(tensors, print_config(config))}};
 }
 
 }  // namespace tessera

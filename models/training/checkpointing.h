@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/config/config.h"
+#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/training/train_options.h"
 #include "tessera/runtime/data/dataset.h"
 
@@ -18,11 +18,11 @@ namespace tessera {
 // To be used by one thread.
 class Checkpointing {
  public:
-  // Looks for what to begin from; changes nothing on the disk, and locks nothing. Damaged checkpoints are named in a
-  // warning and the one before is tried. Throws ConfigError: the run folder holds a training that
-  // was to be neither resumed nor overwritten, or the configuration contradicts the checkpoint (the
-  // keys are named); CheckpointError: none of the checkpoints can be read, or the one asked for is
-  // not there.
+  // Looks for what to begin from; changes nothing on the disk, and locks nothing. Damaged
+  // checkpoints are named in a warning and the one before is tried. Throws ConfigError: the run
+  // folder holds a training that was to be neither resumed nor overwritten, or the configuration
+  // contradicts the checkpoint (the keys are named); CheckpointError: none of the checkpoints can
+  // be read, or the one asked for is not there.
   Checkpointing(const Config& config, const TrainOptions& options, const Print& print);
 
   // The checkpoint to begin from; nullptr: from the start.
@@ -43,8 +43,8 @@ class Checkpointing {
   void reserve(Tensors tensors, int64_t steps_per_epoch);
   // Fills the tensors and the state when there is something to begin from.
   void restore(const Tensors& tensors, TrainingState& state) const;
-  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files. The
-  // best checkpoint of another folder is copied; where it cannot be, the state forgets it.
+  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files.
+  // The best checkpoint of another folder is copied; where it cannot be, the state forgets it.
   void start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics);
 
   // Notes the result of an evaluation in the state. What is not finite is never the best.
@@ -54,8 +54,9 @@ class Checkpointing {
   // Saves and waits until it is on the disk. Throws CheckpointError when it cannot be written.
   void save_now(const TrainingState& state);
 
-  bool enabled() const { return config_.checkpoint.keep > 0; }
-  std::vector<HostBuffer> host_buffers() const;
+  // What reserve() takes for a configuration and its tensors, and what it took.
+  static std::vector<HostBuffer> planned_buffers(const Config& config, const Tensors& tensors);
+  const std::vector<HostBuffer>& host_buffers() const { return buffers_; }
   const CheckpointWriter* writer() const { return writer_.get(); }
   std::string path(int64_t step) const { return folder_.path(step); }
   // For a person whose training cannot end as it should: "the last checkpoint is '...': ...".
@@ -73,13 +74,14 @@ class Checkpointing {
   bool carry_best(const Tensors& tensors, const TrainingState& state);
 
   const Config config_;
-  const Print& print_;
+  const Print print_;
   const bool overwrite_, resume_auto_;
   CheckpointFolder folder_;
   std::unique_ptr<CheckpointFile> beginning_;
   bool in_own_folder_ = false;
   std::optional<CheckpointImage> image_;  // until the writer has it
   std::unique_ptr<CheckpointWriter> writer_;
+  std::vector<HostBuffer> buffers_;
   int64_t every_steps_ = 0;
   bool new_best_ = false;
   Clock::time_point last_ = Clock::now();

@@ -41,7 +41,7 @@ Finding memory_of(const Config& config) {
   require_fit(config, data, Purpose::training);
   const int64_t needed = memory_need(config, data).bytes(), free = host_memory().free;
   if (free > 0 && needed > free) {
-    const int64_t batch = BatchSearch(config, data, Purpose::training).largest(config, free).batch;
+    const int64_t batch = BatchSearch(data, Purpose::training).largest(config, free).batch;
     throw OutOfMemory(fmt::format(
         "{} are needed, but this machine has only {} free; {}", byte_text(needed), byte_text(free),
         batch > 0 ? fmt::format("data.batch={} would fit", batch)

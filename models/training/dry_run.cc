@@ -5,11 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "tessera/models/training/checkpointing.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/config/schedule.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/plan.h"
+#include "tessera/models/training/run_steps.h"
 
 namespace tessera {
 
@@ -20,7 +21,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   check_classes(config, *data.train);
   print(data.train->describe());
   print(data.test->describe());
-  const int64_t batch = std::min(config.data.batch, data.train->count());
+  const int64_t batch = run_steps(config, data_need(data), Purpose::training).train.front();
   const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
   checkpoints.check_data(steps_per_epoch, data.train->count());
   const int64_t steps = config.train.total_steps(steps_per_epoch);

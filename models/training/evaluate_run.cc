@@ -1,16 +1,18 @@
+#include "tessera/models/training/evaluate_run.h"
+
 #include <chrono>
 #include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
 
-#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/weights_file.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/run/run_folder.h"
-#include "tessera/models/training/trainer.h"
-#include "tessera/models/run/weights_file.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -54,12 +56,11 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
                                   resolved_config_path(run_dir)));
   Config config = load_config(resolved_config_path(run_dir), overrides);
   require_fit(config, Purpose::evaluation);
-  DataSplit data = open_fitting(config, Purpose::evaluation);
+  const auto [data, session] = open_run(config, Purpose::evaluation);
   check_classes(config, *data.test);
-  Session session(config, data.test->shape(), normalization_of(config, *data.test));
-  Evaluator evaluator(session, data.test, loader_options(config, false), config.model.classes);
-  session.bind();
-  print("evaluating " + load_trained(session, run_dir, checkpoint));
+  Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
+  session->bind();
+  print("evaluating " + load_trained(*session, run_dir, checkpoint));
   print(data.test->describe());
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();

@@ -1,27 +1,12 @@
 #include "tessera/models/training/evaluator.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
+
+#include "tessera/models/training/session.h"
 
 namespace tessera {
-
-void Tally::add(CompiledStep& step, int64_t count) {
-  loss += step.output(0).item<double>() * static_cast<double>(count);
-  correct += step.output(1).item<double>();
-  images += count;
-}
-
-void Tally::resume(double loss_sum, double correct_sum, int64_t image_count) {
-  loss = loss_sum;
-  correct = correct_sum;
-  images = before = image_count;
-}
-
-double Tally::rate() const {
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return static_cast<double>(images - before) / seconds;
-}
 
 void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape) {
   Tensor images = step.input(0), labels = step.input(1);
@@ -29,16 +14,9 @@ void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape) {
   labels.assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
 }
 
-int64_t last_batch(int64_t images, int64_t batch) {
-  return images % batch == 0 ? batch : images % batch;
-}
-
 Evaluator::Evaluator(Session& session, std::shared_ptr<const Dataset> data,
                      const LoaderOptions& options, int64_t classes)
-    : session_(session), loader_(std::move(data), options), classes_(classes) {
-  session.evaluation_step(std::min(options.batch, loader_.samples()));
-  session.evaluation_step(last_batch(loader_.samples(), options.batch));
-}
+    : session_(session), loader_(std::move(data), options), classes_(classes) {}
 
 std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   Evaluation result;

@@ -1,58 +1,24 @@
-// What a run over images comes to, and the run over the test images itself.
+// The run over the test images.
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cmath>
-#include <limits>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
-#include "tessera/models/run/run_report.h"
-#include "tessera/models/training/session.h"
+#include "tessera/models/training/tally.h"
 #include "tessera/runtime/data/loader.h"
 
 namespace tessera {
 
-// Sums over the images of some steps.
-struct Tally {
-  using Clock = std::chrono::steady_clock;
-  double loss = 0, correct = 0;
-  int64_t images = 0;
-  int64_t before = 0;  // of these, seen by an earlier process
-  Clock::time_point start = Clock::now();
-
-  // The results of a step for `count` images.
-  void add(CompiledStep& step, int64_t count);
-  // Goes on from the sums of another process.
-  void resume(double loss_sum, double correct_sum, int64_t image_count);
-  // NaN of no images.
-  double mean_loss() const { return mean(loss); }
-  double accuracy() const { return mean(correct); }
-  double rate() const;  // images a second
-
- protected:
-  // Never the NaN with a sign, which prints as -nan.
-  double mean(double sum) const {
-    const double value = sum / static_cast<double>(images);
-    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
-  }
-};
-
-struct Evaluation : Tally {
-  double correct5 = 0;  // right among the first five, or among all where there are fewer classes
-  ConfusionMatrix confusion;
-  double top5() const { return mean(correct5); }
-};
+class Session;  // session.h
 
 // Images and labels of a batch into the arguments of a step.
 void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape);
-// How many images the last batch of an epoch has.
-int64_t last_batch(int64_t images, int64_t batch);
 
 class Evaluator {
  public:
-  // Prepares the session's evaluation steps.
+  // The session has its evaluation steps prepared (run_steps.h).
   Evaluator(Session& session, std::shared_ptr<const Dataset> data, const LoaderOptions& options,
             int64_t classes);
 

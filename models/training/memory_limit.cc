@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/data/loader.h"
+#include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -71,7 +71,7 @@ constexpr Saving kSavings[] = {
 // Each is tried as it is and, where that is still too much, with the largest batch that fits then.
 // Left out is what allows no larger batch than a line before.
 std::string what_fits(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit) {
-  BatchSearch search(config, data, purpose);
+  BatchSearch search(data, purpose);
   const int64_t now = search.bytes(config);
   int64_t best = 0;
   std::string text;
@@ -96,14 +96,17 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
          "take a smaller model or smaller images\n";
 }
 
-}  // namespace
-
-void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
-  if (!config.memory.limit) return;
+// Whether there is a limit to keep to.
+bool is_limited(const Config& config) {
+  if (!config.memory.limit) return false;
   if (config.mode == Mode::kEager)
     throw ConfigError("memory.limit: needs mode: graph, where the need is known before the run");
+  return true;
+}
+
+void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
+                   const MemoryNeed& need) {
   const int64_t limit = config.memory.limit->bytes;
-  const MemoryNeed need = memory_need(config, data, purpose);
   if (need.bytes() <= limit) return;
   throw PlanInfeasible(
       fmt::format("memory.limit: this {} needs {}{} ({} bytes), the limit is {}, over by {}\n"
@@ -115,21 +118,27 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
                   at_the_peak(need.report), what_fits(config, data, purpose, limit)));
 }
 
+}  // namespace
+
+void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session) {
+  if (is_limited(config))
+    refuse_excess(config, data, purpose, memory_need(session, config, data, purpose));
+}
+
+void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
+  if (is_limited(config)) refuse_excess(config, data, purpose, memory_need(config, data, purpose));
+}
+
 void require_fit(const Config& config, Purpose purpose) {
-  if (!config.memory.limit) return;
-  require_fit(config, purpose == Purpose::timing ? DataNeed() : known_data(config), purpose);
+  if (config.memory.limit) require_fit(config, known_data(config), purpose);
 }
 
 namespace {
 
 // The order of the images and the batches held ready are asked for at once.
 void require_loaders(const Config& config, const DataSplit& data, Purpose purpose) {
-  int64_t needed =
-      Loader::planned_bytes(data.test->shape(), data.test->count(), loader_options(config, false));
-  if (purpose == Purpose::training)
-    needed += Loader::planned_bytes(data.train->shape(), data.train->count(),
-                                    loader_options(config, true));
-  const int64_t free = host_memory().free;
+  const int64_t needed = total_bytes(loader_blocks(config, data_need(data), purpose)),
+                free = host_memory().free;
   if (free == 0 || needed <= free) return;
   throw OutOfMemory(fmt::format(
       "data: the batches and the order of {} training and {} test images take {}, but this machine "
@@ -140,11 +149,22 @@ void require_loaders(const Config& config, const DataSplit& data, Purpose purpos
 
 }  // namespace
 
-DataSplit open_fitting(const Config& config, Purpose purpose) {
+DataSplit open_fitting(const Config& config) {
   DataSplit data = open_data(data_source(config));
-  if (config.memory.limit) require_fit(config, data_need(data), purpose);
-  require_loaders(config, data, purpose);
+  require_fit(config, data_need(data), Purpose::training);
+  require_loaders(config, data, Purpose::training);
   return data;
+}
+
+OpenedRun open_run(const Config& config, Purpose purpose) {
+  OpenedRun run{open_data(data_source(config)), nullptr};
+  const DataNeed data = data_need(run.data);
+  const Normalization normalization =
+      normalization_of(config, purpose == Purpose::training ? *run.data.train : *run.data.test);
+  run.session = prepared_session(config, data, purpose, {}, &normalization);
+  require_fit(config, data, purpose, *run.session);
+  require_loaders(config, run.data, purpose);
+  return run;
 }
 
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
@@ -155,7 +175,7 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
         "{} of {} that this machine has free; eager steps ask for more as they go, of which "
         "nothing is known ahead",
         byte_text(used), byte_text(there));
-  BatchSearch search(config, data, Purpose::training);
+  BatchSearch search(data, Purpose::training);
   const int64_t batch = config.data.batch;
   const auto [most, exact] = search.largest(config, there, kMaxProbes);
   std::string growth;

@@ -11,13 +11,24 @@ namespace tessera {
 // Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed,
 // available, over by, by class, the tensors that set the minimum, and what would fit. Throws
 // ConfigError for a limit in eager mode, whose need nobody knows before it ran. Without `data`: as
-// far as is known without opening them.
+// far as is known without opening them. With `session`: of the one that will run, its steps
+// prepared (run_steps.h); else one is prepared to ask.
 void require_fit(const Config& config, Purpose purpose = Purpose::training);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
+void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session);
 
-// Opens the data of a configuration that passed require_fit(), and asks once more where opening
-// them told of more. Throws what open_data() and require_fit() throw.
-DataSplit open_fitting(const Config& config, Purpose purpose = Purpose::training);
+// Opens the data of a training that passed require_fit(), and asks once more, as opening them may
+// tell of more. Throws what open_data() and require_fit() throw, and OutOfMemory where the machine
+// has less free than the loaders take.
+DataSplit open_fitting(const Config& config);
+
+// The same for what then runs: the data, and a session with the steps for them, which the limit was
+// asked of.
+struct OpenedRun {
+  DataSplit data;
+  std::unique_ptr<Session> session;
+};
+OpenedRun open_run(const Config& config, Purpose purpose);
 
 // "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of
 // memory.limit or else of what the machine has free, and the largest batch that would fit; "at

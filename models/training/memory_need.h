@@ -8,21 +8,9 @@
 #include <vector>
 
 #include "tessera/graph/plan_report.h"
-#include "tessera/models/config/config.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/training/run_steps.h"
 
 namespace tessera {
-
-enum class Purpose {
-  training,
-  evaluation,  // of a run folder: evaluation steps, their loader and the data
-  timing,      // a training step on generated batches: no loader, no data, no checkpoint
-};
-const char* purpose_name(Purpose purpose);
-
-// Batches that a timing takes turns with, and what they take.
-inline constexpr int64_t kGeneratedBatches = 4;
-int64_t generated_bytes(int64_t batch, const ImageShape& image);
 
 // Everything of some size that will be asked for: persistent values, slots, the arena, the loaders'
 // batches, the data set and the checkpoint.
@@ -33,29 +21,25 @@ struct MemoryNeed {
   int64_t bytes() const;
 };
 
-// As far as is known without opening the data (data_need() says how far).
-DataNeed known_data(const Config& config);
-
-// Images of the training's first batch: data.batch, but no more than there are.
-int64_t running_batch(const Config& config, const DataNeed& data);
-
-// Takes no memory for tensors; eager mode counts as if it were graph mode. With the need of opened
-// data it is exact: what is asked for then is this, to the byte. `off`: passes not to run
-// (graph/lower.h). Throws what compiling throws.
+// Of a session whose steps are all prepared, in graph mode. With the need of opened data it is
+// exact: what is asked for then is this, to the byte.
+MemoryNeed memory_need(Session& session, const Config& config, const DataNeed& data,
+                       Purpose purpose);
+// The same before there is a session: one is prepared for it, in graph mode even where config.mode
+// is eager, and takes no memory for tensors. Throws what prepared_session() does.
 MemoryNeed memory_need(const Config& config, const DataNeed& data,
-                       Purpose purpose = Purpose::training,
-                       const std::vector<std::string>& disabled_passes = {});
+                       Purpose purpose = Purpose::training, const CompileOptions& options = {});
 MemoryNeed memory_need(const Config& config, Purpose purpose = Purpose::training);
 
 // Finds batches that fit. What has to be compiled is kept for each batch, so that asking again for
 // other settings of checkpoints and loaders is nearly free.
 class BatchSearch {
  public:
-  // `config` and those asked for later may differ in data.batch, data.read_ahead, data.workers and
-  // checkpoint.keep, in nothing else.
-  BatchSearch(const Config& config, const DataNeed& data, Purpose purpose);
+  BatchSearch(const DataNeed& data, Purpose purpose);
   ~BatchSearch();
 
+  // What memory_need() is in bytes. The configurations asked for may differ in data.batch,
+  // data.read_ahead, data.workers and checkpoint.keep, in nothing else.
   int64_t bytes(const Config& config);
 
   struct Found {

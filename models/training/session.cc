@@ -1,7 +1,6 @@
 #include "tessera/models/training/session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -42,11 +41,16 @@ ArrayType array_of(const Tensor& tensor) {
 
 }  // namespace
 
+Device auto_device(const std::vector<DeviceInfo>& devices) {
+  for (const DeviceInfo& info : devices)
+    if (!info.device.is_cpu()) return info.device;
+  return Device{};
+}
+
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
   if (config.device == "auto") {
-    std::vector<DeviceInfo> devices = physical_devices();
-    Device chosen = devices.back().device;
+    const Device chosen = auto_device(physical_devices());
     // Once: a program makes a session to plan and one to train. A GPU that idles for its driver's
     // sake is seldom meant.
     static std::once_flag said;
@@ -63,7 +67,7 @@ Device configured_device(const Config& config) {
 }
 
 Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization,
-                 const PassSettings& passes)
+                 CompileOptions options)
     : config_(config),
       image_(image),
       normalization_(normalization),
@@ -72,21 +76,17 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       mixes_(make_mix(config.data).any()),
       skips_(config.train.non_finite == OnNonFinite::kSkip) {
   const Planner* planner = planner_of(config);
+  const DeviceScope device(device_);  // not a member: sessions may end in any order
   model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
-  arena_ = std::make_shared<Arena>(context(current_device()).memory());
-  CompileOptions compile;
-  compile.eager = config.mode == Mode::kEager;
-  compile.planner = planner;
-  compile.arena = arena_;
-  compile.disabled_passes = passes.disabled_passes;
-  compile.verify_plan = passes.verify_plan;
-  compile.replay_plan = passes.replay_plan;
-  CompileOptions dumped = compile;
-  dumped.dump_after = passes.dump_after;
-  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, dumped);
+  arena_ = std::make_shared<Arena>(context(device_).memory());
+  options.eager = config.mode == Mode::kEager;
+  options.planner = planner;
+  options.arena = arena_;
+  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);
+  options.dump_after.clear();
   evaluation_ =
-      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, compile);
+      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, options);
 }
 
 Session::~Session() = default;
@@ -142,6 +142,7 @@ CompiledStep& Session::train_step(int64_t batch) {
     specs.push_back({DType::f32, {batch, config_.model.classes}, {}});
     targets_.resize(std::max(targets_.size(), static_cast<size_t>(batch * config_.model.classes)));
   }
+  const DeviceScope device(device_);
   train_steps_.push_back({batch, &train_->prepare(specs)});
   return *train_steps_.back().step;
 }
@@ -164,32 +165,20 @@ void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
 CompiledStep& Session::evaluation_step(int64_t batch) {
   for (const Prepared& known : evaluation_steps_)
     if (known.batch == batch) return *known.step;
+  const DeviceScope device(device_);
   evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
   return *evaluation_steps_.back().step;
 }
 
 std::string Session::find_non_finite(int64_t batch) {
-  CompiledStep& step = train_step(batch);
-  std::optional<NonFinite> found;
-  if (step.program() != nullptr) {
-    found = step.program()->find_non_finite();
-  } else {  // eager: a program that computes the same bits
-    Compiled compiled([this](const Tensors& x) { return train(x); }, {});
-    Specs specs;
-    for (size_t i = 0; i < step.inputs(); ++i) specs.push_back(step.input(i).spec());
-    Program& program = *compiled.prepare(specs).program();
-    for (size_t i = 0; i < step.inputs(); ++i)
-      std::memcpy(program.input(i).impl()->data(), step.input(i).impl()->data(), specs[i].bytes());
-    found = program.find_non_finite();
-  }
+  const std::optional<NonFinite> found = train_step(batch).find_non_finite();
   return found ? found->text() : "";
 }
 
 void Session::bind() {
   store_.materialize();
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
-    for (int i = 0; i < compiled->trace_count(); ++i)
-      if (Program* program = compiled->step(i).program()) program->bind();
+    for (int i = 0; i < compiled->trace_count(); ++i) compiled->step(i).bind();
 }
 
 double Session::compile_milliseconds() const {
@@ -205,8 +194,8 @@ std::vector<HostBuffer> Session::regions() const {
   if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (int i = 0; i < compiled->trace_count(); ++i)
-      if (Program* program = compiled->step(i).program())
-        regions.push_back({"slots", program->slot_bytes()});
+      if (const size_t bytes = compiled->step(i).slot_bytes(); bytes > 0)
+        regions.push_back({"slots", bytes});
   return regions;
 }
 

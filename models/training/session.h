@@ -16,21 +16,14 @@
 
 namespace tessera {
 
-// A look into the compiler: what it computes stays the same.
-struct PassSettings {
-  std::vector<std::string> disabled_passes = {};  // passes not to run (graph/lower.h names them)
-  std::string dump_after = {};        // print the training step's graph to stdout after this pass
-  bool verify_plan = false;           // watch the plan while steps run (graph/program.h)
-  bool replay_plan = false;           // replay who owns which byte of it, once (graph/program.h)
-};
-
 class Session {
  public:
   // `image` is what the loader hands over, `normalization` has one entry per channel. Declares all
-  // persistent tensors; takes no memory. Throws ConfigError: unknown model or planner; DeviceError:
-  // a device that cannot be used, with the reason.
+  // persistent tensors; takes no memory. Of `options`, mode, planner and arena are the session's
+  // own, and dump_after is for the training step. Throws ConfigError: unknown model or planner;
+  // DeviceError: a device that cannot be used, with the reason.
   Session(const Config& config, const ImageShape& image, const Normalization& normalization,
-          const PassSettings& passes = {});
+          CompileOptions options = {});
   ~Session();
 
   // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
@@ -53,8 +46,9 @@ class Session {
   // Asks for all memory now, after which the steps that have been prepared ask for none.
   void bind();
 
+  // Of an image in a batch.
+  const ImageShape& image() const { return image_; }
   Store& store() { return store_; }
-  Module& model() { return *model_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
   double compile_milliseconds() const;
   // Every block of memory a bound session holds: name and bytes.
@@ -76,7 +70,7 @@ class Session {
   Config config_;
   ImageShape image_;
   Normalization normalization_;
-  DeviceScope device_;
+  const Device device_;
   Store store_;
   std::unique_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -90,5 +84,7 @@ class Session {
 // Sets the thread count and finds the device; says which one auto chose the first time it does.
 // Throws DeviceError with the reason when there is none.
 Device configured_device(const Config& config);
+// What auto takes of physical_devices(): the first GPU, or else the CPU.
+Device auto_device(const std::vector<DeviceInfo>& devices);
 
 }  // namespace tessera

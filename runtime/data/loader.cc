@@ -80,6 +80,20 @@ size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
   return kept;
 }
 
+// All that a loader asks for: known before it is made, and held from then on.
+std::vector<HostBuffer> buffers_of(const std::string& data, const ImageShape& image, int64_t count,
+                                   const LoaderOptions& options) {
+  const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
+  std::vector<HostBuffer> buffers;
+  const auto add = [&](const char* part, size_t bytes) {
+    if (bytes > 0) buffers.push_back({"loader of " + data + ": " + part, bytes});
+  };
+  add("batches", block_plan(image, shares.largest(), options).bytes());
+  if (options.shuffle) add("order", static_cast<size_t>(count) * sizeof(int64_t));
+  add("augmentation", kept_bytes(image, options));
+  return buffers;
+}
+
 void check(const Dataset& dataset, const LoaderOptions& options) {
   auto need = [](bool holds, const std::string& text) {
     if (!holds) throw ConfigError("loader: " + text);
@@ -388,28 +402,16 @@ LoaderTimes Loader::times() const {
   return impl_->times_;
 }
 
-int64_t Loader::bytes() const {
-  size_t sum = 0;
-  for (const HostBuffer& buffer : host_buffers()) sum += buffer.bytes;
-  return static_cast<int64_t>(sum);
-}
+int64_t Loader::bytes() const { return total_bytes(host_buffers()); }
 
 int64_t Loader::planned_bytes(const ImageShape& image, int64_t count,
                               const LoaderOptions& options) {
-  const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
-  const size_t order = options.shuffle ? static_cast<size_t>(count) * sizeof(int64_t) : 0;
-  return static_cast<int64_t>(block_plan(image, shares.largest(), options).bytes() + order +
-                              kept_bytes(image, options));
+  return total_bytes(buffers_of("", image, count, options));
 }
 
 std::vector<HostBuffer> Loader::host_buffers() const {
-  const std::string name = "loader of " + impl_->dataset_->name();
-  std::vector<HostBuffer> buffers = {{name + ": batches", impl_->block_bytes_}};
-  size_t order = impl_->order_.capacity() * sizeof(int64_t);
-  if (order > 0) buffers.push_back({name + ": order", order});
-  const size_t kept = kept_bytes(impl_->read_shape_, impl_->options_);
-  if (kept > 0) buffers.push_back({name + ": augmentation", kept});
-  return buffers;
+  const Dataset& data = *impl_->dataset_;
+  return buffers_of(data.name(), data.shape(), data.count(), impl_->options_);
 }
 
 }  // namespace tessera

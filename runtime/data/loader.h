@@ -85,7 +85,7 @@ class Loader {
   // next anyway, else dropped. Throws Error unless epoch >= 0 and index in [0, batches()).
   void start_epoch(int64_t epoch, int64_t index = 0);
 
-  // bytes() of a loader for `count` images of that shape, without making one.
+  // bytes() of a loader for `count` images of that shape, before it is made.
   static int64_t planned_bytes(const ImageShape& image, int64_t count,
                                const LoaderOptions& options);
 

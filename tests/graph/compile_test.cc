@@ -7,6 +7,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/scope.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
@@ -33,8 +34,8 @@ class Descend final : public OpBase<Descend> {
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     if (!may_update(where, {in[1]})) return;
     for (int64_t i = 0; i < in[0].elements(); ++i)
-      out[0].as<float>()[i] = in[0].as<float>()[i] -
-                              static_cast<float>(params.rate) * in[1].as<float>()[i];
+      out[0].as<float>()[i] =
+          in[0].as<float>()[i] - static_cast<float>(params.rate) * in[1].as<float>()[i];
   }
   const DescendParams params;
 };
@@ -65,7 +66,8 @@ std::vector<float> train(const CompileOptions& options) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
   std::vector<float> seen;
-  for (uint64_t i = 0; i < 20; ++i) seen.push_back(step(batch(i % 3 == 2 ? 5 : 8, i)).item<float>());
+  for (uint64_t i = 0; i < 20; ++i)
+    seen.push_back(step(batch(i % 3 == 2 ? 5 : 8, i)).item<float>());
   for (const Tensor& w : {f.a, f.b})
     for (float v : w.to_vector<float>()) seen.push_back(v);
   return seen;
@@ -100,8 +102,40 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[0], "first call");
   EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
-  EXPECT_EQ(step.arena()->bytes(), std::max(step.step(0).program()->arena_bytes(),
-                                            step.step(1).program()->arena_bytes()));
+  EXPECT_EQ(step.arena()->bytes(),
+            std::max(step.step(0).program()->arena_bytes(), step.step(1).program()->arena_bytes()));
+}
+
+TEST(Compile, TheScopesAroundTheCallArePartOfTheSignature) {
+  for (const bool eager : {false, true}) {
+    CompileOptions options;
+    options.eager = eager;
+    auto step = compile([](const Tensor& x) { return is_training() ? x + 1 : x - 1; }, options);
+    const Specs specs = {{DType::f32, {1}, {}}};
+    const auto result = [&] {
+      CompiledStep& ready = step.prepare(specs);
+      Tensor(ready.input(0)).assign_scalar(5);
+      ready.run();
+      return ready.output(0).item<float>();
+    };
+    EXPECT_EQ(result(), 4);
+    const TrainingScope training;
+    EXPECT_EQ(result(), 6);
+    EXPECT_EQ(step.trace_reasons().back(), "training true");
+    EXPECT_EQ(step.step(1).signature(), (Signature{specs, Device{}, true}));
+    EXPECT_EQ(step.step(1).program() == nullptr, eager);
+  }
+}
+
+TEST(Compile, OneGraphIsPrintedWhateverTheNumberOfSignatures) {
+  CompileOptions options;
+  options.dump_after = "capture";
+  auto step = compile([](const Tensor& x) { return exp(x); }, options);
+  testing::internal::CaptureStdout();
+  for (const int64_t rows : {8, 5}) step.prepare({batch(rows, 1).spec()});
+  const std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find("float32[8x64]"), out.npos) << out;
+  EXPECT_EQ(out.find("float32[5x64]"), out.npos) << out;
 }
 
 TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
@@ -144,7 +178,7 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
     Tensor(ready.input(0)).assign(std::span<const float>(x));
     ready.run();
     const auto weights = w.to_vector<float>();
-    const auto found = ready.program()->find_non_finite();
+    const auto found = ready.find_non_finite();
     EXPECT_EQ(w.to_vector<float>(), weights);  // the search updates nothing
     return found;
   };
@@ -155,9 +189,22 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
   EXPECT_EQ(found->element, 2);
   EXPECT_NE(found->text().find("log, made -inf at element 2 of %"), std::string::npos)
       << found->text();
-  EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"), std::string::npos);
+  EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"),
+            std::string::npos);
   Tensor(w).assign(std::span<const float>(std::vector<float>{1, HUGE_VALF, 1, 1}));
   EXPECT_EQ(run({1, 2, 3, 4})->node, -1);
+}
+
+TEST(Compile, InEagerModeAProgramIsMadeToNameIt) {
+  auto step = compile([](const Tensor& x) { return log(x); }, {.eager = true});
+  CompiledStep& ready = step.prepare({{DType::f32, {3}, {}}});
+  Tensor(ready.input(0)).assign(std::span<const float>(std::vector<float>{1, 0, 2}));
+  ready.run();
+  const auto found = ready.find_non_finite();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->op, "log");
+  EXPECT_EQ(found->element, 1);
+  EXPECT_EQ(ready.outputs(), 1u);  // those of the run are still there
 }
 
 TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
@@ -204,7 +251,8 @@ TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   ASSERT_LE(program.arena_bytes(), sizeof arena);
   EXPECT_THROW(program.use_external_slots({slots, program.slot_bytes() - 1}), ConfigError);
   program.use_external_slots({slots, sizeof slots});
-  fixture.store.materialize(Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
+  fixture.store.materialize(
+      Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
   std::vector<float> x(16 * 64, 0.5f);
   float first = 0, last = 0;
   for (int i = 0; i < 5; ++i) {
@@ -283,7 +331,12 @@ std::vector<std::string> updated(const Graph& graph) {
 TEST(Passes, EachChangesTheGraphItIsMeantFor) {
   Fixture f;
   Tensor x = batch(8, 1);
-  Graph dead = capture([&](const Tensors& t) { exp(t[0]); return Tensors{t[0] * 2.0}; }, {x.spec()});
+  Graph dead = capture(
+      [&](const Tensors& t) {
+        exp(t[0]);
+        return Tensors{t[0] * 2.0};
+      },
+      {x.spec()});
   EXPECT_EQ(eliminate_dead_code(dead), 1);
   EXPECT_EQ(dead.nodes.size(), 1u);
 
@@ -292,7 +345,8 @@ TEST(Passes, EachChangesTheGraphItIsMeantFor) {
   EXPECT_EQ(eliminate_common_subexpressions(equal), 1);
   EXPECT_EQ(verify(equal), "");
 
-  Graph chain = capture([&](const Tensors& t) { return Tensors{exp(t[0] * 2.0) + f.a}; }, {x.spec()});
+  Graph chain =
+      capture([&](const Tensors& t) { return Tensors{exp(t[0] * 2.0) + f.a}; }, {x.spec()});
   EXPECT_EQ(fuse_pointwise(chain), 2);
   ASSERT_EQ(chain.nodes.size(), 1u);
   EXPECT_EQ(chain.nodes[0].op->name(), "scale+exp+add");

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/memory/plan_check.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/plan.h"
 
 namespace tessera {
 namespace {

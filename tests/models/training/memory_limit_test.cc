@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/bench.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

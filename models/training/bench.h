@@ -1,0 +1,26 @@
+// How fast a configuration's training step runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tessera/models/config/config.h"
+
+namespace tessera {
+
+struct BenchResult {
+  double images_per_second = 0;  // of the median step
+  double step_ms_p50 = 0, step_ms_p95 = 0;
+  double first_step_ms = 0, compile_ms = 0;
+  double loss = 0;        // of the last step
+  size_t peak_bytes = 0;  // asked of the machine for tensors, at most
+  int threads = 0;
+  std::string json() const;
+};
+
+// Times `steps` training steps on generated batches of the configuration's shape. Throws
+// PlanInfeasible as require_fit() does for a timing (memory_limit.h).
+BenchResult bench(const Config& config, int64_t steps);
+
+}  // namespace tessera

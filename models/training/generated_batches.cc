@@ -1,0 +1,55 @@
+#include "tessera/models/training/generated_batches.h"
+
+#include <span>
+
+#include "tessera/models/training/session.h"
+#include "tessera/runtime/random.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kBatches = 4;
+
+}  // namespace
+
+GeneratedBatches::GeneratedBatches(const Config& config, const ImageShape& image)
+    : batch_(static_cast<size_t>(config.data.batch)),
+      image_bytes_(static_cast<size_t>(image.bytes())),
+      lr_(config.optimizer.lr / 10),
+      images_(kBatches * batch_ * image_bytes_),
+      labels_(kBatches * batch_) {
+  RandomSequence random(config.seed, 0);
+  for (uint8_t& pixel : images_) pixel = static_cast<uint8_t>(random.bits());
+  for (int32_t& label : labels_)
+    label = static_cast<int32_t>(random.below(static_cast<uint64_t>(config.model.classes)));
+}
+
+int64_t GeneratedBatches::planned_bytes(int64_t batch, const ImageShape& image) {
+  constexpr auto kLabel = static_cast<int64_t>(sizeof(int32_t));
+  return static_cast<int64_t>(kBatches) * batch * (image.bytes() + kLabel);
+}
+
+size_t GeneratedBatches::first_image(int64_t index) const {
+  return static_cast<size_t>(index) % kBatches * batch_;
+}
+
+void GeneratedBatches::fill(Session& session, CompiledStep& step, int64_t index,
+                            int64_t count) const {
+  fill_evaluation(step, index, count);
+  session.set_targets(step,
+                      std::span(labels_.data() + first_image(index), static_cast<size_t>(count)),
+                      nullptr, nullptr);
+  Tensor(step.input(2)).assign_scalar(lr_);
+  const int64_t position[2] = {index, 0};
+  Tensor(step.input(3)).assign(std::span<const int64_t>(position));
+}
+
+void GeneratedBatches::fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const {
+  const size_t first = first_image(index);
+  const auto images = static_cast<size_t>(count);
+  Tensor(step.input(0))
+      .assign(std::span(images_.data() + first * image_bytes_, images * image_bytes_));
+  Tensor(step.input(1)).assign(std::span(labels_.data() + first, images));
+}
+
+}  // namespace tessera

@@ -1,0 +1,114 @@
+#include "tessera/models/training/run_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/session.h"
+#include "tessera/runtime/data/loader.h"
+
+namespace tessera {
+namespace {
+
+std::vector<int64_t> batches_of_epoch(int64_t images, int64_t batch) {
+  if (images == 0) return {batch};
+  const int64_t full = std::min(batch, images), rest = images % full;
+  return rest == 0 ? std::vector{full} : std::vector{full, rest};
+}
+
+// Of an image as it is read.
+ImageShape read_shape(const Config& config, const DataNeed& data) {
+  return data.shape.bytes() > 0 ? data.shape : image_shape(config.data);
+}
+
+// Of an image in a step.
+ImageShape step_shape(const Config& config, const DataNeed& data, Purpose purpose) {
+  const ImageShape read = read_shape(config, data);
+  return purpose == Purpose::evaluation ? read : output_shape(make_transforms(config.data), read);
+}
+
+Normalization plain_normalization(const ImageShape& image) {
+  const auto channels = static_cast<size_t>(image.channels);
+  return {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)};
+}
+
+}  // namespace
+
+const char* purpose_name(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::training:
+      return "training";
+    case Purpose::evaluation:
+      return "evaluation";
+    case Purpose::timing:
+      return "timing";
+    case Purpose::verification:
+      return "verification";
+  }
+  return "";
+}
+
+DataNeed known_data(const Config& config) { return data_need(data_source(config)); }
+
+RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose) {
+  const int64_t batch = config.data.batch, half = (batch + 1) / 2;
+  switch (purpose) {
+    case Purpose::training:
+      return {batches_of_epoch(data.train_count, batch), batches_of_epoch(data.test_count, batch)};
+    case Purpose::evaluation:
+      return {{}, batches_of_epoch(data.test_count, batch)};
+    case Purpose::timing:
+      return {{batch}, {}};
+    case Purpose::verification:
+      return {{batch, half}, {half}};
+  }
+  return {};
+}
+
+std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
+                                          Purpose purpose, CompileOptions options,
+                                          const Normalization* normalization) {
+  const ImageShape image = step_shape(config, data, purpose);
+  auto session = std::make_unique<Session>(
+      config, image, normalization != nullptr ? *normalization : plain_normalization(image),
+      std::move(options));
+  const RunSteps steps = run_steps(config, data, purpose);
+  for (const int64_t count : steps.train) session->train_step(count);
+  for (const int64_t count : steps.evaluation) session->evaluation_step(count);
+  return session;
+}
+
+CompiledStep& first_step(Session& session, const RunSteps& steps) {
+  return steps.train.empty() ? session.evaluation_step(steps.evaluation.front())
+                             : session.train_step(steps.train.front());
+}
+
+std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose) {
+  const ImageShape read = read_shape(config, data);
+  const auto bytes = [&](int64_t images, bool training) {
+    return static_cast<size_t>(Loader::planned_bytes(read, images > 0 ? images : config.data.batch,
+                                                     loader_options(config, training)));
+  };
+  const HostBuffer evaluation{"loader of evaluation", bytes(data.test_count, false)};
+  if (purpose != Purpose::training) return {evaluation};
+  return {{"loader of training", bytes(data.train_count, true)}, evaluation};
+}
+
+std::vector<HostBuffer> blocks_beside(const Config& config, const DataNeed& data, Purpose purpose,
+                                      const Tensors& persistent) {
+  if (purpose == Purpose::timing || purpose == Purpose::verification) {
+    const ImageShape image = step_shape(config, data, purpose);
+    const int64_t bytes = GeneratedBatches::planned_bytes(config.data.batch, image);
+    return {{"generated batches", static_cast<size_t>(bytes)}};
+  }
+  std::vector<HostBuffer> blocks = loader_blocks(config, data, purpose);
+  if (data.bytes > 0) blocks.push_back({"data set", static_cast<size_t>(data.bytes)});
+  if (purpose == Purpose::training)
+    for (HostBuffer& block : Checkpointing::planned_buffers(config, persistent))
+      blocks.push_back(std::move(block));
+  return blocks;
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// What a training came to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "tessera/models/run/confusion_matrix.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+struct TrainResult {
+  double test_accuracy = 0, test_loss = 0;    // after the last step; accuracy in [0, 1]
+  double test_top5 = 0;                       // part that is right among the first five
+  double train_accuracy = 0, train_loss = 0;  // over the last steps, as in the last line of
+                                              // metrics; NaN where all of them were skipped
+  int64_t skipped = 0;                        // batches that train.non_finite left out
+  int64_t best_step = -1;     // after which checkpoint.best was reached; -1: unknown
+  double best_value = 0;      // its accuracy or loss on the test images
+  ConfusionMatrix confusion;  // of the test images
+  int64_t steps = 0;
+  double epochs = 0;
+  double seconds = 0;          // of training and evaluation, without opening the data
+  int stopped_by = 0;          // TrainOptions::stop, when it ended the training early
+  std::string checkpoint;      // the last one; empty when none are written
+  double checkpoint_wait = 0;  // seconds that steps waited for one to be copied, or to be written
+};
+
+// A training that reached its end, whose weights or last checkpoint could not be written.
+class ResultNotKept : public CheckpointError {
+ public:
+  ResultNotKept(const std::string& text, TrainResult reached)
+      : CheckpointError(text), result(std::move(reached)) {}
+  TrainResult result;
+};
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+#include "tessera/models/training/training_console.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/graph/arena.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/session.h"
+#include "tessera/models/training/tally.h"
+#include "tessera/models/training/training_setup.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/text/bytes.h"
+
+namespace tessera {
+namespace {
+
+double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+TrainingConsole::TrainingConsole(const TrainingSetup& setup)
+    : setup_(setup), held_bytes_(static_cast<size_t>(total_bytes(setup.blocks()))) {}
+
+void TrainingConsole::introduce() const {
+  const Config& config = setup_.config;
+  Session& session = *setup_.run.session;
+  setup_.print(setup_.run.data.train->describe());
+  if (!setup_.overview.empty()) setup_.print(setup_.overview);
+  const size_t arena = session.arena()->bytes();
+  const size_t rest = static_cast<size_t>(total_bytes(session.regions())) - arena;
+  setup_.print(
+      fmt::format("{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
+                  "loader {:.1f} MiB, {} threads, {}",
+                  config.model.name, session.store().parameters().size(), mebibytes(arena),
+                  mebibytes(rest), mebibytes(static_cast<size_t>(setup_.loader->bytes())),
+                  cpu_context().pool().size(), config.mode.text()));
+  setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
+                                          static_cast<int64_t>(held_bytes_)));
+  const CheckpointFile* beginning = setup_.checkpoints->beginning();
+  if (beginning == nullptr) return;
+  setup_.print(fmt::format("resumed after step {} of {} (epoch {:.4g}) from {}", setup_.state.step,
+                           setup_.total_steps, setup_.epochs(setup_.state.step),
+                           beginning->path()));
+}
+
+void TrainingConsole::show_progress(const Tally& since_log, double seconds) {
+  if (!progress_.active()) return;
+  const TrainingState& state = setup_.state;
+  progress_.update({.epoch = setup_.epochs(state.step),
+                    .epochs = setup_.epochs(setup_.total_steps),
+                    .batch = state.batch,
+                    .batches = state.batches,
+                    .steps_left = setup_.total_steps - state.step,
+                    .loss = since_log.mean_loss(),
+                    .accuracy = since_log.accuracy(),
+                    .images_per_second = since_log.rate(),
+                    .wait_share = setup_.loader->wait_seconds() / std::max(seconds, 1e-9),
+                    .memory_bytes = held_bytes_});
+}
+
+// The first lines come as often as they are logged; a long training does not fill a file with them.
+void TrainingConsole::say_steps(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kAtOnce = 50;
+  constexpr std::chrono::seconds kBetween{10};
+  if (progress_.active()) return;
+  if (lines_said_ >= kAtOnce && Clock::now() - last_line_ < kBetween) return;
+  ++lines_said_;
+  last_line_ = Clock::now();
+  const TrainingState& state = setup_.state;
+  setup_.print(fmt::format(
+      "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step, state.train_loss,
+      100 * state.train_accuracy, state.lr, seconds));
+}
+
+void TrainingConsole::say_epoch(const Evaluation& tested, double seconds) const {
+  const TrainingState& state = setup_.state;
+  setup_.print(fmt::format(
+      "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  "
+      "test loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step, state.train_loss,
+      100 * state.train_accuracy, tested.mean_loss(), 100 * tested.accuracy(), state.lr, seconds));
+}
+
+void TrainingConsole::say_memory() const {
+  const HostMemory now = host_memory();
+  setup_.print(
+      fmt::format("memory: {} {}; the process has {} in use, the machine {} of {} free",
+                  byte_text(static_cast<int64_t>(held_bytes_)),
+                  setup_.config.mode == Mode::kEager ? "besides what eager steps took" : "as planned",
+                  byte_text(now.process), byte_text(now.free), byte_text(now.total)));
+}
+
+}  // namespace tessera

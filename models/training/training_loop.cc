@@ -1,0 +1,279 @@
+#include "tessera/models/training/training_loop.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "tessera/models/config/schedule.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_report.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/session.h"
+#include "tessera/models/training/step_probe.h"
+#include "tessera/models/training/training_console.h"
+#include "tessera/models/training/training_setup.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/data/wait_monitor.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+namespace {
+
+class TrainingLoop {
+ public:
+  TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop);
+  TrainResult run();
+
+ private:
+  bool stopped() const { return stop_ != nullptr && *stop_ != 0; }
+  double seconds() const;
+  const TrainingState& position();
+  const Batch& next_step();
+  void train_on(const Batch& batch);
+  void not_finite(int64_t count, double loss, bool skipped);
+  void after_step(bool last_of_epoch);
+  bool evaluate();
+  void report(const char* phase, const Tally& tally);
+  TrainResult finish();
+  TrainResult result() const;
+  void keep_result(bool complete);
+  void write_report();
+
+  using Clock = std::chrono::steady_clock;
+  TrainingSetup& setup_;
+  TrainingState& state_;  // of the setup
+  const std::atomic<int>* stop_;
+  const bool skips_;
+  const Schedule schedule_;
+  WaitMonitor waits_;
+  TrainingConsole console_;
+  Tally since_log_;
+  std::optional<Evaluation> tested_;
+  Clock::time_point start_;
+};
+
+TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
+    : setup_(setup),
+      state_(setup.state),
+      stop_(stop),
+      skips_(setup.config.train.non_finite == OnNonFinite::kSkip),
+      schedule_(setup.config.schedule, setup.config.optimizer.lr, setup.loader->batches(),
+                setup.total_steps),
+      waits_(*setup.loader),
+      console_(setup) {
+  since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
+}
+
+TrainResult TrainingLoop::run() {
+  console_.introduce();
+  start_ = since_log_.start = Clock::now();
+  if (state_.evaluation_due && evaluate()) setup_.checkpoints->after_step(position());
+  while (state_.step < setup_.total_steps && !stopped()) {
+    const Batch& batch = next_step();
+    if (waits_.step()) setup_.print(waits_.warning());
+    const bool last = batch.last;
+    ++state_.step;
+    state_.batch = last ? 0 : state_.batch + 1;
+    state_.epoch += last;
+    console_.show_progress(since_log_, seconds());
+    after_step(last);
+  }
+  return finish();
+}
+
+double TrainingLoop::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+// The state with the sums as they stand.
+const TrainingState& TrainingLoop::position() {
+  state_.log_images = since_log_.images;
+  state_.log_loss = since_log_.loss;
+  state_.log_correct = since_log_.correct;
+  return state_;
+}
+
+// From the loader to the loss; allocates nothing. The batch is valid until the next call.
+const Batch& TrainingLoop::next_step() {
+  const StepProbe probe;
+  const Batch& batch = setup_.loader->next();
+  train_on(batch);
+  return batch;
+}
+
+void TrainingLoop::train_on(const Batch& batch) {
+  Session& session = *setup_.run.session;
+  CompiledStep& ready = session.train_step(batch.count);
+  fill(ready, batch, session.image());
+  session.set_targets(ready, std::span(batch.labels, static_cast<size_t>(batch.count)),
+                      batch.partners, batch.shares);
+  Tensor lr = ready.input(2), position = ready.input(3);
+  state_.lr = schedule_.lr(state_.step);
+  lr.assign_scalar(state_.lr);
+  const int64_t now[2] = {state_.step, batch.first};
+  position.assign(std::span<const int64_t>(now));
+  const int64_t refused = cpu_context().refused_updates;
+  ready.run();
+  const double loss = ready.output(0).item<double>();
+  const bool skipped = skips_ && !std::isfinite(ready.output(2).item<double>());
+  if (!std::isfinite(loss) || cpu_context().refused_updates != refused)
+    not_finite(batch.count, loss, skipped);
+  if (skipped) return;
+  since_log_.add(ready, batch.count);
+  state_.skipped_in_a_row = 0;
+}
+
+// No update was made from a number that is not finite. Says where it came from; ends the training
+// or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
+// could not be updated from.
+void TrainingLoop::not_finite(int64_t count, double loss, bool skipped) {
+  constexpr int kMaxSkipped = 100;
+  const std::string culprit = setup_.run.session->find_non_finite(count);
+  std::string text = fmt::format(
+      "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
+      std::isfinite(loss) ? "an update is not finite" : fmt::format("the loss is {}", loss),
+      state_.step, setup_.epochs(state_.step), state_.lr, culprit.empty() ? "" : ": ", culprit);
+  state_.skipped += skipped;
+  state_.skipped_in_a_row += skipped;
+  if (!skips_ || state_.skipped_in_a_row == kMaxSkipped)
+    throw DivergedError(
+        fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
+                    skips_ ? fmt::format(" ({} batches in a row were skipped)", kMaxSkipped)
+                           : ", or set train.non_finite to skip such batches"));
+  log(LogLevel::warning, fmt::format("training: {}; {}", text,
+                                     skipped ? "the batch is skipped"
+                                             : "the statistics made of it stay as they were"));
+}
+
+void TrainingLoop::after_step(bool last_of_epoch) {
+  const TrainConfig& train = setup_.config.train;
+  const int64_t log_every = train.log_every.steps(state_.batches);
+  const int64_t evaluate_every = train.evaluate_every.steps(state_.batches);
+  const bool end = state_.step == setup_.total_steps;
+  const bool evaluates = end || (evaluate_every > 0 && state_.step % evaluate_every == 0);
+  if (end || last_of_epoch || (log_every > 0 && state_.step % log_every == 0)) {
+    report("train", since_log_);
+    state_.train_loss = since_log_.mean_loss();
+    state_.train_accuracy = since_log_.accuracy();
+    since_log_ = Tally();
+    if (!evaluates) console_.say_steps(seconds());
+  }
+  if (evaluates) {
+    state_.evaluation_due = 1;
+    evaluate();
+  }
+  if (!end && !stopped()) setup_.checkpoints->after_step(position());
+}
+
+// False when it was broken off; it is made up for when training goes on.
+bool TrainingLoop::evaluate() {
+  tested_ = setup_.evaluator->run(stop_);
+  if (!tested_) return false;
+  state_.evaluation_due = 0;
+  report("test", *tested_);
+  console_.say_epoch(*tested_, seconds());
+  setup_.checkpoints->evaluated(state_, tested_->mean_loss(), tested_->accuracy());
+  since_log_.start = Clock::now();
+  return true;
+}
+
+void TrainingLoop::report(const char* phase, const Tally& tally) {
+  setup_.folder->write({setup_.epochs(state_.step), state_.step, phase, tally.mean_loss(),
+                        tally.accuracy(), state_.lr, tally.rate()});
+}
+
+TrainResult TrainingLoop::finish() {
+  const bool complete = state_.step == setup_.total_steps && !state_.evaluation_due;
+  if (complete && !tested_) tested_ = setup_.evaluator->run(stop_);  // resumed at the end
+  console_.clear_progress();
+  const bool ended = complete && tested_;
+  try {
+    keep_result(ended);
+  } catch (const CheckpointError& error) {
+    if (!ended) throw;
+    throw ResultNotKept(error.what(), result());
+  }
+  console_.say_memory();
+  TrainResult all = result();
+  if (!ended) all.stopped_by = *stop_;
+  if (const CheckpointWriter* writer = setup_.checkpoints->writer()) {
+    all.checkpoint = setup_.checkpoints->path(state_.step);
+    all.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();
+  }
+  return all;
+}
+
+TrainResult TrainingLoop::result() const {
+  TrainResult result;
+  if (tested_) {
+    result.test_accuracy = tested_->accuracy();
+    result.test_loss = tested_->mean_loss();
+    result.test_top5 = tested_->top5();
+    result.confusion = tested_->confusion;
+  }
+  result.train_accuracy = state_.train_accuracy;
+  result.train_loss = state_.train_loss;
+  result.skipped = state_.skipped;
+  result.best_step = state_.best_step;
+  result.best_value = state_.best_value;
+  result.steps = state_.step;
+  result.epochs = setup_.epochs(state_.step);
+  result.seconds = seconds();
+  return result;
+}
+
+// The weights first: nothing else that cannot be written costs them. Nor do they, where they cannot
+// be written, cost the checkpoint from which they can be made again.
+void TrainingLoop::keep_result(bool complete) {
+  const std::string weights = setup_.folder->weights_path();
+  std::string lost;
+  try {
+    if (complete) setup_.run.session->save_weights(weights, state_.step);
+  } catch (const CheckpointError& error) {
+    lost = error.what();
+  }
+  if (tested_) write_report();
+  for (const std::string& file : setup_.folder->incomplete())
+    log(LogLevel::warning, "the run folder is not complete: " + file);
+  try {
+    setup_.checkpoints->save_now(position());
+  } catch (const CheckpointError& error) {
+    if (lost.empty() && complete)
+      throw CheckpointError(fmt::format("{}; the weights after step {} are in '{}'", error.what(),
+                                        state_.step, weights));
+    if (lost.empty()) throw;
+    throw CheckpointError(lost + "\n" + error.what());
+  }
+  if (!lost.empty()) throw CheckpointError(lost + "; " + setup_.checkpoints->way_back());
+}
+
+void TrainingLoop::write_report() {
+  const Config& config = setup_.config;
+  RunReport report;
+  report.title = fmt::format("{} on {}", config.model.name, config.data.name);
+  report.summary = setup_.summary;
+  try {
+    report.metrics = read_metrics(setup_.folder->dir() + "/metrics.csv");
+  } catch (const DataError& error) {
+    log(LogLevel::warning, fmt::format("report.html has no curves: {}", error.what()));
+  }
+  report.confusion = tested_->confusion;
+  report.classes = setup_.run.data.test->class_names();
+  report.top1 = tested_->accuracy();
+  if (config.model.classes > 5) report.top5 = tested_->top5();
+  setup_.folder->put_if_possible("report.html", report_html(report));
+}
+
+}  // namespace
+
+TrainResult run_training(TrainingSetup& setup, const std::atomic<int>* stop) {
+  return TrainingLoop(setup, stop).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// The loop of a training: batches, steps, evaluations, checkpoints, until its end or until it is
+// asked to stop.
+#pragma once
+
+#include <atomic>
+
+#include "tessera/models/training/train_result.h"
+
+namespace tessera {
+
+struct TrainingSetup;  // training_setup.h
+
+// Once for a setup, whose state goes along. `stop` as in TrainOptions. Throws as train() does from
+// its first step on.
+TrainResult run_training(TrainingSetup& setup, const std::atomic<int>* stop);
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+#include "tessera/models/training/training_setup.h"
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/graph/plan_report.h"
+#include "tessera/graph/program.h"
+#include "tessera/models/config/config_data.h"
+#include "tessera/models/run/environment.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_lock.h"
+#include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/session.h"
+#include "tessera/models/training/summary.h"
+#include "tessera/runtime/text/status_line.h"
+
+namespace tessera {
+namespace {
+
+FileSystem& files_of(const TrainOptions& options) {
+  return options.files != nullptr ? *options.files : file_system();
+}
+
+// The files of the run folder that are known before the first step.
+void describe(TrainingSetup& setup, const std::string& command) {
+  const RunFolder& folder = *setup.folder;
+  const std::vector<HostBuffer> blocks = setup.blocks();
+  folder.write_memory(blocks);
+  folder.put("env.json", environment_json());
+  if (!command.empty()) folder.put("command.txt", command + "\n");
+  const Config& config = setup.config;
+  Session& session = *setup.run.session;
+  const RunSteps steps = run_steps(config, data_need(setup.run.data), Purpose::training);
+  Program* program = first_step(session, steps).program();
+  if (program == nullptr) return;  // eager
+  PlanReport report = plan_report(*program);
+  for (const HostBuffer& block : blocks)
+    report.add_part(block.name, static_cast<int64_t>(block.bytes));
+  const PlanPicture picture =
+      report.picture(fmt::format("{}, batch {}", config.model.name, config.data.batch));
+  folder.put("plan.json", [&](const RunFolder::Piece& piece) { report.json(piece); });
+  folder.put("plan.html", [&](const RunFolder::Piece& piece) {
+    draw_plan_html({&picture, 1}, piece);
+  });
+  const Tensors& parameters = session.store().parameters();
+  setup.summary = model_summary(program->graph(), parameters) + "\n" + report.text();
+  folder.put("model.txt", setup.summary);
+  setup.overview = model_summary(program->graph(), parameters, 1);
+}
+
+}  // namespace
+
+TrainingSetup::TrainingSetup() = default;
+TrainingSetup::TrainingSetup(TrainingSetup&&) noexcept = default;
+TrainingSetup::~TrainingSetup() = default;
+
+double TrainingSetup::epochs(int64_t steps) const {
+  return static_cast<double>(steps) / static_cast<double>(state.batches);
+}
+
+Tensors TrainingSetup::persistent() const { return run.session->store().persistent(); }
+
+std::vector<HostBuffer> TrainingSetup::blocks() const {
+  std::vector<HostBuffer> all = run.session->regions();
+  for (const auto& more :
+       {loader->host_buffers(), evaluator->loader().host_buffers(), run.data.train->host_buffers(),
+        run.data.test->host_buffers(), checkpoints->host_buffers()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TrainingSetup set_up_training(const Config& config, const Print& print,
+                              const TrainOptions& options) {
+  TrainingSetup setup;
+  setup.config = config;
+  setup.print = [&print](const std::string& line) {
+    const WithoutStatus above;
+    print(line);
+  };
+  // 1. The run folder where it is there, so that what is read of it next stays so.
+  setup.lock = std::make_unique<RunLock>(config.run.dir);
+  // 2. What to begin from. Refuses before data are opened, which may take minutes.
+  setup.checkpoints = std::make_unique<Checkpointing>(config, options, setup.print);
+  // 3. The data, and the session with all its steps, which takes no memory yet: on it the limit is
+  //    checked.
+  setup.run = open_run(config, Purpose::training);
+  check_classes(config, *setup.run.data.train);
+  // 4. The loaders, whose threads begin to read.
+  setup.loader = std::make_unique<Loader>(setup.run.data.train, loader_options(config, true));
+  setup.evaluator = std::make_unique<Evaluator>(
+      *setup.run.session, setup.run.data.test, loader_options(config, false), config.model.classes);
+  setup.total_steps = config.train.total_steps(setup.loader->batches());
+  // 5. The memory of the steps and of the checkpoints: what the machine does not have ends the
+  //    training here, with the folder as it was.
+  setup.run.session->bind();
+  setup.checkpoints->reserve(setup.persistent(), setup.loader->batches());
+  // 6. The values to begin with. Fails where the checkpoint is of other data.
+  setup.state.batches = setup.loader->batches();
+  setup.state.images = setup.loader->samples();
+  setup.state.seed = static_cast<int64_t>(config.seed);
+  setup.checkpoints->restore(setup.persistent(), setup.state);
+  setup.loader->start_epoch(setup.state.epoch, setup.state.batch);
+  // 7. The folder, made where it was not there. Only now, when nothing can refuse any more, does
+  //    what an earlier training left go; not if it came while this one got ready.
+  setup.lock->make();
+  setup.checkpoints->refuse_to_overwrite();
+  setup.checkpoints->clear();
+  setup.folder =
+      std::make_unique<RunFolder>(config, setup.checkpoints->metrics_kept(), files_of(options));
+  // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
+  setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
+  // 9. What there is to say of all this.
+  describe(setup, options.command);
+  return setup;
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// What a training has before its first step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/models/config/config.h"
+#include "tessera/models/run/checkpoint.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/train_options.h"
+
+namespace tessera {
+
+class Checkpointing;  // checkpointing.h
+class Evaluator;      // evaluator.h
+class Loader;         // runtime/data/loader.h
+class RunFolder;      // models/run/run_folder.h
+class RunLock;        // models/run/run_lock.h
+
+// Members go in the reverse order: the folder stays locked until all else is given back.
+struct TrainingSetup {
+  TrainingSetup();
+  TrainingSetup(TrainingSetup&&) noexcept;
+  ~TrainingSetup();
+
+  Config config;
+  Print print;  // above the progress bar
+  std::unique_ptr<RunLock> lock;
+  std::unique_ptr<Checkpointing> checkpoints;
+  OpenedRun run;
+  std::unique_ptr<Loader> loader;
+  std::unique_ptr<Evaluator> evaluator;
+  TrainingState state;  // where the training begins
+  std::unique_ptr<RunFolder> folder;
+
+  int64_t total_steps = 0;
+  std::string summary, overview;  // the model line by line, and its parts; empty in eager mode
+
+  // How many epochs so many steps are.
+  double epochs(int64_t steps) const;
+  Tensors persistent() const;
+  // Everything of some size that training asks of the machine, each in one request: what
+  // memory_need() tells ahead, with loaders and data in their parts.
+  std::vector<HostBuffer> blocks() const;
+};
+
+// Throws what train() does before its first step. Until nothing of that is left to throw, nothing
+// is written and what an earlier training left is untouched.
+TrainingSetup set_up_training(const Config& config, const Print& print,
+                              const TrainOptions& options);
+
+}  // namespace tessera

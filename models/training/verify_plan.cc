@@ -1,0 +1,133 @@
+#include "tessera/models/training/verify_plan.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/storage.h"
+#include "tessera/graph/arena.h"
+#include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/session.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
+
+namespace tessera {
+namespace {
+
+// What a run leaves behind, with names: results of each step, then all persistent values.
+struct Trace {
+  std::vector<std::string> names;
+  std::vector<std::vector<float>> values;
+  size_t arena_bytes = 0;
+
+  void add(std::string name, const Tensor& tensor) {
+    names.push_back(std::move(name));
+    values.push_back(tensor.to_vector<float>());
+  }
+};
+
+// One way to run the same steps; takes no memory for them until it runs.
+class Way {
+ public:
+  Way(const char* name, const Config& config, const CompileOptions& options)
+      : name_(name),
+        config_(config),
+        steps_(run_steps(config, DataNeed(), kPurpose)),
+        session_(prepared_session(config, DataNeed(), kPurpose, options)) {}
+
+  // Throws PlanInfeasible when it needs more than memory.limit.
+  void require_fit() const;
+  // Runs as many steps. Once: the session's memory is given back.
+  Trace run(int64_t steps);
+  // Throws InternalError where the traces differ in a bit.
+  void require_same(const Trace& mine, const Trace& expected) const;
+
+ private:
+  static constexpr Purpose kPurpose = Purpose::verification;
+
+  const char* name_;
+  const Config config_;
+  const RunSteps steps_;
+  std::unique_ptr<Session> session_;
+};
+
+void Way::require_fit() const {
+  if (!config_.memory.limit) return;
+  // The session, the batches, and the values of a run beside those that they are compared with.
+  const Tensors persistent = session_->store().persistent();
+  const int64_t limit = config_.memory.limit->bytes,
+                bytes = total_bytes(session_->regions()) +
+                        total_bytes(blocks_beside(config_, DataNeed(), kPurpose, persistent)) +
+                        2 * static_cast<int64_t>(session_->store().bytes());
+  if (bytes <= limit) return;
+  throw PlanInfeasible(
+      fmt::format("memory.limit: --verify-plan also runs the steps {}, which needs {} ({} bytes), "
+                  "the limit is {}, over by {}; the training itself fits. Leave out --verify-plan, "
+                  "or verify with a smaller data.batch or without memory.limit",
+                  name_, byte_text(bytes), bytes, byte_text(limit), byte_text(bytes - limit)));
+}
+
+Trace Way::run(int64_t steps) {
+  const std::unique_ptr<Session> session = std::move(session_);
+  session->bind();
+  const GeneratedBatches batches(config_, session->image());
+  Trace trace;
+  for (int64_t i = 0; i < steps; ++i) {
+    const bool evaluated = i % 3 == 2;
+    const int64_t count = evaluated ? steps_.train.back() : steps_.train.front();
+    CompiledStep& step = session->train_step(count);
+    batches.fill(*session, step, i, count);
+    step.run();
+    trace.add(fmt::format("the loss of step {}", i), step.output(0));
+    if (!evaluated) continue;
+    CompiledStep& evaluation = session->evaluation_step(count);
+    batches.fill_evaluation(evaluation, i, count);
+    evaluation.run();
+    trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
+  }
+  for (const Tensor& tensor : session->store().persistent())
+    trace.add(tensor.impl()->storage->name, tensor);
+  trace.arena_bytes = session->arena()->bytes();
+  return trace;
+}
+
+void Way::require_same(const Trace& mine, const Trace& expected) const {
+  for (size_t i = 0; i < mine.values.size(); ++i)
+    if (std::memcmp(mine.values[i].data(), expected.values[i].data(),
+                    mine.values[i].size() * sizeof(float)))
+      throw InternalError(
+          fmt::format("verify-plan: {} is not the same {} (planner {}) and without a plan",
+                      mine.names[i], name_, config_.memory.planner));
+}
+
+}  // namespace
+
+VerifyResult verify_plan(const Config& config, int64_t steps) {
+  require_fit(config);
+  Config planned = config, unplanned = config;
+  planned.mode = unplanned.mode = Mode::kGraph;
+  unplanned.memory.planner = "none";
+  CompileOptions replayed, watched;
+  replayed.replay_plan = true;
+  watched.verify_plan = true;
+  Way without("without a plan", unplanned, {});
+  Way real("with the plan as it is", planned, replayed);
+  Way guarded("with red zones in the plan", planned, watched);
+  for (const Way* way : {&without, &real, &guarded}) way->require_fit();
+  const Trace expected = without.run(steps);
+  VerifyResult result{steps, 0, 0, expected.arena_bytes};
+  for (const auto& [way, bytes] :
+       {std::pair(&real, &result.plan_bytes), {&guarded, &result.arena_bytes}}) {
+    const Trace trace = way->run(steps);
+    way->require_same(trace, expected);
+    *bytes = trace.arena_bytes;
+  }
+  return result;
+}
+
+}  // namespace tessera

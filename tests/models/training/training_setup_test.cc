@@ -1,0 +1,103 @@
+// What a training is said to need, before there is anything of it, is what it then holds.
+#include "tessera/models/training/training_setup.h"
+
+#include <functional>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "tessera/tests/models/run/checkpoint_fixture.h"
+
+namespace tessera {
+namespace {
+
+using testing_checkpoint::TemporaryFolder;
+using Holders = std::map<std::string, int64_t>;  // bytes by who holds them
+
+struct Case {
+  const char* name;
+  std::function<void(Config&)> change;
+};
+
+const Case kCases[] = {
+    {"a smaller last batch of both", [](Config&) {}},
+    {"batches that come out even",
+     [](Config& c) { c.data.train_count = 48, c.data.test_count = 32; }},
+    {"fewer images than a batch", [](Config& c) { c.data.batch = 100; }},
+    {"one image", [](Config& c) { c.data.batch = 1; }},
+    {"no workers, no checkpoints", [](Config& c) { c.data.workers = 0, c.checkpoint.keep = 0; }},
+    {"mixed images", [](Config& c) { c.data.augment = {AugmentConfig{.kind = "mixup"}}; }},
+    {"another model and optimizer",
+     [](Config& c) { c.model.name = "cnn_bn", c.optimizer.name = "adamw"; }},
+};
+
+Holders held(const TrainingSetup& setup) {
+  const DataSplit& data = setup.run.data;
+  const auto holder = [&](const std::string& block) -> std::string {
+    if (block.starts_with("loader of " + data.train->name())) return "loader of training";
+    if (block.starts_with("loader of " + data.test->name())) return "loader of evaluation";
+    for (const char* name : {"persistent", "arena", "slots", "targets", "checkpoint"})
+      if (block == name) return block;
+    return "data set";
+  };
+  Holders bytes;
+  for (const HostBuffer& block : setup.blocks())
+    bytes[holder(block.name)] += static_cast<int64_t>(block.bytes);
+  return bytes;
+}
+
+// Of these, what comes from RawMemory: not the heap's lists of numbers, and not the data set.
+int64_t raw_bytes(const TrainingSetup& setup) {
+  int64_t sum = 0;
+  for (const HostBuffer& block : setup.blocks())
+    for (const char* name : {"persistent", "arena", "slots", ": batches", "checkpoint"})
+      if (block.name.ends_with(name)) sum += static_cast<int64_t>(block.bytes);
+  return sum;
+}
+
+TEST(TrainingSetup, HoldsWhatWasPlannedAndWhatItSays) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const TemporaryFolder folder;
+    Config config;
+    config.model.name = "lenet5";
+    config.threads = 2;
+    config.data.name = "synthetic";
+    config.data.batch = 16;
+    config.data.train_count = 45;
+    config.data.test_count = 13;
+    config.run.dir = folder.path("run");
+    c.change(config);
+
+    Holders planned;
+    for (const HostBuffer& block : memory_need(config).blocks)
+      planned[block.name] += static_cast<int64_t>(block.bytes);
+    const auto before = static_cast<int64_t>(cpu_memory().statistics().live_bytes);
+    const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
+    EXPECT_EQ(held(setup), planned);
+    EXPECT_EQ(static_cast<int64_t>(cpu_memory().statistics().live_bytes) - before,
+              raw_bytes(setup));
+  }
+}
+
+// Every refusal comes before the run folder is touched.
+TEST(TrainingSetup, ARefusalLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  config.data.train_count = config.data.test_count = 20;
+  config.run.dir = folder.path("run");
+  const auto before = cpu_memory().statistics();
+  Config limited = config;
+  limited.memory.limit = ByteSize{1000};
+  EXPECT_THROW(set_up_training(limited, [](const std::string&) {}, {}), PlanInfeasible);
+  EXPECT_EQ(cpu_memory().statistics().peak_bytes,
+            before.peak_bytes);  // of the session that would run
+  config.model.classes = 2;
+  EXPECT_THROW(set_up_training(config, [](const std::string&) {}, {}), ConfigError);
+  EXPECT_FALSE(std::filesystem::exists(config.run.dir));
+}
+
+}  // namespace
+}  // namespace tessera
