@@ -127,10 +127,8 @@ class Array final : public Hdf5Data {
     const size_t all = 8 * bytes;
     const bool top = (bits >> (all - 1) & 1) != 0;
     if (type.kind == Kind::kUnsigned) return static_cast<double>(bits);
-    if (type.kind == Kind::kSigned) {
-      const __int128 value = __int128{static_cast<__int128>(bits)} - (top ? __int128{1} << all : 0);
-      return static_cast<double>(value);
-    }
+    if (type.kind == Kind::kSigned)
+      return static_cast<double>(static_cast<int64_t>(bits << (64 - all)) >> (64 - all));
     const int mantissa = bytes == 2 ? 10 : bytes == 4 ? 23 : 52;
     const int most = (1 << (static_cast<int>(all) - 1 - mantissa)) - 1;
     const int exponent = static_cast<int>(bits >> mantissa) & most;
