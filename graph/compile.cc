@@ -56,18 +56,22 @@ std::string Compiled::reason(const Specs& arguments) const {
                           current_device().name(), last.device_.name());
   if (last.training_ != is_training())
     reason += fmt::format("{}training {}", reason.empty() ? "" : "; ", is_training());
+  if (last.kernels_ != cpu_context().kernels())
+    reason += fmt::format("{}{} kernels", reason.empty() ? "" : "; ", cpu_context().kernels_name());
   return reason.empty() ? "a signature not seen before" : reason;
 }
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {
   Device device = current_device();
   for (auto& step : steps_)
-    if (step->specs_ == arguments && step->device_ == device && step->training_ == is_training())
+    if (step->specs_ == arguments && step->device_ == device && step->training_ == is_training() &&
+        step->kernels_ == cpu_context().kernels())
       return *step;
   auto step = std::make_unique<CompiledStep>();
   step->specs_ = arguments;
   step->device_ = device;
   step->training_ = is_training();
+  step->kernels_ = cpu_context().kernels();
   step->fn_ = fn_.get();
   std::string why = reason(arguments);
   if (options_.eager) {

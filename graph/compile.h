@@ -5,8 +5,8 @@
 //   CompiledStep& ready = step.prepare(specs);      // or ahead of the first batch
 //   ready.input(0).assign(...); ready.run(); ready.output(0).item<float>();
 //
-// A signature is the specs of the arguments and the scopes that matter (device, training). Not
-// thread-safe; one program runs at a time.
+// A signature is the specs of the arguments and what else matters: the device and training
+// scopes and cpu_context().kernels(). Not thread-safe; one program runs at a time.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tessera/engine/tensor.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 
@@ -56,6 +57,7 @@ class CompiledStep {
   Specs specs_;
   Device device_;
   bool training_ = false;
+  CpuKernels kernels_ = CpuKernels::automatic;
   const StepFunction* fn_ = nullptr;
   std::unique_ptr<Program> program_;
   Tensors eager_inputs_, eager_outputs_;

@@ -25,6 +25,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
@@ -143,11 +144,11 @@ class Training {
       if (region.name != "arena") rest += region.bytes;
     print_(
         fmt::format("{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
-                    "loader {:.1f} MiB, {} threads, {}",
+                    "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",
                     config_.model.name, session_.store().parameters().size(),
                     static_cast<double>(arena) / (1 << 20), static_cast<double>(rest) / (1 << 20),
-                    static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().pool().size(),
-                    config_.mode.text()));
+                    static_cast<double>(loader_.bytes()) / (1 << 20), cpu_context().threads(),
+                    cpu_context().kernels_name(), isa_name(current_isa()), config_.mode.text()));
     print_("memory: " +
            headroom_text(config_, data_need(data_), static_cast<int64_t>(held_bytes_)));
   }
