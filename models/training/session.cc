@@ -44,9 +44,7 @@ ArrayType array_of(const Tensor& tensor) {
 
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
-  cpu_context().set_kernels(config.cpu.kernels == "native"  ? CpuKernels::native
-                            : config.cpu.kernels == "eigen" ? CpuKernels::eigen
-                                                            : CpuKernels::automatic);
+  cpu_context().set_kernels(config.cpu.kernels);
   if (config.device == "auto") {
     std::vector<DeviceInfo> devices = physical_devices();
     Device chosen = devices.back().device;
