@@ -16,6 +16,7 @@
 
 #include "tessera/engine/tensor.h"
 #include "tessera/graph/compile_options.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 
@@ -29,6 +30,7 @@ struct Signature {
   Specs arguments;
   Device device;
   bool training = false;  // TrainingScope (engine/scope.h)
+  CpuKernels kernels = CpuKernels::automatic;  // CpuContext::set_kernels()
   bool operator==(const Signature&) const = default;
 };
 

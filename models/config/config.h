@@ -20,6 +20,7 @@
 #include "tessera/layers/optimizer_params.h"
 #include "tessera/models/config/layer_config.h"
 #include "tessera/models/config/named.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/data/augment/augment.h"
 #include "tessera/runtime/data/dataset.h"
 
@@ -59,6 +60,7 @@ const char* name_of(OptimizerKind value);
 const char* name_of(ScheduleKind value);
 const char* name_of(OnNonFinite value);
 const char* name_of(BestBy value);
+const char* name_of(CpuKernels value);
 const char* name_of(Damaged value);
 const char* name_of(CropBorder value);
 
@@ -148,6 +150,10 @@ struct TrainConfig {
   int64_t total_steps(int64_t steps_per_epoch) const;
 };
 
+struct CpuConfig {
+  Named<CpuKernels> kernels = CpuKernels::automatic;  // auto | native | eigen
+};
+
 struct MemoryConfig {
   std::string planner = "best";
   std::optional<ByteSize> limit;  // of all that the engine asks for
@@ -175,6 +181,7 @@ struct Config {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;
+  CpuConfig cpu;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   RunConfig run;
