@@ -10,7 +10,6 @@
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
-#include "tessera/memory/caching_allocator.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
@@ -126,13 +125,32 @@ std::optional<Absorbed> Op::absorb_epilogue(const ScalarProgram&, int, std::span
   return std::nullopt;
 }
 
+namespace {
+
+std::mutex allocators_mutex;
+
+// Of each device, the newest last: an older one still owns the tensors that came from it.
+std::vector<std::unique_ptr<Allocator>>& allocators_of(Device device) {
+  static auto* all = new std::map<int, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
+  return (*all)[device.is_cpu() ? -1 : device.index];
+}
+
+}  // namespace
+
 Allocator& eager_allocator(Device device) {
-  static std::mutex mutex;
-  static auto* allocators = new std::map<int, std::unique_ptr<Allocator>>;  // outlives all tensors
-  std::lock_guard lock(mutex);
-  std::unique_ptr<Allocator>& found = (*allocators)[device.is_cpu() ? -1 : device.index];
-  if (!found) found = std::make_unique<CachingAllocator>(context(device).memory());
-  return *found;
+  const std::lock_guard lock(allocators_mutex);
+  auto& made = allocators_of(device);
+  if (made.empty()) made.push_back(make_allocator("caching", context(device).memory()));
+  return *made.back();
+}
+
+void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
+  std::unique_ptr<Allocator> made = make_allocator(name, context(device).memory(), settings);
+  if (!made)
+    throw ConfigError(fmt::format("eager allocator: there is no '{}'; there are {}", name,
+                                  allocator_names()));
+  const std::lock_guard lock(allocators_mutex);
+  allocators_of(device).push_back(std::move(made));
 }
 
 std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
