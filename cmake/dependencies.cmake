@@ -10,6 +10,7 @@ macro(tessera_need package debian)
 endmacro()
 
 tessera_need(fmt libfmt-dev)
+tessera_need(Eigen3 libeigen3-dev 3.4)
 tessera_need(yaml-cpp libyaml-cpp-dev)
 tessera_need(nlohmann_json nlohmann-json3-dev)
 tessera_need(ZLIB zlib1g-dev)

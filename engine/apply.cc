@@ -72,17 +72,17 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
   if (only_views) return outputs;
 
   Context& where = context(device);
-  Choice choice = op.choices(in, where).at(0);
-  std::unique_ptr<Kernel> kernel = op.prepare(in, where, choice);
+  const Algorithm chosen = choose_algorithm(op, in, where);
+  std::unique_ptr<Kernel> kernel = op.prepare(in, where, chosen);
   std::vector<Buffer> in_buffers, out_buffers;
   for (const Tensor& x : inputs) in_buffers.push_back({x.impl()->data(), x.spec()});
   for (const Tensor& y : outputs) out_buffers.push_back({y.impl()->data(), y.spec()});
   std::shared_ptr<Storage> scratch;
   Buffer scratch_buffer;
-  if (choice.scratch_bytes > 0) {
-    scratch = allocate_storage(choice.scratch_bytes, device, true);
+  if (chosen.scratch_bytes > 0) {
+    scratch = allocate_storage(chosen.scratch_bytes, device, true);
     scratch_buffer = {scratch->pointer,
-                      {DType::u8, {static_cast<int64_t>(choice.scratch_bytes)}, device}};
+                      {DType::u8, {static_cast<int64_t>(chosen.scratch_bytes)}, device}};
   }
   kernel->run(where, in_buffers, out_buffers, scratch_buffer);
   for (size_t i = 0; i < specs.size(); ++i)
@@ -92,9 +92,20 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
 
 }  // namespace
 
-std::vector<Choice> Op::choices(std::span<const TensorSpec>, Context&) const { return {Choice{}}; }
+std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, Context&) const { return {Algorithm{}}; }
 
-std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const Choice&) const {
+Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, Context& where) {
+  const std::vector<Algorithm> all = op.algorithms(in, where);
+  if (!where.device().is_cpu()) return all.at(0);
+  const CpuKernels kernels = cpu_context().kernels();
+  for (const Algorithm& algorithm : all)
+    if (kernels == CpuKernels::automatic ||
+        (algorithm.name == "eigen") == (kernels == CpuKernels::eigen))
+      return algorithm;
+  return all.at(0);
+}
+
+std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const Algorithm&) const {
   return std::make_unique<RunKernel>(*this);
 }
 

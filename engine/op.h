@@ -33,13 +33,14 @@ using Buffers = std::span<const Buffer>;
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // scratch.data is 64-byte aligned and holds at least the chosen Choice's bytes.
+  // scratch.data is 64-byte aligned and holds at least the chosen Algorithm's bytes.
   virtual void run(Context& where, Buffers in, Buffers out, Buffer scratch) = 0;
 };
 
-// One of several ways to compute an op; the first of choices() is taken unless a limit forbids it.
-struct Choice {
-  int id = 0;
+// One of several ways to compute an op. Names are unique within an op and the same in all ops that
+// share the code: "native" is written by hand for AVX2 and AVX-512, "eigen" uses Eigen.
+struct Algorithm {
+  std::string_view name = "default";
   size_t scratch_bytes = 0;
 };
 
@@ -78,10 +79,12 @@ class Op {
 
   // --- running ---
   virtual bool runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu; }
-  virtual std::vector<Choice> choices(std::span<const TensorSpec> in, Context& where) const;
+  // What can run on this device and CPU, the best first, never empty. Scratch may depend on
+  // where.threads().
+  virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context& where) const;
   // Default: a kernel that calls run() below.
   virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
-                                          const Choice& chosen) const;
+                                          const Algorithm& chosen) const;
   virtual void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const;
   virtual void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const;
 
@@ -119,6 +122,10 @@ class OpBase : public Op {
     return twin != nullptr && twin->params == static_cast<const Derived*>(this)->params;
   }
 };
+
+// The first of op.algorithms() that cpu_context().kernels() allows; the first of all where it allows
+// none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
+Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, Context& where);
 
 // The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),
 // and ties the outputs to the tape when an input is tracked. Throws ShapeError or DeviceError.

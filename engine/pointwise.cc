@@ -111,7 +111,7 @@ Specs Pointwise::infer(std::span<const TensorSpec> in) const {
 }
 
 std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Context& where,
-                                           const Choice&) const {
+                                           const Algorithm&) const {
   if constexpr (kCuda)
     if (!where.device().is_cpu()) return pointwise_cuda(params.program, in);
   Shape out = infer(in)[0].shape;

@@ -35,7 +35,7 @@ class Pointwise final : public OpBase<Pointwise> {
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind) const override;
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
-                                  const Choice& chosen) const override;
+                                  const Algorithm& chosen) const override;
   bool differentiable() const override { return !grads_.empty(); }
   Saved saved() const override;
   Tensors grad(const GradArgs& args) const override;

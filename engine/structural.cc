@@ -239,7 +239,7 @@ class Copy final : public OpBase<Copy> {
   }
   bool runs_on(DeviceKind) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
-                                  const Choice&) const override {
+                                  const Algorithm&) const override {
     return std::make_unique<CopyKernel>();
   }
   const CopyParams params;

@@ -71,10 +71,10 @@ class SumRun final : public OpBase<SumRun> {
     return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
   }
 
-  std::vector<Choice> choices(std::span<const TensorSpec> in, Context&) const override {
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context&) const override {
     Geometry g(in[0].shape, params);
-    if (g.blocks == 1) return {Choice{}};
-    return {Choice{0, static_cast<size_t>(g.outer * g.blocks * g.inner) * size_of(in[0].dtype)}};
+    const int64_t partial = g.blocks == 1 ? 0 : g.outer * g.blocks * g.inner;
+    return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(in[0].dtype)}};
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {

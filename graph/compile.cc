@@ -93,6 +93,7 @@ std::string difference(const Signature& now, const Signature& before) {
   if (now.device != before.device)
     add(fmt::format("device {}, before {}", now.device.name(), before.device.name()));
   if (now.training != before.training) add(fmt::format("training {}", now.training));
+  if (now.kernels != before.kernels) add(fmt::format("{} kernels", cpu_context().kernels_name()));
   return text.empty() ? "a signature not seen before" : text;
 }
 
@@ -104,7 +105,8 @@ Compiled::Compiled(StepFunction fn, CompileOptions options)
 }
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {
-  Signature signature{arguments, current_device(), is_training()};
+  Signature signature{arguments, current_device(), is_training(),
+                      cpu_context().kernels()};
   for (const auto& step : steps_)
     if (step->signature() == signature) return *step;
   std::string why =

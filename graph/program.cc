@@ -42,9 +42,9 @@ void Program::choose_kernels() {
     if (moves) {
       Specs in = graph_.input_specs(node);
       bound->where = &context(node.device);
-      Choice choice = node.op->choices(in, *bound->where).at(0);
-      bound->kernel = node.op->prepare(in, *bound->where, choice);
-      scratch = static_cast<int64_t>(choice.scratch_bytes);
+      const Algorithm chosen = choose_algorithm(*node.op, in, *bound->where);
+      bound->kernel = node.op->prepare(in, *bound->where, chosen);
+      scratch = static_cast<int64_t>(chosen.scratch_bytes);
     }
     scratch_bytes_.push_back(scratch);
     bound_.push_back(std::move(bound));

@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/shared/checks.h"
-#include "tessera/layers/conv2d_cpu.h"
+#include "tessera/layers/conv2d_cpu/convolution.h"
 #include "tessera/layers/shared/epilogue.h"
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 namespace {
@@ -61,8 +62,6 @@ Shape check_shapes(const InputCheck& check, const Conv2dParams& p, const Shape& 
   return {s.n, s.out_h(), s.out_w(), s.o};
 }
 
-int threads_of(Context& where) { return static_cast<CpuContext&>(where).pool().size(); }
-
 // The settings of the ops. `size` is what the inputs do not tell: the image of the input gradient,
 // the filter of the weight gradient.
 struct ConvOpParams {
@@ -72,38 +71,98 @@ struct ConvOpParams {
   bool operator==(const ConvOpParams&) const = default;
 };
 
-class Conv2d final : public OpBase<Conv2d> {
+// A convolution prepared for a shape, with the epilogue that is applied to its result.
+template <class T>
+class ConvKernel final : public Kernel {
  public:
-  explicit Conv2d(ConvOpParams params) : params(std::move(params)) {}
-  std::string_view name() const override { return "conv2d"; }
+  ConvKernel(std::unique_ptr<Convolution<T>> convolution, const ScalarProgram& epilogue)
+      : convolution_(std::move(convolution)), epilogue_(epilogue) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    EpilogueRun epilogue(epilogue_, in.subspan(2), out[0]);
+    convolution_->run(static_cast<CpuContext&>(where).pool(), in[0].as<T>(), in[1].as<T>(),
+                      out[0].as<T>(), scratch.data, epilogue.hook<T>());
+  }
+
+ private:
+  const std::unique_ptr<Convolution<T>> convolution_;
+  const ScalarProgram epilogue_;
+};
+
+// What the convolution and its gradients share. Derived has a name, the names of its inputs,
+// shape(in), which trusts that the inputs have four axes, output(check, in) and grad().
+template <class Derived, ConvPass kPass>
+class ConvOp : public OpBase<Derived> {
+ public:
+  explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return Derived::kName; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), {"x", "w"});
+    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), Derived::kInputs);
     check.floats();
     check.rank(0, 4);
     check.rank(1, 4);
     check_settings(check, params.conv);
-    return {{in[0].dtype, check_shapes(check, params.conv, in[0].shape, in[1].shape), {}}};
+    return {{in[0].dtype, self().output(check, in), {}}};
   }
 
-  std::vector<Choice> choices(std::span<const TensorSpec> in, Context& where) const override {
-    return {{0, conv2d_scratch(conv_shape(params.conv, in[0].shape, in[1].shape),
-                               size_of(in[0].dtype), threads_of(where))}};
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context& where) const override {
+    const ConvShape shape = self().shape(in);
+    const size_t element = size_of(in[0].dtype);
+    std::vector<Algorithm> all;
+    if constexpr (kNativeKernels)
+      if (has_native_kernels())
+        all.push_back({"native", native_conv_scratch(kPass, shape, element, where.threads())});
+    all.push_back({"eigen", eigen_conv_scratch(kPass, shape, element, where.threads())});
+    return all;
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    const ConvShape shape = conv_shape(params.conv, in[0].spec.shape, in[1].spec.shape);
-    EpilogueRun more(params.epilogue, in.subspan(2), out[0]);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context&,
+                                  const Algorithm& chosen) const override {
+    const ConvShape shape = self().shape(in);
+    std::unique_ptr<Kernel> kernel;
+    visit_float(in[0].dtype, [&](auto zero) {
       using T = decltype(zero);
-      const Epilogue<T> hook = more.hook<T>();
-      conv2d<T>(where.pool(), shape, in[0].as<T>(), in[1].as<T>(), out[0].as<T>(), scratch.data,
-                &hook);
+      std::unique_ptr<Convolution<T>> convolution;
+      if constexpr (kNativeKernels)
+        if (chosen.name == "native") convolution = native_convolution<T>(kPass, shape);
+      if (!convolution) convolution = eigen_convolution<T>(kPass, shape);
+      kernel = std::make_unique<ConvKernel<T>>(std::move(convolution), params.epilogue);
     });
+    return kernel;
   }
 
   bool differentiable() const override { return params.epilogue.code.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
+
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in) const override {
+    if (kPass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
+    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
+    if (!whole) return std::nullopt;
+    return Absorbed{std::make_shared<Derived>(ConvOpParams{params.conv, params.size, *whole}),
+                    join_inputs(in.size(), p, fused_input)};
+  }
+
+  const ConvOpParams params;
+
+ private:
+  const Derived& self() const { return static_cast<const Derived&>(*this); }
+};
+
+class Conv2d final : public ConvOp<Conv2d, ConvPass::forward> {
+ public:
+  using ConvOp::ConvOp;
+  static constexpr const char* kName = "conv2d";
+  static constexpr std::initializer_list<const char*> kInputs = {"x", "w"};
+
+  ConvShape shape(std::span<const TensorSpec> in) const {
+    return conv_shape(params.conv, in[0].shape, in[1].shape);
+  }
+  Shape output(const InputCheck& check, std::span<const TensorSpec> in) const {
+    return check_shapes(check, params.conv, in[0].shape, in[1].shape);
+  }
 
   Tensors grad(const GradArgs& args) const override {
     const Tensor& dy = args.grad_outputs[0];
@@ -113,54 +172,21 @@ class Conv2d final : public OpBase<Conv2d> {
     if (args.needs(1)) grads[1] = conv2d_weight_grad(args.inputs[0], dy, {w[1], w[2]}, params.conv);
     return grads;
   }
-
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in) const override {
-    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
-    if (!whole || !in[0].device.is_cpu()) return std::nullopt;
-    return Absorbed{std::make_shared<Conv2d>(ConvOpParams{params.conv, params.size, *whole}),
-                    join_inputs(in.size(), p, fused_input)};
-  }
-
-  const ConvOpParams params;
 };
 
-class Conv2dInputGrad final : public OpBase<Conv2dInputGrad> {
+class Conv2dInputGrad final : public ConvOp<Conv2dInputGrad, ConvPass::input_grad> {
  public:
-  explicit Conv2dInputGrad(ConvOpParams params) : params(std::move(params)) {}
-  std::string_view name() const override { return "conv2d_input_grad"; }
+  using ConvOp::ConvOp;
+  static constexpr const char* kName = "conv2d_input_grad";
+  static constexpr std::initializer_list<const char*> kInputs = {"dy", "w"};
 
-  Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), {"dy", "w"});
-    check.floats();
-    check.rank(0, 4);
-    check.rank(1, 4);
-    check_settings(check, params.conv);
-    const Shape x = image(in[0].shape, in[1].shape);
-    check.shape(0, check_shapes(check, params.conv, x, in[1].shape), "what conv2d gives");
-    return {{in[0].dtype, x, {}}};
+  ConvShape shape(std::span<const TensorSpec> in) const {
+    return conv_shape(params.conv, image(in), in[1].shape);
   }
-
-  std::vector<Choice> choices(std::span<const TensorSpec> in, Context& where) const override {
-    const Shape x = image(in[0].shape, in[1].shape);
-    return {{0, conv2d_input_grad_scratch(conv_shape(params.conv, x, in[1].shape),
-                                          size_of(in[0].dtype), threads_of(where))}};
+  Shape output(const InputCheck& check, std::span<const TensorSpec> in) const {
+    check.shape(0, check_shapes(check, params.conv, image(in), in[1].shape), "what conv2d gives");
+    return image(in);
   }
-
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    const ConvShape shape = conv_shape(params.conv, out[0].spec.shape, in[1].spec.shape);
-    EpilogueRun more(params.epilogue, in.subspan(2), out[0]);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const Epilogue<T> hook = more.hook<T>();
-      conv2d_input_grad<T>(where.pool(), shape, in[0].as<T>(), in[1].as<T>(), out[0].as<T>(),
-                           scratch.data, &hook);
-    });
-  }
-
-  bool differentiable() const override { return params.epilogue.code.empty(); }
-  Saved saved() const override { return {.inputs = 0b11}; }
 
   Tensors grad(const GradArgs& args) const override {
     const Tensor& g = args.grad_outputs[0];
@@ -171,57 +197,25 @@ class Conv2dInputGrad final : public OpBase<Conv2dInputGrad> {
     return grads;
   }
 
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in) const override {
-    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
-    if (!whole || !in[0].device.is_cpu()) return std::nullopt;
-    return Absorbed{
-        std::make_shared<Conv2dInputGrad>(ConvOpParams{params.conv, params.size, *whole}),
-        join_inputs(in.size(), p, fused_input)};
-  }
-
-  const ConvOpParams params;
-
  private:
-  Shape image(const Shape& dy, const Shape& filters) const {
-    return {dy[0], params.size.h, params.size.w, filters[3] * params.conv.groups};
+  Shape image(std::span<const TensorSpec> in) const {
+    return {in[0].shape[0], params.size.h, params.size.w, in[1].shape[3] * params.conv.groups};
   }
 };
 
-class Conv2dWeightGrad final : public OpBase<Conv2dWeightGrad> {
+class Conv2dWeightGrad final : public ConvOp<Conv2dWeightGrad, ConvPass::weight_grad> {
  public:
-  explicit Conv2dWeightGrad(ConvOpParams params) : params(std::move(params)) {}
-  std::string_view name() const override { return "conv2d_weight_grad"; }
+  using ConvOp::ConvOp;
+  static constexpr const char* kName = "conv2d_weight_grad";
+  static constexpr std::initializer_list<const char*> kInputs = {"x", "dy"};
 
-  Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check(name(), in, {"x", "dy"});
-    check.floats();
-    check.rank(0, 4);
-    check.rank(1, 4);
-    check_settings(check, params.conv);
-    const Shape w = filters(in[0].shape, in[1].shape);
-    check.shape(1, check_shapes(check, params.conv, in[0].shape, w), "what conv2d gives");
-    return {{in[0].dtype, w, {}}};
+  ConvShape shape(std::span<const TensorSpec> in) const {
+    return conv_shape(params.conv, in[0].shape, filters(in));
   }
-
-  std::vector<Choice> choices(std::span<const TensorSpec> in, Context& where) const override {
-    const Shape w = filters(in[0].shape, in[1].shape);
-    return {{0, conv2d_weight_grad_scratch(conv_shape(params.conv, in[0].shape, w),
-                                           size_of(in[0].dtype), threads_of(where))}};
+  Shape output(const InputCheck& check, std::span<const TensorSpec> in) const {
+    check.shape(1, check_shapes(check, params.conv, in[0].shape, filters(in)), "what conv2d gives");
+    return filters(in);
   }
-
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    const ConvShape shape = conv_shape(params.conv, in[0].spec.shape, out[0].spec.shape);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      conv2d_weight_grad<T>(where.pool(), shape, in[0].as<T>(), in[1].as<T>(), out[0].as<T>(),
-                            scratch.data);
-    });
-  }
-
-  bool differentiable() const override { return true; }
-  Saved saved() const override { return {.inputs = 0b11}; }
 
   Tensors grad(const GradArgs& args) const override {
     const Tensor& g = args.grad_outputs[0];
@@ -232,11 +226,10 @@ class Conv2dWeightGrad final : public OpBase<Conv2dWeightGrad> {
     return grads;
   }
 
-  const ConvOpParams params;
-
  private:
-  Shape filters(const Shape& x, const Shape& dy) const {
-    return {dy[3], params.size.h, params.size.w, x[3] / std::max<int64_t>(params.conv.groups, 1)};
+  Shape filters(std::span<const TensorSpec> in) const {
+    return {in[1].shape[3], params.size.h, params.size.w,
+            in[0].shape[3] / std::max<int64_t>(params.conv.groups, 1)};
   }
 };
 

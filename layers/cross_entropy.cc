@@ -89,8 +89,8 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
     return {{in[0].dtype, {}, {}}};
   }
 
-  std::vector<Choice> choices(std::span<const TensorSpec> in, Context&) const override {
-    return {{0, static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context&) const override {
+    return {{.scratch_bytes = static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
     visit_float(in[0].spec.dtype, [&](auto zero) {

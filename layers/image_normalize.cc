@@ -66,7 +66,7 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     return {{params.dtype, in[0].shape, {}}};
   }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
-                                  const Choice&) const override {
+                                  const Algorithm&) const override {
     if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
     return std::make_unique<NormalizeKernel<float>>(params);
   }

@@ -7,7 +7,9 @@
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/gemm_cpu.h"
+#include "tessera/layers/shared/gemm_eigen.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 
@@ -27,6 +29,42 @@ struct EpilogueParams {
   MatmulParams product;
   ScalarProgram epilogue = no_epilogue();
   bool operator==(const EpilogueParams&) const = default;
+};
+
+class MatmulKernel final : public Kernel {
+ public:
+  MatmulKernel(const GemmShape& shape, const ScalarProgram& epilogue, bool eigen)
+      : shape_(shape), epilogue_(epilogue), eigen_(eigen) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T *a = in[0].as<T>(), *b = in[1].as<T>();
+      if (eigen_) {
+        eigen_gemm<T>(pool, shape_, a, b, out[0].as<T>(), scratch.data);
+      } else if constexpr (kNativeKernels) {
+        gemm<T>(pool, shape_, a, b, out[0].as<T>(), scratch.data);
+      }
+    });
+    if (!epilogue_.code.empty()) run_epilogue(pool, in, out[0]);
+  }
+
+ private:
+  // The product of a linear layer is small, so it is still in the cache when this reads it.
+  void run_epilogue(ThreadPool& pool, Buffers in, const Buffer& out) const {
+    constexpr int64_t kBlock = 4096;
+    const EpilogueRun epilogue(epilogue_, in.subspan(2), out);
+    const int64_t total = out.elements();
+    pool.parallel_for((total + kBlock - 1) / kBlock, [&](int64_t block) {
+      const int64_t first = block * kBlock;
+      epilogue.apply(first, std::min(kBlock, total - first));
+    });
+  }
+
+  const GemmShape shape_;
+  const ScalarProgram epilogue_;
+  const bool eigen_;
 };
 
 class Matmul final : public OpBase<Matmul> {
@@ -50,27 +88,24 @@ class Matmul final : public OpBase<Matmul> {
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
-  std::vector<Choice> choices(std::span<const TensorSpec> in, Context& where) const override {
-    if (!where.device().is_cpu()) return {{0, kMatmulCudaScratch}};
-    const int threads = static_cast<CpuContext&>(where).pool().size();
-    return {
-        {0, gemm_scratch(gemm_shape(params.product, in[0], in[1]), size_of(in[0].dtype), threads)}};
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context& where) const override {
+    if (!where.device().is_cpu()) return {{.scratch_bytes = kMatmulCudaScratch}};
+    const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
+    const size_t element = size_of(in[0].dtype);
+    std::vector<Algorithm> all;
+    if constexpr (kNativeKernels)
+      if (has_native_kernels())
+        all.push_back({"native", gemm_scratch(shape, element, where.threads())});
+    all.push_back({"eigen", eigen_gemm_scratch(shape, element, where.threads())});
+    return all;
   }
 
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
-                                  const Choice& chosen) const override {
+                                  const Algorithm& chosen) const override {
     if constexpr (kCuda)
       if (!where.device().is_cpu()) return matmul_cuda(params.product, in, where);
-    return Op::prepare(in, where, chosen);
-  }
-
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    const GemmShape shape = gemm_shape(params.product, in[0].spec, in[1].spec);
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      gemm<T>(where.pool(), shape, in[0].as<T>(), in[1].as<T>(), out[0].as<T>(), scratch.data);
-    });
-    if (!params.epilogue.code.empty()) run_epilogue(where, in, out[0]);
+    return std::make_unique<MatmulKernel>(gemm_shape(params.product, in[0], in[1]), params.epilogue,
+                                          chosen.name == "eigen");
   }
 
   bool differentiable() const override { return params.epilogue.code.empty(); }
@@ -99,18 +134,6 @@ class Matmul final : public OpBase<Matmul> {
   }
 
   const EpilogueParams params;
-
- private:
-  // The product of a linear layer is small, so it is still in the cache when this reads it.
-  void run_epilogue(CpuContext& where, Buffers in, const Buffer& out) const {
-    constexpr int64_t kBlock = 4096;
-    const EpilogueRun epilogue(params.epilogue, in.subspan(2), out);
-    const int64_t total = out.elements();
-    where.pool().parallel_for((total + kBlock - 1) / kBlock, [&](int64_t block) {
-      const int64_t first = block * kBlock;
-      epilogue.apply(first, std::min(kBlock, total - first));
-    });
-  }
 };
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "tessera/runtime/context.h"
 
+#include <cstdlib>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 
@@ -13,6 +17,19 @@ CpuContext::CpuContext(int threads)
 void CpuContext::set_threads(int threads) {
   if (threads <= 0) threads = available_cores();
   if (threads != pool_->size()) pool_ = std::make_unique<ThreadPool>(threads);
+}
+
+void CpuContext::set_kernels(CpuKernels kernels) {
+  if (kernels == CpuKernels::native && !has_native_kernels())
+    throw DeviceError(fmt::format("native CPU kernels need AVX2 or AVX-512, but the instruction set in "
+                                  "use is {}; choose auto or eigen{}",
+                                  isa_name(current_isa()),
+                                  std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
+  kernels_ = kernels;
+}
+
+const char* CpuContext::kernels_name() const {
+  return kernels_ == CpuKernels::eigen || !has_native_kernels() ? "eigen" : "native";
 }
 
 RawMemory& CpuContext::memory() { return cpu_memory(); }

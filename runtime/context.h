@@ -23,6 +23,8 @@ class Context {
   virtual Stream& stream() = 0;
   // Another stream, for work that may go on beside it.
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  // Host threads that one kernel may use at once.
+  virtual int threads() const { return 1; }
   // Returns when everything issued on stream() so far is done.
   void synchronize() { stream().synchronize(); }
   // Copies between this device and the host; the bytes are there when it returns.
@@ -38,6 +40,10 @@ class Context {
   Device device_;
 };
 
+// Who computes matrix products and convolutions on the CPU: the kernels written for AVX2 and
+// AVX-512, or Eigen, which runs everywhere. automatic: native where they run, else eigen.
+enum class CpuKernels { automatic, native, eigen };
+
 class CpuContext final : public Context {
  public:
   explicit CpuContext(int threads);
@@ -45,6 +51,13 @@ class CpuContext final : public Context {
   // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it;
   // a step that is prepared already can run with fewer threads, not with more.
   void set_threads(int threads);
+  int threads() const override { return pool_->size(); }
+  // Takes effect on ops called and steps prepared from now on; those prepared already keep theirs.
+  // The two differ in the last bits. Throws DeviceError for native where there are none.
+  void set_kernels(CpuKernels kernels);
+  CpuKernels kernels() const { return kernels_; }
+  // What the setting comes to here: "native" or "eigen".
+  const char* kernels_name() const;
   RawMemory& memory() override;
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
@@ -58,6 +71,7 @@ class CpuContext final : public Context {
 
  private:
   std::unique_ptr<ThreadPool> pool_;
+  CpuKernels kernels_ = CpuKernels::automatic;
   std::unique_ptr<Stream> stream_;
 };
 

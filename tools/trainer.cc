@@ -155,9 +155,9 @@ int run_bench(const Arguments& arguments) {
   } else {
     say(fmt::format(
         "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
-        "  peak {:.1f} MiB  {} threads  loss {:.4f}",
+        "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",
         r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
-        static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.loss));
+        static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.kernels, r.loss));
   }
   return 0;
 }

@@ -19,7 +19,7 @@ constexpr int64_t kMinTasks = 16;
 
 template <class T>
 const GemmMicrokernelsOf<T>& microkernels() {
-  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels));
+  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
 }
 
 // From the shape alone. C is cut into tasks of `rows` by `columns`; the summed index into chunks.

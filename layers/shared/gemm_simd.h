@@ -86,6 +86,6 @@ struct GemmMicrokernels {
   GemmMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_MICROKERNELS(GemmMicrokernels, gemm_microkernels)
+TESSERA_DECLARE_AVX_MICROKERNELS(GemmMicrokernels, gemm_microkernels)
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ class Normalise : public Op {
   Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
   bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
-                                  const Choice& chosen) const override {
+                                  const Algorithm& chosen) const override {
     return step_.prepare(in, where, chosen);
   }
   bool differentiable() const override { return true; }

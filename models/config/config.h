@@ -148,6 +148,10 @@ struct TrainConfig {
   int64_t total_steps(int64_t steps_per_epoch) const;
 };
 
+struct CpuConfig {
+  std::string kernels = "auto";  // auto | native | eigen (runtime/context.h)
+};
+
 struct MemoryConfig {
   std::string planner = "best";
   std::optional<ByteSize> limit;  // of all that the engine asks for
@@ -175,6 +179,7 @@ struct Config {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;
+  CpuConfig cpu;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   RunConfig run;

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <zlib.h>
 
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/simd/isa.h"
@@ -50,6 +51,7 @@ std::string environment_json() {
               {"host", system.nodename},
               {"cores", available_cores()},
               {"instruction_set", isa_name(current_isa())},
+              {"kernels", cpu_context().kernels_name()},
               {"devices", Json::list(devices)},
               {"no_gpu", why_no_gpu()},
               {"libraries", Json::object({{"fmt", fmt_version}, {"zlib", zlibVersion()}})},

@@ -52,7 +52,8 @@ BenchResult bench(const Config& config, int64_t steps) {
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
   result.compile_ms = session->compile_milliseconds();
   result.peak_bytes = cpu_memory().statistics().peak_bytes;
-  result.threads = cpu_context().pool().size();
+  result.threads = cpu_context().threads();
+  result.kernels = cpu_context().kernels_name();
   return result;
 }
 
@@ -64,7 +65,8 @@ std::string BenchResult::json() const {
                        {"compile_ms", rounded(compile_ms, 4)},
                        {"loss", rounded(loss, 6)},
                        {"peak_bytes", peak_bytes},
-                       {"threads", threads}})
+                       {"threads", threads},
+                       {"kernels", kernels}})
       .text();
 }
 

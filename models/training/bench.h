@@ -16,6 +16,7 @@ struct BenchResult {
   double loss = 0;        // of the last step
   size_t peak_bytes = 0;  // asked of the machine for tensors, at most
   int threads = 0;
+  std::string kernels;  // native or eigen
   std::string json() const;
 };
 

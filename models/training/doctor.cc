@@ -30,7 +30,8 @@ Finding device_of(const Config& config) {
   for (const DeviceInfo& info : physical_devices())
     if (info.device == device) text = fmt::format("{}, {}", device.name(), info.description);
   if (device.is_cpu())
-    text += fmt::format(", {}, {} threads", isa_name(current_isa()), cpu_context().pool().size());
+    text += fmt::format(", {}, {} kernels, {} threads", isa_name(current_isa()),
+                        cpu_context().kernels_name(), cpu_context().threads());
   const bool fell_back = config.device == "auto" && device.is_cpu();
   if (fell_back) text += "; no GPU: " + why_no_gpu();
   return {"device", text, 0, fell_back};

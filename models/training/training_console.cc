@@ -12,6 +12,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
@@ -33,10 +34,11 @@ void TrainingConsole::introduce() const {
   const size_t rest = static_cast<size_t>(total_bytes(session.regions())) - arena;
   setup_.print(
       fmt::format("{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
-                  "loader {:.1f} MiB, {} threads, {}",
+                  "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",
                   config.model.name, session.store().parameters().size(), mebibytes(arena),
                   mebibytes(rest), mebibytes(static_cast<size_t>(setup_.loader->bytes())),
-                  cpu_context().pool().size(), config.mode.text()));
+                  cpu_context().threads(), cpu_context().kernels_name(),
+                  isa_name(current_isa()), config.mode.text()));
   setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
                                           static_cast<int64_t>(held_bytes_)));
   const CheckpointFile* beginning = setup_.checkpoints->beginning();

@@ -16,6 +16,15 @@ enum class Isa { baseline, avx2, avx512 };
 Isa current_isa();
 const char* isa_name(Isa isa);
 
+// Kernels of matrix products and convolutions are written by hand for AVX2 and AVX-512 only
+// (sources listed as NATIVE and AVX in a CMakeLists.txt); elsewhere Eigen computes them.
+#if defined(__x86_64__)
+inline constexpr bool kNativeKernels = true;  // this build carries them
+#else
+inline constexpr bool kNativeKernels = false;
+#endif
+inline bool has_native_kernels() { return kNativeKernels && current_isa() != Isa::baseline; }
+
 // Of a table with members f32 and f64: the one for T.
 template <class T, class Microkernels>
 const auto& microkernels_for(const Microkernels& table) {
@@ -32,6 +41,13 @@ const auto& microkernels_for(const Microkernels& table) {
   namespace baseline { extern const Type table; } \
   namespace avx2 { extern const Type table; } \
   namespace avx512 { extern const Type table; }
+// The same without baseline, for native kernels: to be asked where has_native_kernels() only.
+#define TESSERA_DECLARE_AVX_MICROKERNELS(Type, table) \
+  namespace avx2 { extern const Type table; }         \
+  namespace avx512 { extern const Type table; }
+#define TESSERA_SELECT_AVX_MICROKERNELS(table)                                    \
+  (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
+                                                      : ::tessera::avx2::table)
 #define TESSERA_SELECT_MICROKERNELS(table)                                        \
   (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
    : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \

@@ -10,7 +10,9 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/gradient_check.h"
 #include "tessera/engine/tensor.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 
@@ -22,6 +24,23 @@ inline std::string message_of(const std::function<void()>& call) {
   }
   return "no ShapeError";
 }
+
+// A suite whose tests run once with the native kernels and once with Eigen's.
+class UnderEachKernels : public testing::TestWithParam<CpuKernels> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == CpuKernels::native && !has_native_kernels())
+      GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+    cpu_context().set_kernels(GetParam());
+  }
+  void TearDown() override { cpu_context().set_kernels(CpuKernels::automatic); }
+};
+#define TESSERA_UNDER_EACH_KERNELS(Suite)                                                     \
+  class Suite : public UnderEachKernels {};                                                   \
+  INSTANTIATE_TEST_SUITE_P(, Suite, testing::Values(CpuKernels::native, CpuKernels::eigen),   \
+                           [](const auto& info) {                                             \
+                             return info.param == CpuKernels::native ? "native" : "eigen";    \
+                           })
 
 inline Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64) {
   return random_normal(shape, key, 0, 1, dtype);

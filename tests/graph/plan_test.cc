@@ -130,11 +130,12 @@ class OwnLifetimes {
     for (size_t s = 0; s < graph_.nodes.size(); ++s) {
       const Node& node = graph_.nodes[s];
       if (node.op->views(0) >= 0) continue;
-      const Choice choice = node.op->choices(graph_.input_specs(node), context(node.device)).at(0);
-      if (choice.scratch_bytes == 0) continue;
+      const Algorithm chosen =
+          choose_algorithm(*node.op, graph_.input_specs(node), context(node.device));
+      if (chosen.scratch_bytes == 0) continue;
       const int64_t at = program ? program->offsets()[program->lifetimes().scratch[s]] : 0;
       add_block(static_cast<int>(s), static_cast<int>(s),
-                static_cast<int64_t>(choice.scratch_bytes), at);
+                static_cast<int64_t>(chosen.scratch_bytes), at);
     }
   }
 

@@ -1,6 +1,6 @@
-// The convolution kernels against sums written out in float64, over shapes chosen to hit every
+// The convolution algorithms against sums written out in float64, over shapes chosen to hit every
 // path and every remainder; bits against the number of threads; scratch against overruns.
-#include "tessera/layers/conv2d_cpu.h"
+#include "tessera/layers/conv2d_cpu/convolution.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,12 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 namespace {
@@ -27,6 +30,9 @@ ConvShape square(int64_t n, int64_t size, int64_t c, int64_t o, int64_t k, int64
 
 const Case kCases[] = {
     {"one value", square(1, 1, 1, 1, 1, 1, 0)},
+    {"no images", square(0, 5, 3, 4, 3, 1, 1)},
+    {"no images, depthwise", square(0, 5, 3, 3, 3, 1, 1, 1, 3)},
+    {"no images, 1x1", square(0, 5, 3, 4, 1, 1, 0)},
     {"one channel", square(2, 9, 1, 5, 3, 1, 1)},
     {"three channels", square(2, 11, 3, 16, 3, 1, 1)},
     {"stem of a CIFAR network", square(3, 32, 3, 16, 3, 1, 1)},
@@ -165,28 +171,53 @@ struct Results {
   std::vector<T> y, dx, dw;
 };
 
+// The algorithms that there are; native ones where this build and processor have them.
+enum class Algorithm { native, eigen };
+
 template <class T>
-Results<T> run(const ConvShape& s, int threads) {
+std::unique_ptr<Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
+  if constexpr (kNativeKernels)
+    if (algorithm == Algorithm::native) return native_convolution<T>(pass, s);
+  return eigen_convolution<T>(pass, s);
+}
+
+size_t scratch_of(Algorithm algorithm, ConvPass pass, const ConvShape& s, size_t element,
+                  int threads) {
+  if constexpr (kNativeKernels)
+    if (algorithm == Algorithm::native) return native_conv_scratch(pass, s, element, threads);
+  return eigen_conv_scratch(pass, s, element, threads);
+}
+
+// Twice, the second time with the scratch that the first one left: nothing may depend on it.
+template <class T>
+void run_pass(Algorithm algorithm, ConvPass pass, const ConvShape& s, ThreadPool& pool,
+              const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& out,
+              int64_t pixel) {
+  Scratch scratch(scratch_of(algorithm, pass, s, sizeof(T), pool.size()));
+  const auto convolution = make<T>(algorithm, pass, s);
+  Seen<T> seen(std::ssize(out), pixel);
+  convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(), {Seen<T>::apply, &seen});
+  EXPECT_TRUE(pass == ConvPass::weight_grad || (seen.once() && seen.values == out));
+  const std::vector<T> first = out;
+  convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(), {});
+  EXPECT_EQ(out, first);
+  EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
+}
+
+template <class T>
+Results<T> run(Algorithm algorithm, const ConvShape& s, int threads) {
   const auto x = values<T>(x_size(s), 1), w = values<T>(w_size(s), 2), dy = values<T>(y_size(s), 3);
   Results<T> r{std::vector<T>(y_size(s), T(NAN)), std::vector<T>(x_size(s), T(NAN)),
                std::vector<T>(w_size(s), T(NAN))};
   ThreadPool pool(threads);
-  Scratch forward(conv2d_scratch(s, sizeof(T), threads));
-  Scratch input(conv2d_input_grad_scratch(s, sizeof(T), threads));
-  Scratch weight(conv2d_weight_grad_scratch(s, sizeof(T), threads));
-  Seen<T> seen_y(y_size(s), s.o), seen_dx(x_size(s), s.c);
-  Epilogue<T> on_y{Seen<T>::apply, &seen_y}, on_dx{Seen<T>::apply, &seen_dx};
-  conv2d(pool, s, x.data(), w.data(), r.y.data(), forward.data(), &on_y);
-  conv2d_input_grad(pool, s, dy.data(), w.data(), r.dx.data(), input.data(), &on_dx);
-  conv2d_weight_grad(pool, s, x.data(), dy.data(), r.dw.data(), weight.data());
-  EXPECT_TRUE(forward.intact() && input.intact() && weight.intact()) << "scratch is overrun";
-  EXPECT_TRUE(seen_y.once() && seen_y.values == r.y);
-  EXPECT_TRUE(seen_dx.once() && seen_dx.values == r.dx);
+  run_pass(algorithm, ConvPass::forward, s, pool, x, w, r.y, s.o);
+  run_pass(algorithm, ConvPass::input_grad, s, pool, dy, w, r.dx, s.c);
+  run_pass(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw, 1);
   return r;
 }
 
 template <class T>
-void compare(const Case& test, double tolerance) {
+void compare(Algorithm algorithm, const Case& test, double tolerance) {
   const ConvShape& s = test.shape;
   const auto x = values<T>(x_size(s), 1), w = values<T>(w_size(s), 2), dy = values<T>(y_size(s), 3);
   std::vector<double> y(y_size(s)), dx(x_size(s)), dw(w_size(s));
@@ -195,45 +226,59 @@ void compare(const Case& test, double tolerance) {
     dx[i] += double(dy[j]) * w[k];
     dw[k] += double(dy[j]) * x[i];
   });
-  const Results<T> r = run<T>(s, 2);
+  const Results<T> r = run<T>(algorithm, s, 2);
   EXPECT_LE(error(r.y, y), tolerance);
   EXPECT_LE(error(r.dx, dx), tolerance);
   EXPECT_LE(error(r.dw, dw), tolerance);
 }
 
-class Conv2dKernels : public testing::TestWithParam<Case> {};
+class Conv2dAlgorithms : public testing::TestWithParam<std::tuple<Algorithm, Case>> {
+ protected:
+  Algorithm algorithm() const { return std::get<0>(GetParam()); }
+  const Case& test() const { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    if (algorithm() == Algorithm::native && !has_native_kernels())
+      GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  }
+};
 
-TEST_P(Conv2dKernels, AgreeWithTheDefinition) {
-  compare<float>(GetParam(), 3e-6);
-  compare<double>(GetParam(), 1e-14);
+TEST_P(Conv2dAlgorithms, AgreeWithTheDefinition) {
+  compare<float>(algorithm(), test(), 3e-6);
+  compare<double>(algorithm(), test(), 1e-14);
 }
 
-TEST_P(Conv2dKernels, SameBitsForAnyNumberOfThreads) {
-  const ConvShape& s = GetParam().shape;
-  const Results<float> one = run<float>(s, 1);
+TEST_P(Conv2dAlgorithms, SameBitsForAnyNumberOfThreads) {
+  const ConvShape& s = test().shape;
+  const Results<float> one = run<float>(algorithm(), s, 1);
   for (int threads : {2, 3, 5}) {
-    const Results<float> many = run<float>(s, threads);
+    const Results<float> many = run<float>(algorithm(), s, threads);
     EXPECT_TRUE(one.y == many.y && one.dx == many.dx && one.dw == many.dw) << threads << " threads";
   }
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  std::string name = std::to_string(info.index) + "_" + info.param.why;
+std::string case_name(const testing::TestParamInfo<std::tuple<Algorithm, Case>>& info) {
+  const auto& [algorithm, test] = info.param;
+  std::string name = (algorithm == Algorithm::native ? "native_" : "eigen_") +
+                     std::to_string(info.index) + "_" + test.why;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dKernels, testing::ValuesIn(kCases), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dAlgorithms,
+                         testing::Combine(testing::Values(Algorithm::native, Algorithm::eigen),
+                                          testing::ValuesIn(kCases)),
+                         case_name);
 
-TEST(Conv2dKernelsScratch, StaysSmall) {
+TEST(Conv2dScratch, StaysSmall) {
   for (const ConvShape& s : {square(32, 224, 3, 64, 7, 2, 3), square(32, 56, 64, 64, 3, 1, 1),
                              square(32, 56, 256, 64, 1, 1, 0), square(32, 14, 1024, 2048, 1, 2, 0),
-                             square(32, 7, 512, 512, 3, 1, 1), square(128, 32, 64, 64, 3, 1, 1)}) {
-    EXPECT_LE(conv2d_scratch(s, 4, 8), size_t{32} << 20);
-    EXPECT_LE(conv2d_input_grad_scratch(s, 4, 8), size_t{32} << 20);
-    EXPECT_LE(conv2d_weight_grad_scratch(s, 4, 8), size_t{32} << 20);
-  }
+                             square(32, 7, 512, 512, 3, 1, 1), square(128, 32, 64, 64, 3, 1, 1)})
+    for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
+      EXPECT_LE(eigen_conv_scratch(pass, s, 4, 8), size_t{32} << 20);
+      const Algorithm native = has_native_kernels() ? Algorithm::native : Algorithm::eigen;
+      EXPECT_LE(scratch_of(native, pass, s, 4, 8), size_t{32} << 20);
+    }
 }
 
 }  // namespace

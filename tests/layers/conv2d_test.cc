@@ -53,7 +53,9 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(Conv2d, FollowsItsDefinition) {
+TESSERA_UNDER_EACH_KERNELS(Conv2d);
+
+TEST_P(Conv2d, FollowsItsDefinition) {
   for (const Case& c : cases()) {
     const Tensor x = normal(c.x, 21), w = normal(c.w, 2), y = conv2d(x, w, c.params);
     ASSERT_EQ(y.shape(), c.y);
@@ -61,14 +63,14 @@ TEST(Conv2d, FollowsItsDefinition) {
   }
 }
 
-TEST(Conv2d, GradientsMatchDifferences) {
+TEST_P(Conv2d, GradientsMatchDifferences) {
   for (const Case& c : cases()) {
     expect_gradients([&](const Tensors& in) { return conv2d(in[0], in[1], c.params); },
                      {normal(c.x, 21), normal(c.w, 2)});
   }
 }
 
-TEST(Conv2d, GradientOpsHaveGradients) {
+TEST_P(Conv2d, GradientOpsHaveGradients) {
   for (const Case& c : cases()) {
     expect_gradients(
         [&](const Tensors& in) {
@@ -83,7 +85,7 @@ TEST(Conv2d, GradientOpsHaveGradients) {
   }
 }
 
-TEST(Conv2d, EachGradientKeepsOnlyWhatItReads) {
+TEST_P(Conv2d, EachGradientKeepsOnlyWhatItReads) {
   // Only the filters are tracked: the gradient may not need x after x's own was skipped, and the
   // other way round.
   const Tensor x = normal({1, 4, 4, 2}, 1), w = normal({3, 3, 3, 2}, 2);
@@ -94,7 +96,7 @@ TEST(Conv2d, EachGradientKeepsOnlyWhatItReads) {
 }
 
 // A conv2d with (y + bias) max 0 folded in gives the bits of the separate steps.
-TEST(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
+TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const bool gradient : {false, true}) {
       const Conv2dParams settings{.padding = 1};
@@ -133,7 +135,7 @@ TEST(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
   }
 }
 
-TEST(Conv2d, RefusesAnEpilogueThatChangesTheShape) {
+TEST_P(Conv2d, RefusesAnEpilogueThatChangesTheShape) {
   const Tensor x = tracked(normal({1, 4, 4, 2}, 1)), w = normal({3, 1, 1, 2}, 2);
   const Tensor y = conv2d(x, w);
   ScalarBuilder p(2);
@@ -144,14 +146,14 @@ TEST(Conv2d, RefusesAnEpilogueThatChangesTheShape) {
   EXPECT_FALSE(y.impl()->node->op->absorb_epilogue(add, 0, in, Specs{y.spec(), larger}));
 }
 
-TEST(Conv2d, SettingsTellOpsApart) {
+TEST_P(Conv2d, SettingsTellOpsApart) {
   const Tensor x = tracked(normal({1, 6, 6, 2}, 1)), w = normal({3, 3, 3, 2}, 2);
   auto op = [&](const Conv2dParams& params) { return conv2d(x, w, params).impl()->node->op; };
   EXPECT_TRUE(op({.stride = 2})->same(*op({.stride = 2})));
   EXPECT_FALSE(op({.stride = 2})->same(*op({.stride = 1})));
 }
 
-TEST(Conv2d, ErrorsExplain) {
+TEST_P(Conv2d, ErrorsExplain) {
   const Tensor x = zeros({4, 12, 12, 3});
   EXPECT_EQ(message_of([&] {
               conv2d(x, zeros({8, 3, 3, 4}));

@@ -5,7 +5,9 @@
 namespace tessera {
 namespace {
 
-TEST(Linear, IsXTimesWTransposedPlusB) {
+TESSERA_UNDER_EACH_KERNELS(Linear);
+
+TEST_P(Linear, IsXTimesWTransposedPlusB) {
   const Tensor x = from_vector<float>({1, 2}, {1, 2});
   const Tensor w = from_vector<float>({3, 2}, {1, 0, 0, 1, 1, 1});
   const Tensor b = from_vector<float>({3}, {0, 0, 10});

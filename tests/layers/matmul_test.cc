@@ -29,7 +29,9 @@ std::vector<double> product(const Tensor& a, const Tensor& b, MatmulParams p) {
 
 const MatmulParams kFlags[] = {{false, false}, {true, false}, {false, true}, {true, true}};
 
-TEST(Matmul, IsTheSumOfProductsUnderEveryFlag) {
+TESSERA_UNDER_EACH_KERNELS(Matmul);
+
+TEST_P(Matmul, IsTheSumOfProductsUnderEveryFlag) {
   for (auto [m, n, k] : {std::array{1, 1, 1}, {5, 3, 7}, {33, 65, 130}, {1, 100, 9}}) {
     for (MatmulParams p : kFlags) {
       const Tensor a = normal(p.transpose_a ? Shape{k, m} : Shape{m, k}, 1);
@@ -42,7 +44,7 @@ TEST(Matmul, IsTheSumOfProductsUnderEveryFlag) {
   }
 }
 
-TEST(Matmul, GradientsUnderEveryFlag) {
+TEST_P(Matmul, GradientsUnderEveryFlag) {
   for (MatmulParams p : kFlags) {
     const Tensor a = normal(p.transpose_a ? Shape{4, 3} : Shape{3, 4}, 3);
     const Tensor b = normal(p.transpose_b ? Shape{5, 4} : Shape{4, 5}, 4);
@@ -52,7 +54,7 @@ TEST(Matmul, GradientsUnderEveryFlag) {
   }
 }
 
-TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
+TEST_P(Matmul, SameBitsWithAnyNumberOfThreads) {
   const Tensor a = normal({70, 300}, 5, DType::f32), b = normal({300, 90}, 6, DType::f32);
   std::vector<float> first;
   for (int threads : {1, 2, 3}) {
@@ -65,7 +67,7 @@ TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
 }
 
 // Runs what absorbing gives and compares it with the two ops one after the other.
-TEST(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
+TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
   const Tensor a = normal({70, 30}, 7, DType::f32), b = normal({90, 30}, 8, DType::f32);
   const Tensor c = normal({90}, 9, DType::f32);
   OpPtr product;  // the op that matmul() makes, taken off the tape
@@ -98,7 +100,7 @@ TEST(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
   EXPECT_FALSE(product->absorb_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{large, y}));
 }
 
-TEST(Matmul, ShapesThatDoNotFitAreExplained) {
+TEST_P(Matmul, ShapesThatDoNotFitAreExplained) {
   const Tensor a = zeros({2, 3}), b = zeros({4, 5});
   EXPECT_EQ(message_of([&] { matmul(a, b); }),
             "matmul: a has 3 columns but b has 4 rows (a float32[2x3], b float32[4x5])");

@@ -60,13 +60,13 @@ class Folder {
 };
 
 std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t count,
-                                    const char* key, Choice choice) {
+                                    const char* key, SubsetOrder order) {
   if (count == 0 || count == all->count()) return all;
   if (count < 0 || count > all->count()) {
     throw ConfigError(fmt::format("data.{}: {} is asked for, but {} has {} images; 0 takes all",
                                   key, count, all->name(), all->count()));
   }
-  return subset(std::move(all), count, choice);
+  return subset(std::move(all), count, order);
 }
 
 // A line for each class; none when the file is not there or is something else.
@@ -163,16 +163,16 @@ struct Known {
   std::string name;
   std::function<DataSplit(const DataSource&)> open;
   // The published files are shuffled; a folder, and a pack of one, is sorted by class.
-  Choice choice = Choice::kFirst;
+  SubsetOrder order = SubsetOrder::kFirst;
   bool sized = false;  // the size of the images can be chosen
 };
 
 // Sorted by name.
 const std::vector<Known>& known_sets() {
   static const std::vector<Known> sets = [] {
-    std::vector<Known> all = {{"hdf5", open_hdf5, Choice::kProportion},
-                              {"image_folder", open_folder, Choice::kProportion, true},
-                              {"synthetic", open_synthetic, Choice::kFirst, true}};
+    std::vector<Known> all = {{"hdf5", open_hdf5, SubsetOrder::kProportion},
+                              {"image_folder", open_folder, SubsetOrder::kProportion, true},
+                              {"synthetic", open_synthetic, SubsetOrder::kFirst, true}};
     for (const PublishedSet& set : published_sets())
       all.push_back({set.name, std::bind_front(open_published, std::cref(set))});
     std::ranges::sort(all, {}, &Known::name);
@@ -202,8 +202,8 @@ DataSplit open_data(const DataSource& source) {
                       source.name));
     }
     DataSplit split = known.open(source);
-    return {some(split.train, source.train_count, "train_count", known.choice),
-            some(split.test, source.test_count, "test_count", known.choice)};
+    return {some(split.train, source.train_count, "train_count", known.order),
+            some(split.test, source.test_count, "test_count", known.order)};
   }
   throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
                                 fmt::join(data_names(), ", ")));

@@ -99,12 +99,12 @@ class Subset : public Dataset {
 }  // namespace
 
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
-                                      Choice choice) {
+                                      SubsetOrder order) {
   if (count < 1 || count > all->count())
     throw Error(
         fmt::format("{}: {} of {} images cannot be taken", all->name(), count, all->count()));
   std::vector<int64_t> chosen;
-  if (choice == Choice::kProportion) chosen = in_proportion(*all, count);
+  if (order == SubsetOrder::kProportion) chosen = in_proportion(*all, count);
   return std::make_shared<Subset>(std::move(all), count, std::move(chosen));
 }
 

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-enum class Choice {
+enum class SubsetOrder {
   kFirst,       // the first so many
   kProportion,  // as below where each class lies in one piece, else the first so many
 };
@@ -19,7 +19,7 @@ enum class Choice {
 // ones. So it is the same in every run, a larger subset has all of a smaller one, and the first
 // images of a pack of a subset are in proportion too.
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
-                                      Choice choice);
+                                      SubsetOrder order);
 
 // What kProportion takes of memory where each class lies in one piece.
 inline int64_t subset_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(int64_t)); }

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/layers/shared/gemm_cpu.h"
+#include "tessera/layers/shared/gemm_eigen.h"
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 namespace {
@@ -22,24 +24,42 @@ std::vector<T> values(int64_t count, uint32_t state) {
   return v;
 }
 
+// The two that there are; the native one where this build and processor have it.
+enum class Algorithm { native, eigen };
+
 template <class T>
-std::vector<T> run(const GemmShape& s, int threads) {
+size_t scratch_of(Algorithm algorithm, const GemmShape& s, int threads) {
+  if constexpr (kNativeKernels)
+    if (algorithm == Algorithm::native) return gemm_scratch(s, sizeof(T), threads);
+  return eigen_gemm_scratch(s, sizeof(T), threads);
+}
+
+template <class T>
+void multiply(Algorithm algorithm, ThreadPool& pool, const GemmShape& s, const T* a, const T* b,
+              T* c, void* scratch) {
+  if constexpr (kNativeKernels)
+    if (algorithm == Algorithm::native) return gemm(pool, s, a, b, c, scratch);
+  eigen_gemm(pool, s, a, b, c, scratch);
+}
+
+template <class T>
+std::vector<T> run(Algorithm algorithm, const GemmShape& s, int threads) {
   const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2);
   auto c = s.accumulate ? values<T>(s.m * s.n, 3) : std::vector<T>(s.m * s.n, T(NAN));
   ThreadPool pool(threads);
-  const size_t bytes = gemm_scratch(s, sizeof(T), threads);
+  const size_t bytes = scratch_of<T>(algorithm, s, threads);
   std::unique_ptr<unsigned char, decltype(&std::free)> scratch(
       static_cast<unsigned char*>(std::aligned_alloc(64, bytes / 64 * 64 + 128)), &std::free);
   std::memset(scratch.get(), 0xff, bytes + 64);
-  gemm(pool, s, a.data(), b.data(), c.data(), scratch.get());
+  multiply(algorithm, pool, s, a.data(), b.data(), c.data(), scratch.get());
   for (size_t i = 0; i < 64; ++i) EXPECT_EQ(scratch.get()[bytes + i], 0xff);
   return c;
 }
 
 template <class T>
-void compare(const GemmShape& s, double tolerance) {
+void compare(Algorithm algorithm, const GemmShape& s, double tolerance) {
   const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2), c = values<T>(s.m * s.n, 3);
-  const auto got = run<T>(s, 2);
+  const auto got = run<T>(algorithm, s, 2);
   double difference = 0, largest = 1e-30;
   for (int64_t i = 0; i < s.m; ++i)
     for (int64_t j = 0; j < s.n; ++j) {
@@ -61,28 +81,41 @@ const int64_t kSizes[][3] = {{1, 1, 1},    {1, 10, 84},   {1, 120, 400},   {3, 1
                              {97, 16, 1},  {200, 5, 650}, {130, 260, 330}, {12, 3000, 40},
                              {1, 1000, 3}, {5, 2, 0},     {20, 20, 0}};
 
-TEST(Gemm, AgreesWithTheDefinition) {
+class Gemm : public testing::TestWithParam<Algorithm> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Algorithm::native && !has_native_kernels())
+      GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  }
+};
+
+TEST_P(Gemm, AgreesWithTheDefinition) {
   for (const auto& [m, n, k] : kSizes)
     for (int flags = 0; flags < 8; ++flags) {
       const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
-      compare<float>(s, 3e-6);
-      compare<double>(s, 1e-14);
+      compare<float>(GetParam(), s, 3e-6);
+      compare<double>(GetParam(), s, 1e-14);
     }
 }
 
-TEST(Gemm, SpansSeveralPackedParts) {
-  compare<float>({40, 7000, 350, false, true, false}, 3e-6);
-  compare<double>({30, 7000, 170, true, false, true}, 1e-14);
+TEST_P(Gemm, SpansSeveralBlocks) {
+  compare<float>(GetParam(), {40, 7000, 350, false, true, false}, 3e-6);
+  compare<double>(GetParam(), {30, 7000, 170, true, false, true}, 1e-14);
 }
 
-TEST(Gemm, SameBitsForAnyNumberOfThreads) {
+TEST_P(Gemm, SameBitsForAnyNumberOfThreads) {
   for (const auto& [m, n, k] : kSizes)
     for (int flags = 0; flags < 8; ++flags) {
       const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
-      const auto one = run<float>(s, 1);
-      for (int threads : {2, 3}) EXPECT_EQ(run<float>(s, threads), one);
+      const auto one = run<float>(GetParam(), s, 1);
+      for (int threads : {2, 3}) EXPECT_EQ(run<float>(GetParam(), s, threads), one);
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(, Gemm, testing::Values(Algorithm::native, Algorithm::eigen),
+                         [](const auto& info) {
+                           return info.param == Algorithm::native ? "native" : "eigen";
+                         });
 
 }  // namespace
 }  // namespace tessera

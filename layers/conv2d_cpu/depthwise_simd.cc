@@ -1,4 +1,4 @@
-#include "tessera/layers/conv2d_simd.h"
+#include "tessera/layers/conv2d_cpu/depthwise_simd.h"
 
 #include "tessera/layers/shared/vector_simd.h"
 
@@ -13,12 +13,8 @@ struct Single {
   static T zero() { return T(0); }
   static T load(const T* p) { return *p; }
   static void store(T* p, T v) { *p = v; }
-#if defined(__FMA__)
   static float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-#else
-  static T fma(T a, T b, T c) { return a * b + c; }
-#endif
 };
 
 // R pixels by N vectors of channels, starting at channel k.

@@ -45,6 +45,6 @@ struct DepthwiseMicrokernels {
   DepthwiseMicrokernelsOf<double> f64;
 };
 
-TESSERA_DECLARE_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
+TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 
 }  // namespace tessera

@@ -1,0 +1,74 @@
+// Convolutions on the CPU over raw memory: the product itself and its two gradients, for float and
+// double, prepared once for a shape. Activations are NHWC, filters OHWI, both dense:
+//
+//   x [n, h, w, c]   f [o, kh, kw, c/groups]   y [n, out_h, out_w, o]
+//   y[b,i,j,q] = sum over u, v, k of x[b, i*stride_h - pad_h + u*dilation_h,
+//                                      j*stride_w - pad_w + v*dilation_w, k] * f[q,u,v,k]
+//
+// k runs over the channels of q's group, and x is zero outside the image.
+//
+// Another algorithm is another file beside these: a class derived from Convolution, its factory and
+// the bytes of its scratch declared below, and its line in conv2d.cc's list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/layers/shared/epilogue_hook.h"
+#include "tessera/runtime/thread_pool.h"
+
+namespace tessera {
+
+struct ConvShape {
+  int64_t n = 1, h = 1, w = 1, c = 1;      // input: images, rows, columns, channels
+  int64_t o = 1, kh = 1, kw = 1;           // filters and their size; groups divides c and o
+  int64_t stride_h = 1, stride_w = 1;      // >= 1
+  int64_t pad_h = 0, pad_w = 0;            // zeros on either side, >= 0
+  int64_t dilation_h = 1, dilation_w = 1;  // distance between taps, >= 1
+  int64_t groups = 1;
+
+  int64_t out_h() const { return (h + 2 * pad_h - dilation_h * (kh - 1) - 1) / stride_h + 1; }
+  int64_t out_w() const { return (w + 2 * pad_w - dilation_w * (kw - 1) - 1) / stride_w + 1; }
+  int64_t pixels() const { return n * out_h() * out_w(); }  // of y
+  int64_t weights() const { return o * kh * kw * (c / groups); }
+  // A filter for each channel.
+  bool depthwise() const { return groups > 1 && groups == c && groups == o; }
+  // Each pixel of y is made of the same pixel of x alone.
+  bool pointwise() const {
+    return kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && pad_h == 0 && pad_w == 0;
+  }
+  bool operator==(const ConvShape&) const = default;
+};
+
+enum class ConvPass {
+  forward,      // x, f -> y
+  input_grad,   // dy, f -> dx, the gradient of sum(y * dy) with respect to x
+  weight_grad,  // x, dy -> df, the gradient of sum(y * dy) with respect to f
+};
+
+// One pass for one shape: all that follows from the shape is computed when it is made.
+template <class T>
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+  // a and b are the inputs as ConvPass lists them. `scratch` is 64-byte aligned, of the bytes that
+  // the algorithm's function below gives for the pool's size or more. The epilogue sees y or dx; df
+  // has none. Allocates nothing. The result depends on the shape, the algorithm and the instruction
+  // set alone, never on the number of threads. One caller for each scratch at a time.
+  virtual void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
+                   const Epilogue<T>& epilogue) const = 0;
+};
+
+// Written by hand, for AVX2 and AVX-512: where has_native_kernels() only. `element` is
+// sizeof(float) or sizeof(double), `threads` the size of the pool.
+size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);
+template <class T>
+std::unique_ptr<Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape);
+
+// Products of patches by Eigen, everywhere.
+size_t eigen_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);
+template <class T>
+std::unique_ptr<Convolution<T>> eigen_convolution(ConvPass pass, const ConvShape& shape);
+
+}  // namespace tessera

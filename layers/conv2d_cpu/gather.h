@@ -1,0 +1,13 @@
+// The native convolution and its input gradient (backward).
+#pragma once
+
+#include "tessera/layers/conv2d_cpu/convolution.h"
+
+namespace tessera {
+
+template <class T>
+size_t gather_scratch(const ConvShape& shape, bool backward, int threads);
+template <class T>
+std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward);
+
+}  // namespace tessera

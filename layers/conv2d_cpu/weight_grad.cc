@@ -1,0 +1,317 @@
+// The native gradient of a convolution with respect to its filters.
+#include "tessera/layers/conv2d_cpu/weight_grad.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/layers/conv2d_cpu/depthwise_simd.h"
+#include "tessera/layers/conv2d_cpu/padded_copy.h"
+#include "tessera/layers/conv2d_cpu/partial_sums.h"
+#include "tessera/layers/conv2d_cpu/weight_grad_tiling.h"
+#include "tessera/layers/shared/gemm_simd.h"
+#include "tessera/layers/shared/integers.h"
+#include "tessera/layers/shared/scratch_layout.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+const GemmMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
+}
+
+template <class T>
+const DepthwiseMicrokernelsOf<T>& depthwise() {
+  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels));
+}
+
+template <class T>
+struct Buffers {
+  T* partial;        // [run][weights]
+  T* x;              // per thread: a padded block, or a packed tile
+  T* dy;             // per thread: quads of a block
+  int64_t x_stride, dy_stride;
+  size_t size;
+};
+
+template <class T>
+Buffers<T> lay_out(const WeightGradTiling& tiling, int threads, void* scratch) {
+  ScratchLayout layout(scratch);
+  Buffers<T> b{};
+  const int64_t slack = 3 * tiling.lanes;  // whole vectors may be read past the last pixel
+  if (!tiling.direct) b.x_stride = tiling.block_pixels * slack;
+  if (tiling.padded) b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
+  const int64_t filters = ceil_div(tiling.cut_filters, tiling.row_tile) * tiling.row_tile;
+  if (tiling.pack_dy) b.dy_stride = tiling.block_pixels * filters;
+  b.x_stride = round_up(b.x_stride, 16), b.dy_stride = round_up(b.dy_stride, 16);
+  if (tiling.runs > 1 || tiling.shape.depthwise()) b.partial = layout.take<T>(tiling.runs * tiling.shape.weights());
+  b.x = layout.take<T>(b.x_stride * threads);
+  b.dy = layout.take<T>(b.dy_stride * threads);
+  b.size = layout.size();
+  return b;
+}
+
+struct Tile {
+  int64_t row, column, columns;  // filter row u; first of its kw * c / groups columns
+  int vectors;
+};
+
+Tile tile_of(const WeightGradTiling& tiling, int64_t index) {
+  const int64_t within = index % tiling.row_tiles;
+  const int64_t first = within * tiling.vectors / tiling.row_tiles;
+  const int64_t last = (within + 1) * tiling.vectors / tiling.row_tiles;
+  Tile tile;
+  tile.row = index / tiling.row_tiles;
+  tile.column = first * tiling.lanes;
+  tile.columns = std::min(last * tiling.lanes, tiling.row_columns) - tile.column;
+  tile.vectors = static_cast<int>(last - first);
+  return tile;
+}
+
+// Copies the columns of a tile for output pixels [first, last) of row y of an image, with zeros
+// where a tap lies outside.
+template <class T>
+void pack_row(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* image,
+              int64_t y, int64_t first, int64_t last, T* to) {
+  const ConvShape& s = tiling.shape;
+  const int64_t channels = s.c / s.groups, width = tile.vectors * tiling.lanes;
+  const int64_t row = y * s.stride_h - s.pad_h + tile.row * s.dilation_h;
+  int64_t column = tile.column, left = tile.columns;
+  while (left > 0) {
+    const int64_t tap = column / channels, k = column % channels;
+    const int64_t length = std::min(left, channels - k);
+    const int64_t shift = tap * s.dilation_w - s.pad_w;  // input column = x * stride + shift
+    int64_t begin = last, end = last;
+    if (row >= 0 && row < s.h && s.w > shift) {
+      begin = shift < 0 ? ceil_div(-shift, s.stride_w) : 0;
+      end = (s.w - 1 - shift) / s.stride_w + 1;
+      begin = std::clamp(begin, first, last), end = std::clamp(end, begin, last);
+    }
+    for (int64_t x = first; x < begin; ++x)
+      std::memset(to + (x - first) * width, 0, length * sizeof(T));
+    if (begin < end)
+      microkernels<T>().copy_points(
+          image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
+          s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
+    for (int64_t x = end; x < last; ++x)
+      std::memset(to + (x - first) * width, 0, length * sizeof(T));
+    to += length, column += length, left -= length;
+  }
+  if (tile.columns < width)
+    for (int64_t x = first; x < last; ++x)
+      std::memset(to + (x - first) * width, 0, (width - tile.columns) * sizeof(T));
+}
+
+template <class T>
+void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* x,
+               int64_t first, int64_t count, T* to) {
+  const ConvShape& s = tiling.shape;
+  const int64_t width = tile.vectors * tiling.lanes;
+  for (int64_t pixel = first; pixel < first + count;) {
+    const int64_t row = pixel / tiling.out_w, column = pixel % tiling.out_w;
+    const int64_t length = std::min(tiling.out_w - column, first + count - pixel);
+    pack_row(tiling, tile, group, x + row / tiling.out_h * s.h * s.w * s.c, row % tiling.out_h, column,
+             column + length, to);
+    to += length * width, pixel += length;
+  }
+}
+
+// The pixels of block `index`: packed blocks are cut from all pixels in a row, direct ones are rows
+// of an image.
+struct Block {
+  int64_t image, row, rows, first_pixel, pixels;
+};
+
+Block block_of(const WeightGradTiling& tiling, int64_t index) {
+  Block b{};
+  if (tiling.direct) {
+    b.image = index / tiling.blocks_per_image;
+    b.row = index % tiling.blocks_per_image * tiling.block_rows;
+    b.rows = std::min(tiling.block_rows, tiling.out_h - b.row);
+    b.first_pixel = (b.image * tiling.out_h + b.row) * tiling.out_w;
+    b.pixels = b.rows * tiling.out_w;
+  } else {
+    b.first_pixel = index * tiling.block_pixels;
+    b.pixels = std::min(tiling.block_pixels, tiling.shape.n * tiling.out_h * tiling.out_w - b.first_pixel);
+  }
+  return b;
+}
+
+// Where a direct block's first tap lies, and the distance of the rows.
+template <class T>
+const T* block_start(const WeightGradTiling& tiling, const Block& b, const T* x, T* buffer,
+                     int64_t& row_length) {
+  const ConvShape& s = tiling.shape;
+  const T* image = x + b.image * s.h * s.w * s.c;
+  row_length = s.w * s.c;
+  if (!tiling.padded) return image + b.row * s.stride_h * row_length;
+  row_length = tiling.padded_columns() * s.c;
+  const int64_t rows = (b.rows - 1) * s.stride_h + (s.kh - 1) * s.dilation_h + 1;
+  copy_padded(image, s.h, s.w, s.c, b.row * s.stride_h - s.pad_h, -s.pad_w, rows,
+              tiling.padded_columns(), buffer);
+  return buffer;
+}
+
+// Puts the rows of each pixel's window next to each other. Whole vectors are copied: the next row
+// overwrites what is too much.
+template <class T>
+void join_rows(const WeightGradTiling& tiling, const Block& b, const T* start, int64_t row_length,
+               T* to) {
+  const ConvShape& s = tiling.shape;
+  const int64_t columns = s.kw * s.c, whole = ceil_div(columns, tiling.lanes) * tiling.lanes;
+  for (int64_t u = 0; u < s.kh; ++u)
+    for (int64_t y = 0; y < b.rows; ++y)
+      microkernels<T>().copy_points(start + (y * s.stride_h + u * s.dilation_h) * row_length,
+                              s.stride_w * s.c, tiling.out_w, whole,
+                              to + y * tiling.out_w * tiling.join_width + u * columns, tiling.join_width);
+}
+
+// What a task sums: some tiles of some filters of a group, over a run of blocks.
+struct Part {
+  int64_t run, group, first_filter, filters, first_tile, last_tile;
+};
+
+// Adds one block of pixels to a part of `sum`.
+template <class T>
+void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part, const T* x,
+               const T* dy, bool accumulate, T* x_buffer, T* dy_buffer, T* sum) {
+  const ConvShape& s = tiling.shape;
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+  const int64_t first = part.group * (s.o / s.groups) + part.first_filter;
+  const int64_t filter = tiling.rows * tiling.row_columns;
+  OuterProduct<T> product{};
+  product.a = dy + b.first_pixel * s.o + first;
+  product.a_point = s.o, product.a_quad = tiling.row_tile;
+  if (tiling.pack_dy) {
+    microkernel.pack_quads(product.a, s.o, b.pixels, part.filters, dy_buffer);
+    product.a = dy_buffer;
+    product.a_point = tiling.row_tile, product.a_quad = tiling.row_tile * b.pixels;
+  }
+  product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
+  int64_t row_length = 0;
+  const T* start = tiling.direct ? block_start(tiling, b, x, x_buffer, row_length) : x_buffer;
+  T* joined = x_buffer + tiling.padded_elements();
+  if (tiling.joined) join_rows(tiling, b, start, row_length, joined);
+  for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
+    const Tile tile = tile_of(tiling, t);
+    product.vectors = tile.vectors, product.columns = tile.columns;
+    if (tiling.joined) {
+      product.b = joined + tile.column, product.b_point = tiling.join_width;
+      product.lines = 1, product.points = b.pixels;
+    } else if (tiling.direct) {
+      product.b = start + tile.row * s.dilation_h * row_length + tile.column;
+      product.b_line = s.stride_h * row_length, product.b_point = s.stride_w * s.c;
+      product.lines = b.rows, product.points = tiling.out_w;
+    } else {
+      pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, x_buffer);
+      product.b = x_buffer, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes;
+      product.lines = 1, product.points = b.pixels;
+    }
+    product.c = sum + first * filter + tile.row * tiling.row_columns + tile.column;
+    microkernel.outer(product);
+  }
+}
+
+Part part_of(const WeightGradTiling& tiling, int64_t task) {
+  Part part{};
+  part.run = task % tiling.runs, task /= tiling.runs;
+  part.first_tile = task % tiling.slices * tiling.slice_tiles, task /= tiling.slices;
+  part.last_tile = std::min(part.first_tile + tiling.slice_tiles, tiling.tiles());
+  part.first_filter = task % tiling.cuts * tiling.cut_filters, part.group = task / tiling.cuts;
+  part.filters = std::min(tiling.cut_filters, tiling.shape.o / tiling.shape.groups - part.first_filter);
+  return part;
+}
+
+template <class T>
+class WeightGrad final : public Convolution<T> {
+ public:
+  explicit WeightGrad(const ConvShape& shape);
+  void run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
+           const Epilogue<T>&) const override;
+
+ private:
+  void run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x, const T* dy,
+                T* dw) const;
+
+  const WeightGradTiling tiling_;
+  std::vector<int64_t> offsets_;  // of the taps, for depthwise
+};
+
+template <class T>
+WeightGradTiling make_tiling(const ConvShape& shape) {
+  return {shape, sizeof(T), microkernels<T>().lanes, microkernels<T>().row_tile};
+}
+
+template <class T>
+WeightGrad<T>::WeightGrad(const ConvShape& shape) : tiling_(make_tiling<T>(shape)) {
+  const ConvShape& s = tiling_.shape;
+  if (!s.depthwise()) return;
+  const int64_t row_length = (tiling_.padded ? tiling_.padded_columns() : s.w) * s.c;
+  for (int64_t t = 0; t < s.kh * s.kw; ++t)
+    offsets_.push_back(t / s.kw * s.dilation_h * row_length + t % s.kw * s.dilation_w * s.c);
+}
+
+template <class T>
+void WeightGrad<T>::run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x,
+                             const T* dy, T* dw) const {
+  const WeightGradTiling& tiling = tiling_;
+  const ConvShape& s = tiling.shape;
+  T* sum = buffers.partial ? buffers.partial + part.run * s.weights() : dw;
+  T* x_buffer = buffers.x + thread * buffers.x_stride;
+  T* dy_buffer = buffers.dy + thread * buffers.dy_stride;
+  const int64_t begin = tiling.blocks * part.run / tiling.runs;
+  const int64_t end = tiling.blocks * (part.run + 1) / tiling.runs;
+  for (int64_t i = begin; i < end; ++i) {
+    const Block b = block_of(tiling, i);
+    if (!tiling.shape.depthwise()) {
+      add_block(tiling, b, part, x, dy, i > begin, x_buffer, dy_buffer, sum);
+      continue;
+    }
+    int64_t row_length = 0;
+    const T* start = block_start(tiling, b, x, x_buffer, row_length);
+    depthwise<T>().outer({dy + b.first_pixel * s.c, start, s.stride_h * row_length,
+                          s.stride_w * s.c, b.rows, tiling.out_w, offsets_.data(), s.kh * s.kw, s.c,
+                          sum, i > begin});
+  }
+}
+
+template <class T>
+void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
+                        const Epilogue<T>&) const {
+  const ConvShape& s = tiling_.shape;
+  if (tiling_.blocks == 0) {  // no pixels: nothing to sum
+    std::memset(dw, 0, s.weights() * sizeof(T));
+    return;
+  }
+  const Buffers<T> buffers = lay_out<T>(tiling_, pool.size(), scratch);
+  const int64_t groups = s.depthwise() ? 1 : s.groups;
+  const int64_t parts = groups * tiling_.cuts * tiling_.slices;
+  pool.parallel_for_thread(parts * tiling_.runs, [&](int64_t task, int thread) {
+    run_part(part_of(tiling_, task), buffers, thread, x, dy, dw);
+  });
+  if (s.depthwise()) {
+    fold_depthwise(pool, tiling_.runs, s.kh * s.kw, s.c, buffers.partial, dw);
+  } else if (buffers.partial) {
+    fold_partials(pool, tiling_.runs, s.weights(), buffers.partial, dw);
+  }
+}
+
+}  // namespace
+
+template <class T>
+size_t weight_grad_scratch(const ConvShape& shape, int threads) {
+  return lay_out<T>(make_tiling<T>(shape), threads, nullptr).size;
+}
+
+template <class T>
+std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape) {
+  return std::make_unique<WeightGrad<T>>(shape);
+}
+
+#define TESSERA_WEIGHT_GRAD(T)                                  \
+  template size_t weight_grad_scratch<T>(const ConvShape&, int); \
+  template std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape&);
+TESSERA_WEIGHT_GRAD(float)
+TESSERA_WEIGHT_GRAD(double)
+
+}  // namespace tessera

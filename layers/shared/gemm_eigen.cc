@@ -1,0 +1,76 @@
+#include "tessera/layers/shared/gemm_eigen.h"
+
+#include "tessera/layers/shared/gemm_eigen_simd.h"
+#include "tessera/layers/shared/scratch_layout.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kRows = 192;          // of a tile at most
+constexpr int64_t kColumns = 480;       // two blocks of Eigen's
+constexpr int64_t kMinRows = 48;        // less, and packing b costs as much as using it
+constexpr int64_t kTaskWork = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kTasks = 16;          // wanted, so that many threads find work
+
+// From the shape alone.
+struct Tiles {
+  int64_t rows, columns, down, across;
+
+  explicit Tiles(const GemmShape& s) {
+    const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / kTaskWork, 1, kTasks);
+    down = std::max({ceil_div(s.m, kRows), std::min(wanted, s.m / kMinRows), int64_t{1}});
+    rows = std::max<int64_t>(1, ceil_div(s.m, down));
+    down = ceil_div(s.m, rows);
+    across = std::max({ceil_div(s.n, kColumns),
+                       std::min(ceil_div(wanted, std::max<int64_t>(1, down)), s.n / kMinRows),
+                       int64_t{1}});
+    columns = std::max<int64_t>(1, ceil_div(s.n, across));
+    across = ceil_div(s.n, columns);
+  }
+};
+
+// One thread's blocks of the largest tile.
+template <class T>
+int64_t packed_elements(const GemmShape& s, const Tiles& tiles) {
+  return round_up(EigenBlocks<T>(tiles.rows, tiles.columns, s.k).elements(), 64 / sizeof(T));
+}
+
+template <class T>
+T* lay_out(const GemmShape& s, int threads, ScratchLayout& layout) {
+  return layout.take<T>(packed_elements<T>(s, Tiles(s)) * threads);
+}
+
+}  // namespace
+
+size_t eigen_gemm_scratch(const GemmShape& shape, size_t element, int threads) {
+  ScratchLayout layout(nullptr);
+  element == sizeof(float) ? static_cast<void>(lay_out<float>(shape, threads, layout))
+                           : static_cast<void>(lay_out<double>(shape, threads, layout));
+  return layout.size();
+}
+
+template <class T>
+void eigen_gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c,
+                void* scratch) {
+  const Tiles tiles(s);
+  const int64_t stride = packed_elements<T>(s, tiles);
+  pool.parallel_for_thread(tiles.down * tiles.across, [&](int64_t task, int thread) {
+    const int64_t i = task / tiles.across * tiles.rows, j = task % tiles.across * tiles.columns;
+    EigenProduct<T> p{};
+    p.m = std::min(tiles.rows, s.m - i), p.n = std::min(tiles.columns, s.n - j), p.k = s.k;
+    p.transpose_a = s.transpose_a, p.a_stride = s.transpose_a ? s.m : s.k;
+    p.a = a + (s.transpose_a ? i : i * s.k);
+    p.transpose_b = s.transpose_b, p.b_stride = s.transpose_b ? s.k : s.n;
+    p.b = b + (s.transpose_b ? j * s.k : j);
+    p.c = c + i * s.n + j, p.c_stride = s.n;
+    p.accumulate = s.accumulate;
+    p.packed = static_cast<T*>(scratch) + thread * stride;
+    eigen_microkernels<T>().product(p);
+  });
+}
+
+template void eigen_gemm(ThreadPool&, const GemmShape&, const float*, const float*, float*, void*);
+template void eigen_gemm(ThreadPool&, const GemmShape&, const double*, const double*, double*,
+                         void*);
+
+}  // namespace tessera

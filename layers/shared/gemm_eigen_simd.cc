@@ -1,0 +1,79 @@
+// Eigen's templates have external linkage, and the linker keeps one copy of each. So that code for
+// AVX-512 cannot end up in the path of a processor without it, nor in a program that uses Eigen
+// itself, each instruction set has an Eigen of its own, in a namespace of its own:
+// tests/tools/eigen_symbols.py checks that nothing else leaves the object files.
+#define TESSERA_JOIN(a, b) a##b
+#define TESSERA_NAMED(prefix, name) TESSERA_JOIN(prefix, name)
+#define Eigen TESSERA_NAMED(tessera_eigen_, TESSERA_ISA)
+
+// The pool splits the work. Eigen is given planned scratch; should it ever ask for heap all the
+// same, the program ends, also in release builds: nothing else here contains an eigen_assert.
+#define EIGEN_DONT_PARALLELIZE
+#define EIGEN_NO_MALLOC
+#define EIGEN_NO_IO
+#define eigen_assert(condition) \
+  do {                          \
+    if (!(condition)) __builtin_trap(); \
+  } while (false)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of g++ 12's own AVX-512 intrinsics
+#endif
+#include <Eigen/Core>
+
+#include "tessera/layers/shared/gemm_eigen_simd.h"
+
+namespace tessera {
+namespace {
+
+// Eigen's expressions (c.noalias() += a * b) choose blocks by the caches they find and take them
+// from the heap, or the stack where they are small. Its documented way around, fixed maximum sizes,
+// puts the largest blocks on the stack. The product below the expressions takes both from outside.
+template <class T>
+class PlannedBlocking final : public Eigen::internal::level3_blocking<T, T> {
+ public:
+  // Eigen computes a row-major c as its transpose, so its "lhs" is our b.
+  PlannedBlocking(const EigenBlocks<T>& blocks, T* packed) {
+    this->m_mc = blocks.columns, this->m_nc = blocks.rows, this->m_kc = blocks.depth;
+    this->m_blockB = packed, this->m_blockA = packed + blocks.a_elements();
+  }
+};
+
+template <int kOrderA, int kOrderB, class T>
+void multiply(const EigenProduct<T>& p) {
+  PlannedBlocking<T> blocking(EigenBlocks<T>(p.m, p.n, p.k), p.packed);
+  Eigen::internal::general_matrix_matrix_product<
+      Eigen::Index, T, kOrderA, false, T, kOrderB, false, Eigen::RowMajor, 1>::run(p.m, p.n, p.k, p.a, p.a_stride,
+                                                          p.b, p.b_stride, p.c, 1, p.c_stride, T(1),
+                                                          blocking);
+}
+
+template <class T>
+void product(const EigenProduct<T>& p) {
+  if (!p.accumulate)
+    for (int64_t i = 0; i < p.m; ++i) __builtin_memset(p.c + i * p.c_stride, 0, p.n * sizeof(T));
+  if (p.m == 0 || p.n == 0 || p.k == 0) return;
+  constexpr int kRow = Eigen::RowMajor, kColumn = Eigen::ColMajor;
+  if (p.transpose_a)
+    p.transpose_b ? multiply<kColumn, kColumn>(p) : multiply<kColumn, kRow>(p);
+  else
+    p.transpose_b ? multiply<kRow, kColumn>(p) : multiply<kRow, kRow>(p);
+}
+
+template <class T>
+void multiply_add(const EigenMultiplyAdd<T>& p) {
+  using Array = Eigen::Array<T, Eigen::Dynamic, 1>;
+  const T *a = p.a, *b = p.b;
+  T* c = p.c;
+  for (int64_t i = 0; i < p.points; ++i, a += p.a_step, b += p.b_step, c += p.c_step)
+    Eigen::Map<Array>(c, p.channels) +=
+        Eigen::Map<const Array>(a, p.channels) * Eigen::Map<const Array>(b, p.channels);
+}
+
+}  // namespace
+
+namespace TESSERA_ISA {
+extern const EigenMicrokernels eigen_microkernels = {{product<float>, multiply_add<float>},
+                                                     {product<double>, multiply_add<double>}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,128 @@
+// What a gathering convolution reads and writes, against the definition, in integers alone.
+#include "tessera/layers/conv2d_cpu/geometry.h"
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tessera/layers/conv2d_cpu/tiling.h"
+
+namespace tessera {
+namespace {
+
+ConvShape line(int64_t size, int64_t taps, int64_t stride, int64_t pad, int64_t dilation) {
+  return {.h = size, .w = 3, .kh = taps, .kw = 2, .stride_h = stride, .pad_h = pad, .dilation_h = dilation};
+}
+
+// Of one axis: for each output, the taps and the inputs they read, those in the padding left out.
+using Reads = std::map<int64_t, std::set<std::pair<int64_t, int64_t>>>;
+
+Reads gathered(const GatherGeometry& g) {
+  Reads reads;
+  for (int64_t p = 0; p < (g.backward ? g.out_step_h : 1); ++p) {
+    const GatherAxis a = g.axis(true, p * g.out_step_w);
+    for (int64_t q = 0; q < a.count; ++q) {
+      auto [found, is_new] = reads.try_emplace(a.first + q * g.out_step_h);
+      EXPECT_TRUE(is_new) << "output " << found->first << " is written twice";
+      for (int64_t t = 0; t < a.taps; ++t) {
+        const int64_t in = q * g.in_step_h + a.base + t * a.spacing;
+        if (in >= 0 && in < g.in_h) found->second.insert({a.first_tap + t * a.tap_step, in});
+      }
+    }
+  }
+  return reads;
+}
+
+Reads by_definition(const ConvShape& s, bool backward) {
+  Reads reads;
+  for (int64_t i = 0; i < (backward ? s.h : s.out_h()); ++i) reads[i];
+  for (int64_t y = 0; y < s.out_h(); ++y)
+    for (int64_t u = 0; u < s.kh; ++u) {
+      const int64_t x = y * s.stride_h - s.pad_h + u * s.dilation_h;
+      if (x < 0 || x >= s.h) continue;
+      backward ? reads[x].insert({u, y}) : reads[y].insert({u, x});
+    }
+  return reads;
+}
+
+std::vector<ConvShape> lines() {
+  std::vector<ConvShape> all;
+  for (int64_t size : {1, 2, 5, 8, 13})
+    for (int64_t taps : {1, 2, 3, 5})
+      for (int64_t stride : {1, 2, 3, 4})
+        for (int64_t pad : {0, 1, 3})
+          for (int64_t dilation : {1, 2, 3})
+            if (dilation * (taps - 1) + 1 <= size + 2 * pad)
+              all.push_back(line(size, taps, stride, pad, dilation));
+  return all;
+}
+
+std::string text(const ConvShape& s) {
+  return std::to_string(s.h) + " taps " + std::to_string(s.kh) + " stride " +
+         std::to_string(s.stride_h) + " pad " + std::to_string(s.pad_h) + " dilation " +
+         std::to_string(s.dilation_h);
+}
+
+TEST(GatherGeometry, EveryOutputReadsWhatTheDefinitionSays) {
+  for (const ConvShape& s : lines())
+    for (bool backward : {false, true})
+      EXPECT_EQ(gathered(GatherGeometry(s, backward)), by_definition(s, backward))
+          << text(s) << (backward ? " backward" : "");
+}
+
+TEST(GatherGeometry, TheExtentHoldsAllThatIsRead) {
+  for (const ConvShape& s : lines())
+    for (bool backward : {false, true}) {
+      const GatherGeometry g(s, backward);
+      for (int64_t p = 0; p < (backward ? g.out_step_h : 1); ++p) {
+        const GatherAxis a = g.axis(true, p * g.out_step_w);
+        EXPECT_LE(a.count, g.rows.count);
+        if (a.count == 0 || a.taps == 0) continue;
+        const int64_t last = a.base + (a.taps - 1) * a.spacing;
+        EXPECT_LE(g.rows.base, a.base) << text(s);
+        EXPECT_LT(last, g.rows.reach) << text(s);
+        EXPECT_TRUE(!g.rows.inside || (a.count - 1) * g.in_step_h + last < g.in_h) << text(s);
+      }
+    }
+}
+
+TEST(GatherGeometry, APointwiseConvolutionIsOneColumnOfPixels) {
+  const GatherGeometry g({.n = 2, .h = 3, .w = 5, .c = 7, .o = 4}, true);
+  EXPECT_EQ(g.n, 1);
+  EXPECT_EQ(std::vector({g.in_h, g.in_w, g.in_c}), (std::vector<int64_t>{30, 1, 4}));
+  EXPECT_EQ(std::vector({g.out_h, g.out_w, g.out_c}), (std::vector<int64_t>{30, 1, 7}));
+  EXPECT_TRUE(g.direct);
+}
+
+TEST(GatherGeometry, ThePhasesInTheDrawing) {
+  const GatherGeometry g(line(5, 3, 2, 1, 1), true);
+  const GatherAxis even = g.axis(true, 0), odd = g.axis(true, 1);
+  EXPECT_EQ(std::vector({even.first, even.count, even.taps, even.base, even.first_tap}),
+            (std::vector<int64_t>{0, 3, 1, 0, 1}));
+  EXPECT_EQ(std::vector({odd.first, odd.count, odd.taps, odd.base, odd.first_tap, odd.tap_step}),
+            (std::vector<int64_t>{1, 2, 2, 0, 2, -2}));
+}
+
+TEST(GatherTiling, TasksCoverEveryRowOnceAndFitTheCache) {
+  for (int64_t n : {1, 3, 64})
+    for (int64_t size : {1, 7, 32, 224})
+      for (int64_t c : {3, 16, 512})
+        for (int64_t stride : {1, 2})
+          for (bool backward : {false, true}) {
+            const ConvShape s{.n = n, .h = size, .w = size, .c = c, .o = c, .kh = 3, .kw = 3,
+                              .stride_h = stride, .stride_w = stride, .pad_h = 1, .pad_w = 1};
+            const GatherGeometry g(s, backward);
+            const GatherTiling t(g, sizeof(float));
+            EXPECT_GE(t.images * t.rows, 1);
+            EXPECT_TRUE(t.images == 1 || t.rows == g.rows.count);
+            EXPECT_EQ(t.blocks_per_image, (g.rows.count + t.rows - 1) / t.rows);
+            EXPECT_EQ(t.tasks, (n + t.images - 1) / t.images * t.blocks_per_image);
+            // One row of the largest images is more than half of L2; nothing is more than 8 times.
+            EXPECT_LE(t.block_elements(g) * 4, int64_t{2} << 20);
+          }
+}
+
+}  // namespace
+}  // namespace tessera
