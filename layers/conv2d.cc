@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/runtime/simd/isa.h"
 

@@ -21,10 +21,11 @@ void CpuContext::set_threads(int threads) {
 
 void CpuContext::set_kernels(CpuKernels kernels) {
   if (kernels == CpuKernels::native && !has_native_kernels())
-    throw DeviceError(fmt::format("native CPU kernels need AVX2 or AVX-512, but the instruction set in "
-                                  "use is {}; choose auto or eigen{}",
-                                  isa_name(current_isa()),
-                                  std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
+    throw DeviceError(
+        fmt::format("native CPU kernels need AVX2 or AVX-512, but the instruction set in "
+                    "use is {}; choose auto or eigen{}",
+                    isa_name(current_isa()),
+                    std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
   kernels_ = kernels;
 }
 

@@ -94,7 +94,7 @@ void outer(const DepthwiseOuter<T>& p) {
 
 namespace TESSERA_ISA {
 extern const DepthwiseMicrokernels depthwise_microkernels = {{gather<float>, outer<float>},
-                                                 {gather<double>, outer<double>}};
+                                                             {gather<double>, outer<double>}};
 }
 
 }  // namespace tessera

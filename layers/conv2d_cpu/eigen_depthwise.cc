@@ -19,8 +19,8 @@ struct Columns {
   }
 };
 
-// Calls use(first element in x, first element in y, columns, tap) for each tap of output row `line`,
-// counted over all images, that reads rows [row, row + rows) of x.
+// Calls use(first element in x, first element in y, columns, tap) for each tap of output row
+// `line`, counted over all images, that reads rows [row, row + rows) of x.
 template <class Use>
 void for_taps(const ConvShape& s, int64_t line, int64_t row, int64_t rows, Use use) {
   const int64_t image = line / s.out_h(), i = line % s.out_h();
@@ -31,8 +31,8 @@ void for_taps(const ConvShape& s, int64_t line, int64_t row, int64_t rows, Use u
       const Columns columns(s, v);
       if (columns.begin == columns.end) continue;
       const int64_t x_column = columns.begin * s.stride_w - s.pad_w + v * s.dilation_w;
-      use(((image * s.h + x_row) * s.w + x_column) * s.c,
-          (line * s.out_w() + columns.begin) * s.c, columns.end - columns.begin, u * s.kw + v);
+      use(((image * s.h + x_row) * s.w + x_column) * s.c, (line * s.out_w() + columns.begin) * s.c,
+          columns.end - columns.begin, u * s.kw + v);
     }
   }
 }

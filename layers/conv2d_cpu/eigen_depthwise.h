@@ -1,6 +1,6 @@
-// Depthwise convolutions (groups == c == o) on Eigen's arrays: nothing but sums of products, channel
-// by channel, for a row of pixels and a tap at a time. All three passes are one loop over what is
-// multiplied and where it is added.
+// Depthwise convolutions (groups == c == o) on Eigen's arrays: nothing but sums of products,
+// channel by channel, for a row of pixels and a tap at a time. All three passes are one loop over
+// what is multiplied and where it is added.
 #pragma once
 
 #include "tessera/layers/conv2d_cpu/eigen_tiling.h"

@@ -1,10 +1,11 @@
 // The native convolution and its input gradient: every task gathers its pixels' patches, where they
-// lie or from a padded copy of a few rows, and multiplies them with packed filters. No matrix of all
-// patches is ever made.
+// lie or from a padded copy of a few rows, and multiplies them with packed filters. No matrix of
+// all patches is ever made.
 #include "tessera/layers/conv2d_cpu/gather.h"
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "tessera/layers/conv2d_cpu/depthwise_simd.h"
 #include "tessera/layers/conv2d_cpu/geometry.h"
@@ -57,9 +58,9 @@ struct Chunk {
 // One phase's pixels as offsets and its taps as segments.
 struct Phase {
   GatherAxis v, h;
-  int64_t depth;         // length of a sum
-  int64_t group_stride;  // packed filters: [group][panel][depth][panel's width]
-  int64_t filters;       // where they begin in scratch; depthwise: [tap][channel]
+  int64_t depth;                 // length of a sum
+  int64_t group_stride;          // packed filters: [group][panel][depth][panel's width]
+  int64_t filters;               // where they begin in scratch; depthwise: [tap][channel]
   std::vector<int64_t> in_rows;  // of each pixel [row][image][column] of a task, from its block
   std::vector<int64_t> out_rows;
   std::vector<int64_t> taps;  // offset of each tap
@@ -70,6 +71,8 @@ struct Phase {
 // Offsets of the pixels of a full task, and of the taps.
 void fill_offsets(const GatherGeometry& g, const GatherTiling& tiling, Phase& p) {
   const int64_t row_length = g.block_w * g.in_c;
+  const size_t pixels = std::min(tiling.rows, p.v.count) * tiling.images * p.h.count;
+  p.in_rows.reserve(pixels), p.out_rows.reserve(pixels);
   for (int64_t q = 0; q < std::min(tiling.rows, p.v.count); ++q)
     for (int64_t image = 0; image < tiling.images; ++image)
       for (int64_t x = 0; x < p.h.count; ++x) {
@@ -79,8 +82,7 @@ void fill_offsets(const GatherGeometry& g, const GatherTiling& tiling, Phase& p)
         p.out_rows.push_back((row * g.out_w + x * g.out_step_w + p.h.first) * g.out_c);
       }
   for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t)
-    p.taps.push_back(t / p.h.taps * p.v.spacing * row_length +
-                     t % p.h.taps * p.h.spacing * g.in_c);
+    p.taps.push_back(t / p.h.taps * p.v.spacing * row_length + t % p.h.taps * p.h.spacing * g.in_c);
 }
 
 // Runs of consecutive elements, cut where a chunk is full.
@@ -221,7 +223,8 @@ int Gather<T>::make_bands(const GatherAxis& v, int64_t row, int64_t rows, Band* 
     Band band{q, q + 1, 0, v.taps};
     while (band.first_tap < band.last_tap && start + band.first_tap * v.spacing < 0)
       ++band.first_tap;
-    while (band.first_tap < band.last_tap && start + (band.last_tap - 1) * v.spacing >= geometry_.in_h)
+    while (band.first_tap < band.last_tap &&
+           start + (band.last_tap - 1) * v.spacing >= geometry_.in_h)
       --band.last_tap;
     Band* last = count ? &bands[count - 1] : nullptr;
     if (last && last->first_tap == band.first_tap && last->last_tap == band.last_tap) {
@@ -270,13 +273,12 @@ void Gather<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64_t ind
     product.segments = first, product.segment_count = last - first;
     product.b = panel + (k - chunk.k) * product.b_stride;
     product.accumulate = chunk.k > begin;
-    for_pixels(p.h.count, rows.images, band.first, band.last,
-               [&](int64_t pixel, int64_t count) {
-                 product.a_rows = p.in_rows.data() + pixel;
-                 product.c_rows = p.out_rows.data() + pixel;
-                 product.rows = count;
-                 microkernels<T>().gather(product);
-               });
+    for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
+      product.a_rows = p.in_rows.data() + pixel;
+      product.c_rows = p.out_rows.data() + pixel;
+      product.rows = count;
+      microkernels<T>().gather(product);
+    });
   }
 }
 
@@ -376,7 +378,7 @@ std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backwar
   return std::make_unique<Gather<T>>(shape, backward);
 }
 
-#define TESSERA_GATHER(T)                                          \
+#define TESSERA_GATHER(T)                                         \
   template size_t gather_scratch<T>(const ConvShape&, bool, int); \
   template std::unique_ptr<Convolution<T>> make_gather(const ConvShape&, bool);
 TESSERA_GATHER(float)

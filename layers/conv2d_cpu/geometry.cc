@@ -31,9 +31,9 @@ GatherGeometry::GatherGeometry(const ConvShape& given, bool backward)
   rows = extent(true), columns = extent(false);
   direct = rows.inside && columns.inside;
   base_h = direct ? 0 : rows.base, base_w = direct ? 0 : columns.base;
-  block_w = direct ? in_w
-                   : std::max<int64_t>(
-                         0, (columns.count - 1) * in_step_w + columns.reach - columns.base);
+  block_w =
+      direct ? in_w
+             : std::max<int64_t>(0, (columns.count - 1) * in_step_w + columns.reach - columns.base);
 }
 
 AxisExtent GatherGeometry::extent(bool vertical) const {

@@ -37,9 +37,9 @@ struct GatherAxis {
 
 // All phases of an axis together.
 struct AxisExtent {
-  int64_t count = 0;           // most outputs (q) of a phase
+  int64_t count = 0;            // most outputs (q) of a phase
   int64_t base = 0, reach = 0;  // q = 0 reads within [base, reach)
-  bool inside = true;          // no tap leaves the image
+  bool inside = true;           // no tap leaves the image
 };
 
 struct GatherGeometry {

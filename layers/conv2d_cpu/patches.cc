@@ -32,7 +32,8 @@ void for_runs(const ConvShape& s, int64_t group, int64_t j, int64_t begin, int64
 template <class Visit>
 void for_filter_rows(const ConvShape& s, const PatchPart& part, Visit visit) {
   const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.kw * (s.c / s.groups);
-  int64_t j = part.first % out_w, i = part.first / out_w % out_h, image = part.first / out_w / out_h;
+  int64_t j = part.first % out_w, i = part.first / out_w % out_h,
+          image = part.first / out_w / out_h;
   for (int64_t p = 0; p < part.count; ++p) {
     for (int64_t u = part.begin / length; u * length < part.end; ++u) {
       const int64_t row = i * s.stride_h - s.pad_h + u * s.dilation_h;
@@ -77,8 +78,8 @@ void add_patches(const ConvShape& s, const PatchPart& part, const T* from, T* dx
   });
 }
 
-#define TESSERA_PATCHES(T)                                                         \
-  template void pack_patches(const ConvShape&, const PatchPart&, const T*, T*);    \
+#define TESSERA_PATCHES(T)                                                      \
+  template void pack_patches(const ConvShape&, const PatchPart&, const T*, T*); \
   template void add_patches(const ConvShape&, const PatchPart&, const T*, T*);
 TESSERA_PATCHES(float)
 TESSERA_PATCHES(double)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "tessera/layers/conv2d_cpu/depthwise_simd.h"
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
@@ -27,9 +28,9 @@ const DepthwiseMicrokernelsOf<T>& depthwise() {
 
 template <class T>
 struct Buffers {
-  T* partial;        // [run][weights]
-  T* x;              // per thread: a padded block, or a packed tile
-  T* dy;             // per thread: quads of a block
+  T* partial;  // [run][weights]
+  T* x;        // per thread: a padded block, or a packed tile
+  T* dy;       // per thread: quads of a block
   int64_t x_stride, dy_stride;
   size_t size;
 };
@@ -40,11 +41,13 @@ Buffers<T> lay_out(const WeightGradTiling& tiling, int threads, void* scratch) {
   Buffers<T> b{};
   const int64_t slack = 3 * tiling.lanes;  // whole vectors may be read past the last pixel
   if (!tiling.direct) b.x_stride = tiling.block_pixels * slack;
-  if (tiling.padded) b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
+  if (tiling.padded)
+    b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
   const int64_t filters = ceil_div(tiling.cut_filters, tiling.row_tile) * tiling.row_tile;
   if (tiling.pack_dy) b.dy_stride = tiling.block_pixels * filters;
   b.x_stride = round_up(b.x_stride, 16), b.dy_stride = round_up(b.dy_stride, 16);
-  if (tiling.runs > 1 || tiling.shape.depthwise()) b.partial = layout.take<T>(tiling.runs * tiling.shape.weights());
+  if (tiling.runs > 1 || tiling.shape.depthwise())
+    b.partial = layout.take<T>(tiling.runs * tiling.shape.weights());
   b.x = layout.take<T>(b.x_stride * threads);
   b.dy = layout.take<T>(b.dy_stride * threads);
   b.size = layout.size();
@@ -110,8 +113,8 @@ void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, 
   for (int64_t pixel = first; pixel < first + count;) {
     const int64_t row = pixel / tiling.out_w, column = pixel % tiling.out_w;
     const int64_t length = std::min(tiling.out_w - column, first + count - pixel);
-    pack_row(tiling, tile, group, x + row / tiling.out_h * s.h * s.w * s.c, row % tiling.out_h, column,
-             column + length, to);
+    pack_row(tiling, tile, group, x + row / tiling.out_h * s.h * s.w * s.c, row % tiling.out_h,
+             column, column + length, to);
     to += length * width, pixel += length;
   }
 }
@@ -132,7 +135,8 @@ Block block_of(const WeightGradTiling& tiling, int64_t index) {
     b.pixels = b.rows * tiling.out_w;
   } else {
     b.first_pixel = index * tiling.block_pixels;
-    b.pixels = std::min(tiling.block_pixels, tiling.shape.n * tiling.out_h * tiling.out_w - b.first_pixel);
+    b.pixels =
+        std::min(tiling.block_pixels, tiling.shape.n * tiling.out_h * tiling.out_w - b.first_pixel);
   }
   return b;
 }
@@ -161,9 +165,9 @@ void join_rows(const WeightGradTiling& tiling, const Block& b, const T* start, i
   const int64_t columns = s.kw * s.c, whole = ceil_div(columns, tiling.lanes) * tiling.lanes;
   for (int64_t u = 0; u < s.kh; ++u)
     for (int64_t y = 0; y < b.rows; ++y)
-      microkernels<T>().copy_points(start + (y * s.stride_h + u * s.dilation_h) * row_length,
-                              s.stride_w * s.c, tiling.out_w, whole,
-                              to + y * tiling.out_w * tiling.join_width + u * columns, tiling.join_width);
+      microkernels<T>().copy_points(
+          start + (y * s.stride_h + u * s.dilation_h) * row_length, s.stride_w * s.c, tiling.out_w,
+          whole, to + y * tiling.out_w * tiling.join_width + u * columns, tiling.join_width);
 }
 
 // What a task sums: some tiles of some filters of a group, over a run of blocks.
@@ -218,7 +222,8 @@ Part part_of(const WeightGradTiling& tiling, int64_t task) {
   part.first_tile = task % tiling.slices * tiling.slice_tiles, task /= tiling.slices;
   part.last_tile = std::min(part.first_tile + tiling.slice_tiles, tiling.tiles());
   part.first_filter = task % tiling.cuts * tiling.cut_filters, part.group = task / tiling.cuts;
-  part.filters = std::min(tiling.cut_filters, tiling.shape.o / tiling.shape.groups - part.first_filter);
+  part.filters =
+      std::min(tiling.cut_filters, tiling.shape.o / tiling.shape.groups - part.first_filter);
   return part;
 }
 
@@ -308,7 +313,7 @@ std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape) {
   return std::make_unique<WeightGrad<T>>(shape);
 }
 
-#define TESSERA_WEIGHT_GRAD(T)                                  \
+#define TESSERA_WEIGHT_GRAD(T)                                   \
   template size_t weight_grad_scratch<T>(const ConvShape&, int); \
   template std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape&);
 TESSERA_WEIGHT_GRAD(float)

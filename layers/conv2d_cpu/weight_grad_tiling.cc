@@ -39,14 +39,12 @@ void WeightGradTiling::cut(int64_t size) {
   if (!s.depthwise()) {
     slice_tiles = std::clamp<int64_t>(kSumBytes / (filters * 3 * lanes * size), 1, all);
     slices = ceil_div(all, slice_tiles);
-    slice_tiles = ceil_div(all, slices),
-    slices = ceil_div(all, slice_tiles);
+    slice_tiles = ceil_div(all, slices), slices = ceil_div(all, slice_tiles);
   } else {
     slices = slice_tiles = 1;
   }
   if (direct) {
-    const int64_t most =
-        joined ? std::min(kPixels, kJoinBytes / (join_width * size)) : kPixels;
+    const int64_t most = joined ? std::min(kPixels, kJoinBytes / (join_width * size)) : kPixels;
     block_rows = std::clamp<int64_t>(most / out_w, 1, out_h);
     blocks_per_image = ceil_div(out_h, block_rows);
     block_rows = ceil_div(out_h, blocks_per_image);
@@ -59,8 +57,7 @@ void WeightGradTiling::cut(int64_t size) {
   }
   const int64_t groups = s.depthwise() ? 1 : s.groups;
   const int64_t tasks = std::clamp<int64_t>(s.weights() * pixels / kTaskWork, 1, kTasks);
-  runs = std::min(ceil_div(tasks, slices * cuts * groups),
-                       kPartialBytes / (s.weights() * size));
+  runs = std::min(ceil_div(tasks, slices * cuts * groups), kPartialBytes / (s.weights() * size));
   runs = std::clamp<int64_t>(runs, 1, blocks);
 }
 
@@ -73,21 +70,17 @@ WeightGradTiling::WeightGradTiling(const ConvShape& given, size_t element, int l
   rows = s.kh, row_columns = s.kw * (s.c / s.groups);
   vectors = ceil_div(row_columns, lanes);
   const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows could be endless
-  direct =
-      s.depthwise() || (!pointwise && s.groups == 1 && (s.dilation_w == 1 || s.kw == 1) &&
-                         s.c * size <= kDirectBytes);
-  padded =
-      direct && (s.pad_h || s.pad_w || (!s.depthwise() && row_columns % lanes));
+  direct = s.depthwise() || (!pointwise && s.groups == 1 && (s.dilation_w == 1 || s.kw == 1) &&
+                             s.c * size <= kDirectBytes);
+  padded = direct && (s.pad_h || s.pad_w || (!s.depthwise() && row_columns % lanes));
   const int64_t all = ceil_div(row_columns * s.kh, lanes);
   if (padded && !s.depthwise() && 5 * all < 4 * vectors * s.kh + 4) {
     joined = true;
-    join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) /
-                      lanes * lanes;
+    join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) / lanes * lanes;
     rows = 1, row_columns *= s.kh, vectors = all;
   }
   row_tiles = ceil_div(vectors, 3);
-  pack_dy = !s.depthwise() && (s.o % row_tile || s.groups > 1 ||
-                                     s.o * size > kDirectBytes);
+  pack_dy = !s.depthwise() && (s.o % row_tile || s.groups > 1 || s.o * size > kDirectBytes);
   if (s.pixels() * s.weights() > 0) cut(size);
 }
 

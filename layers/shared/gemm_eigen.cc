@@ -1,13 +1,12 @@
 #include "tessera/layers/shared/gemm_eigen.h"
 
 #include "tessera/layers/shared/gemm_eigen_simd.h"
-#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kRows = 192;          // of a tile at most
-constexpr int64_t kColumns = 480;       // two blocks of Eigen's
+constexpr int64_t kRows = 192;          // of a tile at most: 192 KB of packed a stay in L2
+constexpr int64_t kColumns = 480;       // of a tile at most: two of Eigen's blocks of b
 constexpr int64_t kMinRows = 48;        // less, and packing b costs as much as using it
 constexpr int64_t kTaskWork = 1 << 17;  // products worth waking a thread for
 constexpr int64_t kTasks = 16;          // wanted, so that many threads find work
@@ -21,9 +20,8 @@ struct Tiles {
     down = std::max({ceil_div(s.m, kRows), std::min(wanted, s.m / kMinRows), int64_t{1}});
     rows = std::max<int64_t>(1, ceil_div(s.m, down));
     down = ceil_div(s.m, rows);
-    across = std::max({ceil_div(s.n, kColumns),
-                       std::min(ceil_div(wanted, std::max<int64_t>(1, down)), s.n / kMinRows),
-                       int64_t{1}});
+    const int64_t more = ceil_div(wanted, std::max<int64_t>(1, down));
+    across = std::max({ceil_div(s.n, kColumns), std::min(more, s.n / kMinRows), int64_t{1}});
     columns = std::max<int64_t>(1, ceil_div(s.n, across));
     across = ceil_div(s.n, columns);
   }
@@ -31,29 +29,23 @@ struct Tiles {
 
 // One thread's blocks of the largest tile.
 template <class T>
-int64_t packed_elements(const GemmShape& s, const Tiles& tiles) {
+int64_t packed_elements(const GemmShape& s) {
+  const Tiles tiles(s);
   return round_up(EigenBlocks<T>(tiles.rows, tiles.columns, s.k).elements(), 64 / sizeof(T));
-}
-
-template <class T>
-T* lay_out(const GemmShape& s, int threads, ScratchLayout& layout) {
-  return layout.take<T>(packed_elements<T>(s, Tiles(s)) * threads);
 }
 
 }  // namespace
 
 size_t eigen_gemm_scratch(const GemmShape& shape, size_t element, int threads) {
-  ScratchLayout layout(nullptr);
-  element == sizeof(float) ? static_cast<void>(lay_out<float>(shape, threads, layout))
-                           : static_cast<void>(lay_out<double>(shape, threads, layout));
-  return layout.size();
+  const int64_t elements =
+      element == sizeof(float) ? packed_elements<float>(shape) : packed_elements<double>(shape);
+  return static_cast<size_t>(elements * threads) * element;
 }
 
 template <class T>
-void eigen_gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c,
-                void* scratch) {
+void eigen_gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, void* scratch) {
   const Tiles tiles(s);
-  const int64_t stride = packed_elements<T>(s, tiles);
+  const int64_t stride = packed_elements<T>(s);
   pool.parallel_for_thread(tiles.down * tiles.across, [&](int64_t task, int thread) {
     const int64_t i = task / tiles.across * tiles.rows, j = task % tiles.across * tiles.columns;
     EigenProduct<T> p{};

@@ -11,16 +11,16 @@
 #define EIGEN_DONT_PARALLELIZE
 #define EIGEN_NO_MALLOC
 #define EIGEN_NO_IO
-#define eigen_assert(condition) \
-  do {                          \
+#define eigen_assert(condition)         \
+  do {                                  \
     if (!(condition)) __builtin_trap(); \
   } while (false)
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of g++ 12's own AVX-512 intrinsics
 #endif
-#include <Eigen/Core>
-
 #include "tessera/layers/shared/gemm_eigen_simd.h"
+
+#include <Eigen/Core>
 
 namespace tessera {
 namespace {
@@ -41,10 +41,12 @@ class PlannedBlocking final : public Eigen::internal::level3_blocking<T, T> {
 template <int kOrderA, int kOrderB, class T>
 void multiply(const EigenProduct<T>& p) {
   PlannedBlocking<T> blocking(EigenBlocks<T>(p.m, p.n, p.k), p.packed);
-  Eigen::internal::general_matrix_matrix_product<
-      Eigen::Index, T, kOrderA, false, T, kOrderB, false, Eigen::RowMajor, 1>::run(p.m, p.n, p.k, p.a, p.a_stride,
-                                                          p.b, p.b_stride, p.c, 1, p.c_stride, T(1),
-                                                          blocking);
+  Eigen::internal::general_matrix_matrix_product<Eigen::Index, T, kOrderA, false, T, kOrderB, false,
+                                                 Eigen::RowMajor, 1>::run(p.m, p.n, p.k, p.a,
+                                                                          p.a_stride, p.b,
+                                                                          p.b_stride, p.c, 1,
+                                                                          p.c_stride, T(1),
+                                                                          blocking);
 }
 
 template <class T>

@@ -42,7 +42,9 @@ struct EigenBlocks {
     depth = std::max<int64_t>(1, k <= most ? k : round_up(ceil_div(k, ceil_div(k, most)), 8));
     columns = std::min<int64_t>(n, 240);
   }
-  int64_t a_elements() const { return round_up(rows * depth, 64 / static_cast<int64_t>(sizeof(T))); }
+  int64_t a_elements() const {
+    return round_up(rows * depth, 64 / static_cast<int64_t>(sizeof(T)));
+  }
   int64_t elements() const { return a_elements() + columns * depth; }
 };
 

@@ -41,6 +41,10 @@ const auto& microkernels_for(const Microkernels& table) {
   namespace baseline { extern const Type table; } \
   namespace avx2 { extern const Type table; } \
   namespace avx512 { extern const Type table; }
+#define TESSERA_SELECT_MICROKERNELS(table)                                        \
+  (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
+   : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
+                                                      : ::tessera::baseline::table)
 // The same without baseline, for native kernels: to be asked where has_native_kernels() only.
 #define TESSERA_DECLARE_AVX_MICROKERNELS(Type, table) \
   namespace avx2 { extern const Type table; }         \
@@ -48,10 +52,6 @@ const auto& microkernels_for(const Microkernels& table) {
 #define TESSERA_SELECT_AVX_MICROKERNELS(table)                                    \
   (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
                                                       : ::tessera::avx2::table)
-#define TESSERA_SELECT_MICROKERNELS(table)                                        \
-  (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
-   : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
-                                                      : ::tessera::baseline::table)
 #else
 #define TESSERA_DECLARE_MICROKERNELS(Type, table) \
   namespace baseline { extern const Type table; }

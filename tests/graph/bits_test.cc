@@ -10,6 +10,7 @@
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/sets/synthetic.h"
+#include "tessera/runtime/simd/isa.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
@@ -119,6 +120,17 @@ TEST_P(Bits, TheNumberOfThreadsChangesNothing) {
     if (count == 2) continue;  // as before
     EXPECT_TRUE(same_bits(eager(), expected)) << "eager, " << count << " threads";
   }
+}
+
+TEST_P(Bits, SoItIsWithEigensKernels) {
+  cpu_context().set_kernels(CpuKernels::eigen);
+  const std::vector<float> expected = eager();
+  for (int count : {1, 2, 3}) {
+    const Threads threads(count);
+    EXPECT_TRUE(same_bits(train(GetParam(), {.verify_plan = true}, steps()), expected)) << count << " threads";
+  }
+  cpu_context().set_kernels(CpuKernels::automatic);
+  EXPECT_EQ(has_native_kernels(), !same_bits(eager(), expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, Bits, testing::ValuesIn(kCases),

@@ -138,6 +138,18 @@ TEST(Compile, OneGraphIsPrintedWhateverTheNumberOfSignatures) {
   EXPECT_EQ(out.find("float32[5x64]"), out.npos) << out;
 }
 
+TEST(Compile, OtherKernelsAreAnotherSignature) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) { return f.step(x); });
+  step(batch(8, 1));
+  cpu_context().set_kernels(CpuKernels::eigen);
+  step(batch(8, 1));
+  cpu_context().set_kernels(CpuKernels::automatic);
+  step(batch(8, 1));
+  EXPECT_EQ(step.trace_count(), 2);
+  EXPECT_EQ(step.trace_reasons()[1], "eigen kernels");
+}
+
 TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });

@@ -1,7 +1,5 @@
 // The convolution algorithms against sums written out in float64, over shapes chosen to hit every
 // path and every remainder; bits against the number of threads; scratch against overruns.
-#include "tessera/layers/conv2d_cpu/convolution.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/layers/conv2d_cpu/convolution.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -253,6 +252,45 @@ TEST_P(Conv2dAlgorithms, SameBitsForAnyNumberOfThreads) {
   for (int threads : {2, 3, 5}) {
     const Results<float> many = run<float>(algorithm(), s, threads);
     EXPECT_TRUE(one.y == many.y && one.dx == many.dx && one.dw == many.dw) << threads << " threads";
+  }
+}
+
+template <class T>
+void expect_close(const std::vector<T>& a, const std::vector<T>& b, double tolerance) {
+  EXPECT_LE(error(a, std::vector<double>(b.begin(), b.end())), tolerance);
+}
+
+// On what no test chose: every setting drawn, most combinations odd.
+TEST(Conv2dAlgorithm, NativeAndEigenAgreeOnRandomShapes) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  uint32_t state = 12345;
+  const auto draw = [&](int64_t low, int64_t high) {
+    state = state * 1664525u + 1013904223u;
+    return low + static_cast<int64_t>(state >> 8) % (high - low + 1);
+  };
+  for (int i = 0; i < 150; ++i) {
+    const int64_t groups = draw(0, 3) == 0 ? draw(1, 9) : 1, in = draw(0, 4) == 0 ? 1 : draw(1, 20);
+    ConvShape s{.n = draw(1, 4),
+                .h = draw(1, 14),
+                .w = draw(1, 14),
+                .c = groups * in,
+                .o = groups * (in == 1 ? 1 : draw(1, 40)),
+                .kh = draw(1, 5),
+                .kw = draw(1, 5),
+                .stride_h = draw(1, 3),
+                .stride_w = draw(1, 3),
+                .pad_h = draw(0, 4),
+                .pad_w = draw(0, 4),
+                .dilation_h = draw(1, 3),
+                .dilation_w = draw(1, 3),
+                .groups = groups};
+    s.h = std::max(s.h, s.dilation_h * (s.kh - 1) + 1 - 2 * s.pad_h);
+    s.w = std::max(s.w, s.dilation_w * (s.kw - 1) + 1 - 2 * s.pad_w);
+    SCOPED_TRACE(i);
+    const auto a = run<float>(Algorithm::native, s, 2), b = run<float>(Algorithm::eigen, s, 2);
+    expect_close(a.y, b.y, 1e-5), expect_close(a.dx, b.dx, 1e-5), expect_close(a.dw, b.dw, 1e-5);
+    const auto c = run<double>(Algorithm::native, s, 2), d = run<double>(Algorithm::eigen, s, 2);
+    expect_close(c.y, d.y, 1e-12), expect_close(c.dx, d.dx, 1e-12), expect_close(c.dw, d.dw, 1e-12);
   }
 }
 

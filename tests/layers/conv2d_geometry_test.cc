@@ -1,19 +1,24 @@
 // What a gathering convolution reads and writes, against the definition, in integers alone.
-#include "tessera/layers/conv2d_cpu/geometry.h"
-
 #include <map>
 #include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "tessera/layers/conv2d_cpu/geometry.h"
 #include "tessera/layers/conv2d_cpu/tiling.h"
 
 namespace tessera {
 namespace {
 
 ConvShape line(int64_t size, int64_t taps, int64_t stride, int64_t pad, int64_t dilation) {
-  return {.h = size, .w = 3, .kh = taps, .kw = 2, .stride_h = stride, .pad_h = pad, .dilation_h = dilation};
+  return {.h = size,
+          .w = 3,
+          .kh = taps,
+          .kw = 2,
+          .stride_h = stride,
+          .pad_h = pad,
+          .dilation_h = dilation};
 }
 
 // Of one axis: for each output, the taps and the inputs they read, those in the padding left out.
@@ -111,8 +116,17 @@ TEST(GatherTiling, TasksCoverEveryRowOnceAndFitTheCache) {
       for (int64_t c : {3, 16, 512})
         for (int64_t stride : {1, 2})
           for (bool backward : {false, true}) {
-            const ConvShape s{.n = n, .h = size, .w = size, .c = c, .o = c, .kh = 3, .kw = 3,
-                              .stride_h = stride, .stride_w = stride, .pad_h = 1, .pad_w = 1};
+            const ConvShape s{.n = n,
+                              .h = size,
+                              .w = size,
+                              .c = c,
+                              .o = c,
+                              .kh = 3,
+                              .kw = 3,
+                              .stride_h = stride,
+                              .stride_w = stride,
+                              .pad_h = 1,
+                              .pad_w = 1};
             const GatherGeometry g(s, backward);
             const GatherTiling t(g, sizeof(float));
             EXPECT_GE(t.images * t.rows, 1);

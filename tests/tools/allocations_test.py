@@ -74,9 +74,10 @@ class Allocations(unittest.TestCase):
         return run
 
     def test_a_thousand_steps_ask_for_nothing(self):
-        run = Counted(self.folder, "bench", "--config", CONFIG, "--steps", 1000, "data.batch=2",
-                      "threads=2")
-        self.assertEqual((run.steps, run.inside, run.between), (1000, 0, 0))
+        for kernels, steps in (("auto", 1000), ("eigen", 100)):
+            run = Counted(self.folder, "bench", "--config", CONFIG, "--steps", steps,
+                          "data.batch=2", "threads=2", f"cpu.kernels={kernels}")
+            self.assertEqual((run.steps, run.inside, run.between), (steps, 0, 0), kernels)
 
     def test_steps_of_a_training_ask_for_nothing_across_the_ends_of_epochs(self):
         self.assertEqual((self.graph.steps, self.graph.inside), (18, 0))

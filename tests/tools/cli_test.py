@@ -7,12 +7,14 @@
 import csv
 import gzip
 import json
+import os
 import re
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import cifar10_files
@@ -466,6 +468,11 @@ class Questions(Test):
                            ("checkpoint", "begins afresh")):
             check(found, what, "ok", text)
         self.assertEqual(list(self.folder.iterdir()), [])
+        check(self.findings(0, "cpu.kernels=eigen"), "device", "ok", "eigen kernels")
+        with unittest.mock.patch.dict(os.environ, TESSERA_MAX_ISA="baseline"):
+            check(self.findings(0), "device", "ok", "baseline, eigen kernels")
+            check(self.findings(NO_DEVICE, "cpu.kernels=native"), "device", "problem",
+                  "choose auto or eigen, or unset TESSERA_MAX_ISA")
         check(self.findings(NO_DEVICE, "memory.limit=1MiB"), "memory", "problem", "over by")
         (self.folder / "file").touch()
         found = self.findings(BAD_DATA, "data.name=cifar10", "data.root=none", "data.test_count=0",
@@ -485,9 +492,12 @@ class Questions(Test):
         bench = json.loads(self.succeed(*words, "--json"))
         self.assertEqual(sorted(bench), sorted(
             "images_per_second step_ms_p50 step_ms_p95 first_step_ms compile_ms loss peak_bytes "
-            "threads".split()))
+            "threads kernels".split()))
         self.assertEqual(bench["threads"], 2)
+        self.assertIn(bench.pop("kernels"), ("native", "eigen"))
         self.assertGreater(min(bench.values()), 0)
+        bench = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
+        self.assertEqual(bench["kernels"], "eigen")
         plan = json.loads(self.succeed("plan", "--json", *words[1:3], *words[5:]))
         self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
         self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
