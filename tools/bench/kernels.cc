@@ -1,8 +1,9 @@
 // Speed of the native CPU kernels over Eigen's, for every distinct matrix product and convolution
-// in the training steps of some networks: a Markdown table on stdout, ratios of median times, the
-// two run in turn. Built on request: ninja kernel_bench; kernel_bench [ROUNDS [THREADS]].
+// in the training steps of some networks: a Markdown table on stdout. Ratios of medians of
+// processor time on one thread, the two run in turn. Built on request: ninja kernel_bench;
+// kernel_bench [ROUNDS].
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <map>
 
 #include <fmt/format.h>
@@ -16,8 +17,6 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // One algorithm of a node, on operands of random numbers.
 class Run {
  public:
@@ -30,9 +29,9 @@ class Run {
   }
 
   double seconds(int times) {
-    const Clock::time_point start = Clock::now();
+    const std::clock_t start = std::clock();
     for (int i = 0; i < times; ++i) kernel_->run(cpu_context(), in_, out_, {scratch_->pointer, {}});
-    return std::chrono::duration<double>(Clock::now() - start).count() / times;
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / times;
   }
 
  private:
@@ -50,7 +49,7 @@ class Run {
 double ratio(const Op& op, const Specs& in, const std::vector<Algorithm>& all, int rounds) {
   Run native(op, in, all[0]), eigen(op, in, all[1]);
   eigen.seconds(1);
-  const int times = std::clamp(static_cast<int>(0.004 / native.seconds(1)), 1, 1000);
+  const int times = std::clamp(static_cast<int>(0.004 / (native.seconds(1) + 1e-6)), 1, 1000);
   std::vector<double> ours, theirs;
   for (int i = 0; i < rounds; ++i) {
     ours.push_back(native.seconds(times));
@@ -67,7 +66,7 @@ struct Row {
 
 void table(const char* model, int64_t batch, int size, int channels, int rounds) {
   Config config = parse_config("", "bench");
-  config.model.name = model;
+  config.model.name = model, config.threads = 1;
   Session session(config, {size, size, channels},
                   {std::vector<float>(channels, 0.5F), std::vector<float>(channels, 0.5F)},
                   {.disabled_passes = {"fuse_epilogues"}});
@@ -100,7 +99,6 @@ void table(const char* model, int64_t batch, int size, int channels, int rounds)
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
-  tessera::cpu_context().set_threads(argc > 2 ? std::atoi(argv[2]) : 1);
   fmt::print(
       "| network | shape | forward | input gradient | weight gradient |\n|---|---|---|---|---|\n");
   tessera::table("lenet5", 64, 28, 1, rounds);
