@@ -55,6 +55,15 @@ const char* name_of(BestBy value) {
   return nullptr;
 }
 
+const char* name_of(CpuKernels value) {
+  switch (value) {
+    case CpuKernels::automatic: return "auto";
+    case CpuKernels::native: return "native";
+    case CpuKernels::eigen: return "eigen";
+  }
+  return nullptr;
+}
+
 const char* name_of(Damaged value) {
   switch (value) {
     case Damaged::kError: return "error";

@@ -20,6 +20,7 @@
 #include "tessera/layers/optimizer_params.h"
 #include "tessera/models/config/layer_config.h"
 #include "tessera/models/config/named.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/data/augment/augment.h"
 #include "tessera/runtime/data/dataset.h"
 
@@ -59,6 +60,7 @@ const char* name_of(OptimizerKind value);
 const char* name_of(ScheduleKind value);
 const char* name_of(OnNonFinite value);
 const char* name_of(BestBy value);
+const char* name_of(CpuKernels value);
 const char* name_of(Damaged value);
 const char* name_of(CropBorder value);
 
@@ -149,7 +151,7 @@ struct TrainConfig {
 };
 
 struct CpuConfig {
-  std::string kernels = "auto";  // auto | native | eigen (runtime/context.h)
+  Named<CpuKernels> kernels = CpuKernels::automatic;  // auto | native | eigen
 };
 
 struct MemoryConfig {

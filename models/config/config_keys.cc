@@ -207,9 +207,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"train.log_every", &c.train.log_every, at_least(0),
      "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
 
-    {"cpu.kernels", &c.cpu.kernels, one_of({"auto", "native", "eigen"}),
-     "matrix products and convolutions: written for AVX2 and AVX-512, or by Eigen; auto: native where they run"},
-
+    {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for"},
 

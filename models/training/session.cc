@@ -49,9 +49,7 @@ Device auto_device(const std::vector<DeviceInfo>& devices) {
 
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
-  cpu_context().set_kernels(config.cpu.kernels == "native"  ? CpuKernels::native
-                            : config.cpu.kernels == "eigen" ? CpuKernels::eigen
-                                                            : CpuKernels::automatic);
+  cpu_context().set_kernels(config.cpu.kernels);
   if (config.device == "auto") {
     const Device chosen = auto_device(physical_devices());
     // Once: a program makes a session to plan and one to train. A GPU that idles for its driver's
