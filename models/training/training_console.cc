@@ -10,9 +10,9 @@
 #include "tessera/models/training/tally.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
@@ -37,8 +37,8 @@ void TrainingConsole::introduce() const {
                   "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",
                   config.model.name, session.store().parameters().size(), mebibytes(arena),
                   mebibytes(rest), mebibytes(static_cast<size_t>(setup_.loader->bytes())),
-                  cpu_context().threads(), cpu_context().kernels_name(), isa_name(current_isa()),
-                  config.mode.text()));
+                  cpu_context().threads(), cpu_context().kernels_name(),
+                  isa_name(current_isa()), config.mode.text()));
   setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
                                           static_cast<int64_t>(held_bytes_)));
   const CheckpointFile* beginning = setup_.checkpoints->beginning();
