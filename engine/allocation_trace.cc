@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/tape.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/tape.h"
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
@@ -22,7 +22,8 @@ AllocationTrace* AllocationTrace::current() { return trace; }
 
 void AllocationTrace::begin_op(std::string_view name) {
   const std::string module_path = current_module_path();
-  steps_.push_back(module_path.empty() ? std::string(name) : fmt::format("{} {}", name, module_path));
+  steps_.push_back(module_path.empty() ? std::string(name)
+                                       : fmt::format("{} {}", name, module_path));
   in_op_ = true;
   released_ = false;
 }

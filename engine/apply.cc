@@ -1,11 +1,11 @@
 // The one door, and the eager interpreter behind it.
-#include <fmt/format.h>
-
 #include <map>
 #include <mutex>
 
-#include "tessera/engine/eager.h"
+#include <fmt/format.h>
+
 #include "tessera/engine/allocation_trace.h"
+#include "tessera/engine/eager.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -34,9 +34,10 @@ class RunKernel final : public Kernel {
 
 void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) {
   if (!op.runs_on(device.kind))
-    throw DeviceError(fmt::format("{}: there is no kernel for {}; open a DeviceScope(\"cpu:0\") "
-                                  "around it and copy its inputs there",
-                                  op.name(), device.name()));
+    throw DeviceError(
+        fmt::format("{}: there is no kernel for {}; open a DeviceScope(\"cpu:0\") "
+                    "around it and copy its inputs there",
+                    op.name(), device.name()));
   if (op.crosses_devices()) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].device() != device)
@@ -56,8 +57,7 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
     if (view >= 0) {
       const TensorImpl& whole = *inputs[view].impl();
       whole.data();
-      outputs.push_back(
-          make_tensor(specs[i], whole.storage, whole.offset + op.view_offset(in)));
+      outputs.push_back(make_tensor(specs[i], whole.storage, whole.offset + op.view_offset(in)));
       continue;
     }
     only_views = false;
@@ -91,7 +91,9 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
 
 }  // namespace
 
-std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, Context&) const { return {Algorithm{}}; }
+std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, Context&) const {
+  return {Algorithm{}};
+}
 
 Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, Context& where) {
   const std::vector<Algorithm> all = op.algorithms(in, where);
@@ -131,7 +133,8 @@ std::mutex allocators_mutex;
 
 // Of each device, the newest last: an older one still owns the tensors that came from it.
 std::vector<std::unique_ptr<Allocator>>& allocators_of(Device device) {
-  static auto* all = new std::map<int, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
+  static auto* all =
+      new std::map<int, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
   return (*all)[device.is_cpu() ? -1 : device.index];
 }
 
@@ -147,8 +150,8 @@ Allocator& eager_allocator(Device device) {
 void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
   std::unique_ptr<Allocator> made = make_allocator(name, context(device).memory(), settings);
   if (!made)
-    throw ConfigError(fmt::format("eager allocator: there is no '{}'; there are {}", name,
-                                  allocator_names()));
+    throw ConfigError(
+        fmt::format("eager allocator: there is no '{}'; there are {}", name, allocator_names()));
   const std::lock_guard lock(allocators_mutex);
   allocators_of(device).push_back(std::move(made));
 }
@@ -159,8 +162,7 @@ std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scra
   Allocator& allocator = eager_allocator(device);
   storage->pointer = allocator.allocate(bytes);
   storage->owner = &allocator;
-  if (auto* trace = AllocationTrace::current())
-    trace->allocated(storage->pointer, bytes, scratch);
+  if (auto* trace = AllocationTrace::current()) trace->allocated(storage->pointer, bytes, scratch);
   return storage;
 }
 
@@ -188,6 +190,8 @@ Tensors apply(const OpPtr& op, Tensors inputs) {
   return outputs;
 }
 
-Tensor apply1(const OpPtr& op, Tensors inputs) { return std::move(apply(op, std::move(inputs))[0]); }
+Tensor apply1(const OpPtr& op, Tensors inputs) {
+  return std::move(apply(op, std::move(inputs))[0]);
+}
 
 }  // namespace tessera

@@ -69,9 +69,8 @@ Tensor operator*(const Tensor& a, const Tensor& b) {
 
 Tensor operator/(const Tensor& a, const Tensor& b) {
   auto over = rule({kDy, 1}, [](ScalarBuilder& p) { return p.div(0, 1); });
-  auto below = rule({kDy, kY, 1}, [](ScalarBuilder& p) {
-    return p.push(ScalarOp::neg, p.div(p.mul(0, 1), 2));
-  });
+  auto below = rule({kDy, kY, 1},
+                    [](ScalarBuilder& p) { return p.push(ScalarOp::neg, p.div(p.mul(0, 1), 2)); });
   return binary("div", ScalarOp::div, a, b, {over, below});
 }
 
@@ -116,9 +115,9 @@ Tensor log(const Tensor& x) {
 }
 
 Tensor sqrt(const Tensor& x) {
-  return pointwise("sqrt", one(ScalarOp::sqrt, 1), {x}, {rule({kDy, kY}, [](ScalarBuilder& b) {
-                     return b.div(b.mul(0, b.value(0.5)), 1);
-                   })});
+  return pointwise(
+      "sqrt", one(ScalarOp::sqrt, 1), {x},
+      {rule({kDy, kY}, [](ScalarBuilder& b) { return b.div(b.mul(0, b.value(0.5)), 1); })});
 }
 
 Tensor abs(const Tensor& x) {

@@ -1,12 +1,12 @@
 #include "tessera/engine/autograd.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -38,8 +38,8 @@ void save(std::span<const Tensor> tensors, uint32_t mask, Tensors& kept,
   }
 }
 
-void check_versions(const TapeNode& node, const Tensors& kept, const std::vector<uint64_t>& versions,
-                    const char* what) {
+void check_versions(const TapeNode& node, const Tensors& kept,
+                    const std::vector<uint64_t>& versions, const char* what) {
   for (size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i].defined() || version_of(kept[i]) == versions[i]) continue;
     const Storage* storage = kept[i].impl()->storage.get();
@@ -143,9 +143,10 @@ class Backward {
 
   void step(TapeNode& node, Tensors& grads) {
     if (node.released)
-      throw Error(fmt::format("gradients: the tape of {} has been let go by an earlier call; run "
-                              "the forward pass again",
-                              node.op->name()));
+      throw Error(
+          fmt::format("gradients: the tape of {} has been let go by an earlier call; run "
+                      "the forward pass again",
+                      node.op->name()));
     DeviceScope device(node.device);
     ModulePathReset module_path(node.module_path);
     check_versions(node, node.inputs, node.input_versions, "input");
@@ -189,8 +190,7 @@ bool tape_wanted(std::span<const Tensor> inputs) {
   return false;
 }
 
-void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs,
-                 std::span<const Tensor> outputs) {
+void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   auto node = std::make_shared<TapeNode>();
   node->op = op;
   node->order = node_count++;
@@ -200,8 +200,10 @@ void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs,
     const auto& impl = input.shared();
     node->input_specs.push_back(impl->spec);
     // A pinned handle stands for the leaf it was made from.
-    if (impl->leaf) node->edges.push_back({nullptr, impl->pinned_from ? impl->pinned_from : impl, 0});
-    else node->edges.push_back({impl->node, nullptr, impl->output});
+    if (impl->leaf)
+      node->edges.push_back({nullptr, impl->pinned_from ? impl->pinned_from : impl, 0});
+    else
+      node->edges.push_back({impl->node, nullptr, impl->output});
   }
   Saved saved = op->saved();
   save(inputs, saved.inputs, node->inputs, node->input_versions);
@@ -224,13 +226,15 @@ Tensor tracked(const Tensor& x) {
 
 Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream) {
   if (!upstream.defined() && loss.elements() != 1)
-    throw ShapeError(fmt::format("gradients: the loss must have one element, it is {}; give an "
-                                 "upstream gradient, or take the mean",
-                                 loss.spec().text()));
+    throw ShapeError(
+        fmt::format("gradients: the loss must have one element, it is {}; give an "
+                    "upstream gradient, or take the mean",
+                    loss.spec().text()));
   if (upstream.defined() && upstream.spec() != loss.spec())
-    throw ShapeError(fmt::format("gradients: the upstream gradient must be shaped like the loss "
-                                 "({}), it is {}",
-                                 loss.spec().text(), upstream.spec().text()));
+    throw ShapeError(
+        fmt::format("gradients: the upstream gradient must be shaped like the loss "
+                    "({}), it is {}",
+                    loss.spec().text(), upstream.spec().text()));
   for (const Tensor& leaf : wrt)
     if (!leaf.impl()->leaf)
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or tracked(x)",

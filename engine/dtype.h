@@ -11,11 +11,14 @@ enum class DType : uint8_t { f32, f64, u8, i32, i64 };
 
 constexpr size_t size_of(DType type) {
   switch (type) {
-    case DType::u8: return 1;
+    case DType::u8:
+      return 1;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
@@ -24,11 +27,16 @@ constexpr bool is_float(DType type) { return type == DType::f32 || type == DType
 
 constexpr std::string_view name_of(DType type) {
   switch (type) {
-    case DType::f32: return "float32";
-    case DType::f64: return "float64";
-    case DType::u8: return "uint8";
-    case DType::i32: return "int32";
-    case DType::i64: return "int64";
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::u8:
+      return "uint8";
+    case DType::i32:
+      return "int32";
+    case DType::i64:
+      return "int64";
   }
   return "?";
 }
@@ -36,15 +44,25 @@ constexpr std::string_view name_of(DType type) {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
 template <>
-struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
 template <>
-struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
 template <>
-struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 

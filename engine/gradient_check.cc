@@ -1,8 +1,8 @@
 #include "tessera/engine/gradient_check.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/structural.h"

@@ -9,9 +9,9 @@
 namespace tessera {
 
 struct GradientCheckSettings {
-  double step = 1e-5;        // h of the central difference (f(x+h) - f(x-h)) / 2h
-  double tolerance = 1e-6;   // on ||analytic - numeric|| / max(||analytic||, ||numeric||, 1e-8)
-  uint64_t key = 1;          // of the random upstream gradient
+  double step = 1e-5;       // h of the central difference (f(x+h) - f(x-h)) / 2h
+  double tolerance = 1e-6;  // on ||analytic - numeric|| / max(||analytic||, ||numeric||, 1e-8)
+  uint64_t key = 1;         // of the random upstream gradient
 };
 
 struct GradientCheckResult {

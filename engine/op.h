@@ -2,8 +2,8 @@
 //
 // An op is a small immutable object holding its settings. It is run eagerly, kept on the tape for
 // the gradient and stored in graphs; all three share the object. Most ops write name(), same(),
-// infer(), a run() per device and grad(), and inherit the rest. What a compiler pass must know of an
-// op, the op says itself through the facts below; no pass knows an op by name.
+// infer(), a run() per device and grad(), and inherit the rest. What a compiler pass must know of
+// an op, the op says itself through the facts below; no pass knows an op by name.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,9 @@ struct Buffer {
   void* data = nullptr;
   TensorSpec spec;
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   int64_t elements() const { return spec.shape.elements(); }
 };
 using Buffers = std::span<const Buffer>;
@@ -104,8 +106,9 @@ class Op {
   virtual int updates(int /*output*/) const { return -1; }
   // The op as a little scalar program over its inputs, if it is one (a single output).
   virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
-  // A new op that applies `p` to its output while it is in the cache. Input `fused_input` of p is that output; the
-  // others follow the op's own inputs, in order. `others` are their specs. None: nullopt.
+  // A new op that applies `p` to its output while it is in the cache. Input `fused_input` of p is
+  // that output; the others follow the op's own inputs, in order. `others` are their specs. None:
+  // nullopt.
   virtual std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                                   std::span<const TensorSpec> in,
                                                   std::span<const TensorSpec> p_in) const;
@@ -123,8 +126,9 @@ class OpBase : public Op {
   }
 };
 
-// The first of op.algorithms() that cpu_context().kernels() allows; the first of all where it allows
-// none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
+// The first of op.algorithms() that cpu_context().kernels() allows; the first of all where it
+// allows none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask
+// here.
 Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, Context& where);
 
 // The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),

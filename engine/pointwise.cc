@@ -1,8 +1,8 @@
 #include "tessera/engine/pointwise.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/pointwise_cuda.h"
 #include "tessera/engine/pointwise_simd.h"
@@ -30,7 +30,9 @@ class PointwiseKernel final : public Kernel {
  public:
   PointwiseKernel(ScalarProgram program, DType dtype, std::vector<Broadcast> broadcasts,
                   int64_t total)
-      : program_(std::move(program)), dtype_(dtype), broadcasts_(std::move(broadcasts)),
+      : program_(std::move(program)),
+        dtype_(dtype),
+        broadcasts_(std::move(broadcasts)),
         total_(total) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
@@ -80,8 +82,15 @@ void run_scalar_program(const ScalarProgram& program, DType dtype, const void* c
                         const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
                         void* out) {
   const PointwiseMicrokernels& microkernels = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
-  PointwiseRange range{program.code.data(), static_cast<int>(program.code.size()), program.inputs,
-                       inputs, broadcasts, total, first, count, out};
+  PointwiseRange range{program.code.data(),
+                       static_cast<int>(program.code.size()),
+                       program.inputs,
+                       inputs,
+                       broadcasts,
+                       total,
+                       first,
+                       count,
+                       out};
   (dtype == DType::f32 ? microkernels.f32 : microkernels.f64)(range);
 }
 
@@ -101,9 +110,10 @@ Specs Pointwise::infer(std::span<const TensorSpec> in) const {
   Shape out = in[0].shape;
   for (const TensorSpec& x : in) {
     if (!is_float(x.dtype) || x.dtype != in[0].dtype)
-      throw ShapeError(fmt::format("{}: inputs must be of one floating-point dtype, given {} and "
-                                   "{}; use cast()",
-                                   params.name, in[0].text(), x.text()));
+      throw ShapeError(
+          fmt::format("{}: inputs must be of one floating-point dtype, given {} and "
+                      "{}; use cast()",
+                      params.name, in[0].text(), x.text()));
     out = broadcast(out, x.shape, params.name);
   }
   for (const TensorSpec& x : in) broadcast_or_throw(params.name, x.shape, out);

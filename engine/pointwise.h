@@ -1,9 +1,9 @@
 // pointwise: y[i] = p(x0[i], x1[i], ...), one scalar program on every element.
 //
 // All inputs have one floating-point dtype. The output has their broadcast shape; every input must
-// be, in row-major order, x[(i / repeat) % period] of the output's index i: full size, trailing axes
-// (a channel vector [c] against [n,h,w,c]), leading axes ([n,1] against [n,c]), one middle run of
-// axes, or one element. Tensor's operators bring any other broadcast into this form.
+// be, in row-major order, x[(i / repeat) % period] of the output's index i: full size, trailing
+// axes (a channel vector [c] against [n,h,w,c]), leading axes ([n,1] against [n,c]), one middle run
+// of axes, or one element. Tensor's operators bring any other broadcast into this form.
 #pragma once
 
 #include <string>
@@ -56,9 +56,9 @@ Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
 bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
 
 // Runs a program over a contiguous range of elements; for kernels that apply an epilogue.
-// inputs[k] is indexed as broadcast k says, `first` is the index of the range's first element in the
-// whole output and `out` is where that element goes. It may stand in inputs[k] itself where that is
-// full size. Allocates nothing.
+// inputs[k] is indexed as broadcast k says, `first` is the index of the range's first element in
+// the whole output and `out` is where that element goes. It may stand in inputs[k] itself where
+// that is full size. Allocates nothing.
 void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
                         const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
                         void* out);

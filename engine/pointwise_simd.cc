@@ -74,23 +74,39 @@ struct Evaluator {
   void execute(const Instruction& in, T* y, int64_t n) {
     const T *a = registers[in.a], *b = registers[in.b], *c = registers[in.c];
     switch (in.op) {
-      case ScalarOp::constant: return each(y, n, [v = static_cast<T>(in.value)](int64_t) { return v; });
-      case ScalarOp::add: return each(y, n, [=](int64_t i) { return a[i] + b[i]; });
-      case ScalarOp::sub: return each(y, n, [=](int64_t i) { return a[i] - b[i]; });
-      case ScalarOp::mul: return each(y, n, [=](int64_t i) { return a[i] * b[i]; });
-      case ScalarOp::div: return each(y, n, [=](int64_t i) { return a[i] / b[i]; });
+      case ScalarOp::constant:
+        return each(y, n, [v = static_cast<T>(in.value)](int64_t) { return v; });
+      case ScalarOp::add:
+        return each(y, n, [=](int64_t i) { return a[i] + b[i]; });
+      case ScalarOp::sub:
+        return each(y, n, [=](int64_t i) { return a[i] - b[i]; });
+      case ScalarOp::mul:
+        return each(y, n, [=](int64_t i) { return a[i] * b[i]; });
+      case ScalarOp::div:
+        return each(y, n, [=](int64_t i) { return a[i] / b[i]; });
       // A NaN in the first operand stays a NaN.
-      case ScalarOp::max: return each(y, n, [=](int64_t i) { return a[i] <= b[i] ? b[i] : a[i]; });
-      case ScalarOp::min: return each(y, n, [=](int64_t i) { return a[i] >= b[i] ? b[i] : a[i]; });
-      case ScalarOp::greater: return each(y, n, [=](int64_t i) { return a[i] > b[i] ? T(1) : T(0); });
-      case ScalarOp::select: return each(y, n, [=](int64_t i) { return a[i] != T(0) ? b[i] : c[i]; });
-      case ScalarOp::neg: return each(y, n, [=](int64_t i) { return -a[i]; });
-      case ScalarOp::abs: return each(y, n, [=](int64_t i) { return a[i] < T(0) ? -a[i] : a[i]; });
-      case ScalarOp::exp: return each(y, n, [=](int64_t i) { return std::exp(a[i]); });
-      case ScalarOp::log: return each(y, n, [=](int64_t i) { return std::log(a[i]); });
-      case ScalarOp::sqrt: return each(y, n, [=](int64_t i) { return std::sqrt(a[i]); });
-      case ScalarOp::tanh: return each(y, n, [=](int64_t i) { return std::tanh(a[i]); });
-      case ScalarOp::erf: return each(y, n, [=](int64_t i) { return std::erf(a[i]); });
+      case ScalarOp::max:
+        return each(y, n, [=](int64_t i) { return a[i] <= b[i] ? b[i] : a[i]; });
+      case ScalarOp::min:
+        return each(y, n, [=](int64_t i) { return a[i] >= b[i] ? b[i] : a[i]; });
+      case ScalarOp::greater:
+        return each(y, n, [=](int64_t i) { return a[i] > b[i] ? T(1) : T(0); });
+      case ScalarOp::select:
+        return each(y, n, [=](int64_t i) { return a[i] != T(0) ? b[i] : c[i]; });
+      case ScalarOp::neg:
+        return each(y, n, [=](int64_t i) { return -a[i]; });
+      case ScalarOp::abs:
+        return each(y, n, [=](int64_t i) { return a[i] < T(0) ? -a[i] : a[i]; });
+      case ScalarOp::exp:
+        return each(y, n, [=](int64_t i) { return std::exp(a[i]); });
+      case ScalarOp::log:
+        return each(y, n, [=](int64_t i) { return std::log(a[i]); });
+      case ScalarOp::sqrt:
+        return each(y, n, [=](int64_t i) { return std::sqrt(a[i]); });
+      case ScalarOp::tanh:
+        return each(y, n, [=](int64_t i) { return std::tanh(a[i]); });
+      case ScalarOp::erf:
+        return each(y, n, [=](int64_t i) { return std::erf(a[i]); });
       case ScalarOp::sigmoid:
         return each(y, n, [=](int64_t i) { return T(1) / (T(1) + std::exp(-a[i])); });
     }
@@ -115,8 +131,10 @@ struct Evaluator {
 
   void block(int64_t first, int64_t n, int64_t length, T* out) {
     for (int k = 0; k < range.inputs; ++k) {
-      if (direct(k)) registers[k] = static_cast<const T*>(range.in[k]) + first;
-      else if (!steady(k, length)) gather(k, first, n);
+      if (direct(k))
+        registers[k] = static_cast<const T*>(range.in[k]) + first;
+      else if (!steady(k, length))
+        gather(k, first, n);
     }
     if (range.instructions == 0) return copy(registers[0], out, n);
     int last = range.instructions - 1;

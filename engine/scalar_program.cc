@@ -14,23 +14,40 @@ struct Form {
 
 Form form(ScalarOp op) {
   switch (op) {
-    case ScalarOp::constant: return {"constant", 0};
-    case ScalarOp::add: return {"add", 2};
-    case ScalarOp::sub: return {"sub", 2};
-    case ScalarOp::mul: return {"mul", 2};
-    case ScalarOp::div: return {"div", 2};
-    case ScalarOp::max: return {"max", 2};
-    case ScalarOp::min: return {"min", 2};
-    case ScalarOp::greater: return {"greater", 2};
-    case ScalarOp::select: return {"select", 3};
-    case ScalarOp::neg: return {"neg", 1};
-    case ScalarOp::abs: return {"abs", 1};
-    case ScalarOp::exp: return {"exp", 1};
-    case ScalarOp::log: return {"log", 1};
-    case ScalarOp::sqrt: return {"sqrt", 1};
-    case ScalarOp::tanh: return {"tanh", 1};
-    case ScalarOp::erf: return {"erf", 1};
-    case ScalarOp::sigmoid: return {"sigmoid", 1};
+    case ScalarOp::constant:
+      return {"constant", 0};
+    case ScalarOp::add:
+      return {"add", 2};
+    case ScalarOp::sub:
+      return {"sub", 2};
+    case ScalarOp::mul:
+      return {"mul", 2};
+    case ScalarOp::div:
+      return {"div", 2};
+    case ScalarOp::max:
+      return {"max", 2};
+    case ScalarOp::min:
+      return {"min", 2};
+    case ScalarOp::greater:
+      return {"greater", 2};
+    case ScalarOp::select:
+      return {"select", 3};
+    case ScalarOp::neg:
+      return {"neg", 1};
+    case ScalarOp::abs:
+      return {"abs", 1};
+    case ScalarOp::exp:
+      return {"exp", 1};
+    case ScalarOp::log:
+      return {"log", 1};
+    case ScalarOp::sqrt:
+      return {"sqrt", 1};
+    case ScalarOp::tanh:
+      return {"tanh", 1};
+    case ScalarOp::erf:
+      return {"erf", 1};
+    case ScalarOp::sigmoid:
+      return {"sigmoid", 1};
   }
   return {"?", 0};
 }
@@ -73,8 +90,9 @@ ScalarProgram ScalarBuilder::build(int result) const {
   int inputs = program_.inputs;
   if (result < inputs && (result != 0 || !program_.code.empty())) {
     // The result must be the last register: copy the input there.
-    ScalarProgram identity{inputs, {{ScalarOp::max, static_cast<uint8_t>(result),
-                                     static_cast<uint8_t>(result), 0, 0}}};
+    ScalarProgram identity{
+        inputs,
+        {{ScalarOp::max, static_cast<uint8_t>(result), static_cast<uint8_t>(result), 0, 0}}};
     return result == 0 ? ScalarProgram{inputs, {}} : identity;
   }
   std::vector<bool> live(program_.registers(), false);
@@ -109,7 +127,8 @@ ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_
   append(whole, f, map);
   int f_result = map[f.result()];
   map.clear();
-  for (int i = 0, next = f.inputs; i < g.inputs; ++i) map.push_back(i == fused_input ? f_result : next++);
+  for (int i = 0, next = f.inputs; i < g.inputs; ++i)
+    map.push_back(i == fused_input ? f_result : next++);
   append(whole, g, map);
   return whole;
 }

@@ -10,10 +10,22 @@ namespace tessera {
 
 enum class ScalarOp : uint8_t {
   constant,  // value
-  add, sub, mul, div, max, min,       // a, b
-  greater,                            // a > b ? 1 : 0
-  select,                             // a != 0 ? b : c
-  neg, abs, exp, log, sqrt, tanh, erf, sigmoid,  // a
+  add,
+  sub,
+  mul,
+  div,
+  max,
+  min,      // a, b
+  greater,  // a > b ? 1 : 0
+  select,   // a != 0 ? b : c
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  tanh,
+  erf,
+  sigmoid,  // a
 };
 
 struct Instruction {
@@ -60,8 +72,8 @@ class ScalarBuilder {
   ScalarProgram program_;
 };
 
-// The program g(..., f(...), ...): input `fused_input` of `g` is the result of `f`. The inputs of the whole
-// are those of f, then those of g without `fused_input`.
+// The program g(..., f(...), ...): input `fused_input` of `g` is the result of `f`. The inputs of
+// the whole are those of f, then those of g without `fused_input`.
 ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_input);
 // The same program with its inputs renumbered: input i becomes input map[i] of `inputs`.
 ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);

@@ -25,14 +25,16 @@ ModulePathScope::ModulePathScope(std::string_view name) : outer_(module_path.siz
 ModulePathScope::~ModulePathScope() { module_path.resize(outer_); }
 std::string current_module_path() { return module_path; }
 
-ModulePathReset::ModulePathReset(std::string fresh) : outer_(std::move(module_path)) { module_path = std::move(fresh); }
+ModulePathReset::ModulePathReset(std::string fresh) : outer_(std::move(module_path)) {
+  module_path = std::move(fresh);
+}
 ModulePathReset::~ModulePathReset() { module_path = std::move(outer_); }
 
 RandomScope::RandomScope(uint64_t seed, const Tensor& position)
     : outer_(random_scope), seed_(seed), position_(position) {
   if (position.dtype() != DType::i64 || position.elements() != 2)
-    throw ShapeError(fmt::format("RandomScope: position must be int64[2], given {}",
-                                 position.spec().text()));
+    throw ShapeError(
+        fmt::format("RandomScope: position must be int64[2], given {}", position.spec().text()));
   random_scope = this;
 }
 RandomScope::~RandomScope() { random_scope = outer_; }

@@ -1,9 +1,9 @@
 #include "tessera/engine/shape.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 #include "tessera/runtime/error.h"
 
@@ -14,7 +14,8 @@ Shape::Shape(std::span<const int64_t> sizes) : rank_(static_cast<int>(sizes.size
     throw ShapeError(fmt::format("shape: at most {} axes, given {}", kMaxRank, sizes.size()));
   for (int i = 0; i < rank_; ++i) {
     if (sizes[i] < 0)
-      throw ShapeError(fmt::format("shape: a size must not be negative, given [{}]", fmt::join(sizes, "x")));
+      throw ShapeError(
+          fmt::format("shape: a size must not be negative, given [{}]", fmt::join(sizes, "x")));
     sizes_[i] = sizes[i];
   }
 }
@@ -39,8 +40,8 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view who) {
     int64_t x = i <= a.rank() ? a[-i] : 1, y = i <= b.rank() ? b[-i] : 1;
     if (x != y && x != 1 && y != 1)
       throw ShapeError(fmt::format(
-          "{}: shapes must be equal or 1 on every axis, counted from the last; given {} and {}", who,
-          a.text(), b.text()));
+          "{}: shapes must be equal or 1 on every axis, counted from the last; given {} and {}",
+          who, a.text(), b.text()));
     sizes[rank - i] = x == 1 ? y : x;
   }
   return Shape(std::span(sizes.data(), static_cast<size_t>(rank)));

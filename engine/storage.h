@@ -55,8 +55,8 @@ struct TensorImpl {
   char* data() const;  // throws under capture
 };
 
-// A new block of eager memory (engine/eager.h); throws OutOfMemory. scratch: an op's, for as long as
-// it runs.
+// A new block of eager memory (engine/eager.h); throws OutOfMemory. scratch: an op's, for as long
+// as it runs.
 std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch = false);
 Tensor make_tensor(const TensorSpec& spec, std::shared_ptr<Storage> storage, int64_t offset = 0);
 

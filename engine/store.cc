@@ -1,10 +1,10 @@
 #include "tessera/engine/store.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/recorder.h"
 #include "tessera/runtime/context.h"
@@ -46,11 +46,21 @@ void fill(const Tensor& tensor, Values& values) {
 void initialize(const Tensor& tensor, const Initializer& init, uint64_t key) {
   Values values(init, key);
   switch (tensor.dtype()) {
-    case DType::f32: fill<float>(tensor, values); break;
-    case DType::f64: fill<double>(tensor, values); break;
-    case DType::u8: fill<uint8_t>(tensor, values); break;
-    case DType::i32: fill<int32_t>(tensor, values); break;
-    case DType::i64: fill<int64_t>(tensor, values); break;
+    case DType::f32:
+      fill<float>(tensor, values);
+      break;
+    case DType::f64:
+      fill<double>(tensor, values);
+      break;
+    case DType::u8:
+      fill<uint8_t>(tensor, values);
+      break;
+    case DType::i32:
+      fill<int32_t>(tensor, values);
+      break;
+    case DType::i64:
+      fill<int64_t>(tensor, values);
+      break;
   }
   ++tensor.impl()->storage->version;
 }
@@ -71,21 +81,23 @@ Store::~Store() {
 Tensor Store::declare(const std::string& name, const Shape& shape, Initializer init, DType dtype,
                       Role role) {
   if (current_recorder() != nullptr)
-    throw Error(fmt::format("store: '{}' cannot be declared while a step is being captured; build "
-                            "the model and the optimizer before the step runs",
-                            name));
+    throw Error(
+        fmt::format("store: '{}' cannot be declared while a step is being captured; build "
+                    "the model and the optimizer before the step runs",
+                    name));
   if (materialized())
-    throw Error(fmt::format("store: '{}' comes too late, the tensors already have their bytes; "
-                            "declare everything before the first step",
-                            name));
+    throw Error(
+        fmt::format("store: '{}' comes too late, the tensors already have their bytes; "
+                    "declare everything before the first step",
+                    name));
   if (by_name_.count(name) != 0)
     throw Error(fmt::format("store: there is a tensor '{}' already; names must differ", name));
   TensorSpec spec{dtype, shape, current_device()};
   if (!entries_.empty() && entries_.front().tensor.device() != spec.device)
-    throw DeviceError(fmt::format("store: '{}' is declared on {}, the others on {}; one store has "
-                                  "one device",
-                                  name, spec.device.name(),
-                                  entries_.front().tensor.device().name()));
+    throw DeviceError(
+        fmt::format("store: '{}' is declared on {}, the others on {}; one store has "
+                    "one device",
+                    name, spec.device.name(), entries_.front().tensor.device().name()));
   size_t bytes = bytes_;
   if (__builtin_add_overflow(bytes, round_to_alignment(spec.bytes()), &bytes))
     throw ShapeError(fmt::format("store: with '{}' {} there are more bytes than 64 bits can count",
@@ -144,9 +156,10 @@ void Store::materialize(Region region) {
   if (materialized())
     throw Error("store: the tensors already have their bytes; bring memory before the first use");
   if (region.bytes() < bytes_)
-    throw OutOfMemory(fmt::format("store: the region '{}' has {} bytes, the persistent tensors "
-                                  "need {}",
-                                  region.label(), region.bytes(), bytes_));
+    throw OutOfMemory(
+        fmt::format("store: the region '{}' has {} bytes, the persistent tensors "
+                    "need {}",
+                    region.label(), region.bytes(), bytes_));
   region_ = std::move(region);
   materialized_ = true;
   for (Entry& entry : entries_)

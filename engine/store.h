@@ -1,8 +1,9 @@
 // Store: the persistent tensors of a program: parameters, optimizer state, running statistics.
 //
 // They are declared first (name, shape, initialiser) and get their bytes all at once, in one block,
-// when the first of them is touched or materialize() is called. Values depend on (seed, name) alone.
-// Not thread-safe. The tensors must not outlive their store's values: the block goes with the store.
+// when the first of them is touched or materialize() is called. Values depend on (seed, name)
+// alone. Not thread-safe. The tensors must not outlive their store's values: the block goes with
+// the store.
 #pragma once
 
 #include <optional>

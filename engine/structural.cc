@@ -1,9 +1,9 @@
 #include "tessera/engine/structural.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/sum_run.h"
 #include "tessera/runtime/error.h"
@@ -25,11 +25,16 @@ void in_chunks(CpuContext& where, int64_t total, F&& fn) {
 template <class F>
 void visit(DType type, F&& fn) {
   switch (type) {
-    case DType::f32: return fn(float{});
-    case DType::f64: return fn(double{});
-    case DType::u8: return fn(uint8_t{});
-    case DType::i32: return fn(int32_t{});
-    case DType::i64: return fn(int64_t{});
+    case DType::f32:
+      return fn(float{});
+    case DType::f64:
+      return fn(double{});
+    case DType::u8:
+      return fn(uint8_t{});
+    case DType::i32:
+      return fn(int32_t{});
+    case DType::i64:
+      return fn(int64_t{});
   }
 }
 
@@ -268,8 +273,8 @@ Tensor flatten(const Tensor& x) {
 Tensor rows(const Tensor& x, int64_t begin, int64_t end) {
   const Shape& whole = x.shape();
   if (whole.rank() < 1 || begin < 0 || end < begin || end > whole[0])
-    throw ShapeError(fmt::format("rows: [{}, {}) is not a range of the first axis of {}", begin, end,
-                                 whole.text()));
+    throw ShapeError(fmt::format("rows: [{}, {}) is not a range of the first axis of {}", begin,
+                                 end, whole.text()));
   Shape part = whole;
   part[0] = end - begin;
   int64_t row = whole.elements(1, whole.rank());
@@ -284,8 +289,8 @@ Tensor expand(const Tensor& x, const Shape& shape) {
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (shape == x.shape()) return x;
   if (shape.rank() > x.shape().rank() || broadcast(shape, x.shape(), "sum_to") != x.shape())
-    throw ShapeError(fmt::format("sum_to: {} cannot be summed down to {}", x.shape().text(),
-                                 shape.text()));
+    throw ShapeError(
+        fmt::format("sum_to: {} cannot be summed down to {}", x.shape().text(), shape.text()));
   // One run of axes at a time, from the last.
   Tensor y = x;
   int rank = x.shape().rank();
@@ -324,10 +329,9 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   for (int axis : axes) {
     const int positive = axis < 0 ? axis + rank : axis;
     if (positive < 0 || positive >= rank || summed[static_cast<size_t>(positive)])
-      throw ShapeError(fmt::format("sum: axis {} {} (x {})", axis,
-                                   positive < 0 || positive >= rank ? "is none of x's"
-                                                                    : "is named twice",
-                                   x.spec().text()));
+      throw ShapeError(fmt::format(
+          "sum: axis {} {} (x {})", axis,
+          positive < 0 || positive >= rank ? "is none of x's" : "is named twice", x.spec().text()));
     summed[static_cast<size_t>(positive)] = true;
     kept[positive] = 1;
   }

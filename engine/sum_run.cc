@@ -1,8 +1,8 @@
 #include "tessera/engine/sum_run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
@@ -19,7 +19,8 @@ struct SumRunParams {
 struct Geometry {
   int64_t outer, run, inner, block_rows, blocks;
   Geometry(const Shape& x, const SumRunParams& p)
-      : outer(x.elements(0, p.first)), run(x.elements(p.first, p.last)),
+      : outer(x.elements(0, p.first)),
+        run(x.elements(p.first, p.last)),
         inner(x.elements(p.last, x.rank())) {
     int64_t least = std::max<int64_t>(1, 4096 / std::max<int64_t>(1, inner));
     block_rows = std::max(least, (run + 63) / 64);
@@ -60,7 +61,8 @@ class SumRun final : public OpBase<SumRun> {
   Specs infer(std::span<const TensorSpec> in) const override {
     const TensorSpec& x = in[0];
     if (!is_float(x.dtype))
-      throw ShapeError(fmt::format("sum: x must be floating point, given {}; use cast()", x.text()));
+      throw ShapeError(
+          fmt::format("sum: x must be floating point, given {}; use cast()", x.text()));
     Shape shape = x.shape;
     for (int axis = params.first; axis < params.last; ++axis) shape[axis] = 1;
     return {{x.dtype, shape, {}}};
@@ -103,8 +105,8 @@ class SumRun final : public OpBase<SumRun> {
 
 Tensor sum_run(const Tensor& x, int first, int last) {
   if (first < 0 || last < first || last > x.shape().rank())
-    throw ShapeError(fmt::format("sum_run: axes [{}, {}) are not axes of {}", first, last,
-                                 x.shape().text()));
+    throw ShapeError(
+        fmt::format("sum_run: axes [{}, {}) are not axes of {}", first, last, x.shape().text()));
   return apply1(std::make_shared<SumRun>(SumRunParams{first, last}), {x});
 }
 

@@ -1,4 +1,5 @@
-// The tape: which op made a tensor, and what its gradient will read. For the engine and the compiler.
+// The tape: which op made a tensor, and what its gradient will read. For the engine and the
+// compiler.
 #pragma once
 
 #include <span>
@@ -17,7 +18,7 @@ struct TapeNode;
 
 // Where an input of a recorded op came from.
 struct Edge {
-  std::shared_ptr<TapeNode> node;        // the op that made it, or
+  std::shared_ptr<TapeNode> node;    // the op that made it, or
   std::shared_ptr<TensorImpl> leaf;  // a leaf; neither: not tracked
   int output = 0;
 };
@@ -29,7 +30,7 @@ struct TapeNode {
   std::string module_path;
   std::vector<Edge> edges;
   Specs input_specs, output_specs;
-  Tensors inputs, outputs;                // saved, detached; undefined elsewhere
+  Tensors inputs, outputs;  // saved, detached; undefined elsewhere
   std::vector<uint64_t> input_versions, output_versions;
   bool released = false;
 };

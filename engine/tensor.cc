@@ -1,8 +1,8 @@
 #include "tessera/engine/tensor.h"
 
-#include <fmt/format.h>
-
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/recorder.h"
@@ -35,8 +35,8 @@ void check_element_count(const Shape& shape, size_t given) {
 
 void Tensor::read(void* host, DType type) const {
   if (type != dtype())
-    throw ShapeError(fmt::format("tensor: the values are {}, asked for as {}", name_of(dtype()),
-                                 name_of(type)));
+    throw ShapeError(
+        fmt::format("tensor: the values are {}, asked for as {}", name_of(dtype()), name_of(type)));
   if (elements() == 0) return;
   const char* bytes = impl_->data();
   context(device()).copy_to_host(host, bytes, spec().bytes());
@@ -45,8 +45,8 @@ void Tensor::read(void* host, DType type) const {
 void Tensor::write(const void* host, size_t count, DType type) {
   check_element_count(shape(), count);
   if (type != dtype())
-    throw ShapeError(fmt::format("tensor: the values are {}, given {}", name_of(dtype()),
-                                 name_of(type)));
+    throw ShapeError(
+        fmt::format("tensor: the values are {}, given {}", name_of(dtype()), name_of(type)));
   char* bytes = impl_->data();
   if (count > 0) context(device()).copy_from_host(bytes, host, spec().bytes());
   ++impl_->storage->version;
@@ -54,24 +54,58 @@ void Tensor::write(const void* host, size_t count, DType type) {
 
 double Tensor::item_as_double() const {
   if (elements() != 1)
-    throw ShapeError(fmt::format("item: the tensor must have one element, it is {}", spec().text()));
+    throw ShapeError(
+        fmt::format("item: the tensor must have one element, it is {}", spec().text()));
   switch (dtype()) {
-    case DType::f32: { float v; read(&v, DType::f32); return v; }
-    case DType::f64: { double v; read(&v, DType::f64); return v; }
-    case DType::u8: { uint8_t v; read(&v, DType::u8); return v; }
-    case DType::i32: { int32_t v; read(&v, DType::i32); return v; }
-    case DType::i64: { int64_t v; read(&v, DType::i64); return static_cast<double>(v); }
+    case DType::f32: {
+      float v;
+      read(&v, DType::f32);
+      return v;
+    }
+    case DType::f64: {
+      double v;
+      read(&v, DType::f64);
+      return v;
+    }
+    case DType::u8: {
+      uint8_t v;
+      read(&v, DType::u8);
+      return v;
+    }
+    case DType::i32: {
+      int32_t v;
+      read(&v, DType::i32);
+      return v;
+    }
+    case DType::i64: {
+      int64_t v;
+      read(&v, DType::i64);
+      return static_cast<double>(v);
+    }
   }
   throw InternalError("item: unknown dtype");
 }
 
 void Tensor::assign_scalar(double value) {
   switch (dtype()) {
-    case DType::f32: { auto v = static_cast<float>(value); return write(&v, 1, DType::f32); }
-    case DType::f64: return write(&value, 1, DType::f64);
-    case DType::u8: { auto v = static_cast<uint8_t>(value); return write(&v, 1, DType::u8); }
-    case DType::i32: { auto v = static_cast<int32_t>(value); return write(&v, 1, DType::i32); }
-    case DType::i64: { auto v = static_cast<int64_t>(value); return write(&v, 1, DType::i64); }
+    case DType::f32: {
+      auto v = static_cast<float>(value);
+      return write(&v, 1, DType::f32);
+    }
+    case DType::f64:
+      return write(&value, 1, DType::f64);
+    case DType::u8: {
+      auto v = static_cast<uint8_t>(value);
+      return write(&v, 1, DType::u8);
+    }
+    case DType::i32: {
+      auto v = static_cast<int32_t>(value);
+      return write(&v, 1, DType::i32);
+    }
+    case DType::i64: {
+      auto v = static_cast<int64_t>(value);
+      return write(&v, 1, DType::i64);
+    }
   }
 }
 

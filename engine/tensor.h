@@ -48,7 +48,9 @@ class Tensor {
   // Reading waits for the device. Under capture there are no values yet: an Error.
   // The only element of a one-element tensor, converted to T.
   template <class T>
-  T item() const { return static_cast<T>(item_as_double()); }
+  T item() const {
+    return static_cast<T>(item_as_double());
+  }
   // All elements in row-major order; T must be the C++ type of dtype().
   template <class T>
   std::vector<T> to_vector() const {
@@ -58,7 +60,9 @@ class Tensor {
   }
   // Overwrites all elements; T must be the C++ type of dtype().
   template <class T>
-  void assign(std::span<const T> values) { write(values.data(), values.size(), dtype_of<T>); }
+  void assign(std::span<const T> values) {
+    write(values.data(), values.size(), dtype_of<T>);
+  }
   void assign_scalar(double value);  // a one-element tensor of any dtype
   std::string text() const;          // as numpy prints, large tensors shortened
 
@@ -92,8 +96,8 @@ class Tensor {
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::f32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::f32) { return full(shape, 1, dtype); }
-Tensor scalar(double value, DType dtype = DType::f32);           // shape []
-Tensor arange(int64_t count, DType dtype = DType::f32);          // 0, 1, ..., count - 1
+Tensor scalar(double value, DType dtype = DType::f32);   // shape []
+Tensor arange(int64_t count, DType dtype = DType::f32);  // 0, 1, ..., count - 1
 Tensor from_bytes(const Shape& shape, DType dtype, const void* host);
 template <class T>
 Tensor from_vector(const Shape& shape, const std::vector<T>& values);

@@ -10,7 +10,8 @@ namespace {
 constexpr int64_t kEdge = 3, kWhole = 1000;
 
 std::string element(double value, bool whole_number) {
-  return whole_number ? fmt::format("{}", static_cast<int64_t>(value)) : fmt::format("{:.6g}", value);
+  return whole_number ? fmt::format("{}", static_cast<int64_t>(value))
+                      : fmt::format("{:.6g}", value);
 }
 
 // Appends the block of `axis` that starts at `at`, which is moved on.

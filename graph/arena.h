@@ -21,9 +21,9 @@ class Arena {
   }
   size_t bytes() const { return wanted_; }
 
-  // Takes the bytes, all that are wanted, unless there are the `needed` already. Where not all are to
-  // be had it takes those needed, so that after a step that is too large a smaller one still runs.
-  // Throws OutOfMemory; ConfigError when what was brought is too small. `generation` changes
+  // Takes the bytes, all that are wanted, unless there are the `needed` already. Where not all are
+  // to be had it takes those needed, so that after a step that is too large a smaller one still
+  // runs. Throws OutOfMemory; ConfigError when what was brought is too small. `generation` changes
   // whenever the bytes have moved.
   void require(size_t needed) {
     if (region_.bytes() >= needed) return;

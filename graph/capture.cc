@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/tape.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
+#include "tessera/engine/tape.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 ValueId Capture::add(Value value) {
   graph_.values.push_back(std::move(value));
@@ -38,16 +36,18 @@ ValueId Capture::value_of(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
   if (impl.recorder == this) return impl.value;
   if (impl.recorder != nullptr)
-    throw Error(fmt::format("capture: {} belongs to another captured step; hand it in as an "
-                            "argument",
-                            impl.spec.text()));
+    throw Error(
+        fmt::format("capture: {} belongs to another captured step; hand it in as an "
+                    "argument",
+                    impl.spec.text()));
   auto found = latest_.find(impl.storage.get());
   if (found != latest_.end()) {
     const Value& known = graph_.values[found->second];
     if (known.spec != impl.spec || known.offset != impl.offset)
-      throw Error(fmt::format("capture: two views of one tensor from outside ({} and {}); make them "
-                              "inside the step",
-                              known.spec.text(), impl.spec.text()));
+      throw Error(
+          fmt::format("capture: two views of one tensor from outside ({} and {}); make them "
+                      "inside the step",
+                      known.spec.text(), impl.spec.text()));
     return found->second;
   }
   Value value;
@@ -74,9 +74,10 @@ Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const S
       ValueId old = node.inputs[updates];
       const Value& before = graph_.values[old];
       if (!before.persistent())
-        throw Error(fmt::format("{}: updates input {} ({}), which is no parameter, buffer or optimizer state; "
-                                "declare it in a Store",
-                                op->name(), updates, before.spec.text()));
+        throw Error(fmt::format(
+            "{}: updates input {} ({}), which is no parameter, buffer or optimizer state; "
+            "declare it in a Store",
+            op->name(), updates, before.spec.text()));
       if (latest_.at(before.storage.get()) != old)
         throw Error(fmt::format("{}: '{}' has been updated since this version was read", op->name(),
                                 before.name));

@@ -105,8 +105,7 @@ Compiled::Compiled(StepFunction fn, CompileOptions options)
 }
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {
-  Signature signature{arguments, current_device(), is_training(),
-                      cpu_context().kernels()};
+  Signature signature{arguments, current_device(), is_training(), cpu_context().kernels()};
   for (const auto& step : steps_)
     if (step->signature() == signature) return *step;
   std::string why =

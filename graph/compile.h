@@ -25,11 +25,12 @@ struct NonFinite;  // program.h
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
-// What decides which program runs: the arguments, the scopes around the call, and the CPU's kernels.
+// What decides which program runs: the arguments, the scopes around the call, and the CPU's
+// kernels.
 struct Signature {
   Specs arguments;
   Device device;
-  bool training = false;  // TrainingScope (engine/scope.h)
+  bool training = false;                       // TrainingScope (engine/scope.h)
   CpuKernels kernels = CpuKernels::automatic;  // cpu_context().kernels()
   bool operator==(const Signature&) const = default;
 };

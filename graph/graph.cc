@@ -107,8 +107,8 @@ std::string verify_node(const Graph& graph, size_t s, const std::vector<ValueId>
     const Value& value = graph.values[id];
     specs[o].device = node.device;
     if (value.spec != specs[o])
-      return fault(fmt::format("{} is {}, the op makes {}", graph.value_text(id),
-                               value.spec.text(), specs[o].text()));
+      return fault(fmt::format("{} is {}, the op makes {}", graph.value_text(id), value.spec.text(),
+                               specs[o].text()));
     if (made[id]) return fault(fmt::format("{} is made twice", graph.value_text(id)));
     if (value.producer != static_cast<int>(s) || value.output != static_cast<int>(o))
       return fault(fmt::format("{} does not know its producer", graph.value_text(id)));

@@ -1,5 +1,5 @@
-// Graph: one captured training step, as data: nodes (calls of ops) in the order they run, and values
-// in single assignment.
+// Graph: one captured training step, as data: nodes (calls of ops) in the order they run, and
+// values in single assignment.
 //
 // A persistent tensor that a node updates has one value for each version; each names the version
 // before it. Passes rewrite a graph; verify() says whether it still makes sense.

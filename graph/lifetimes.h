@@ -1,8 +1,8 @@
 // Lifetimes: which values share a block of bytes, and from when to when each block is needed.
 //
-// Time is the index of a node in the graph. A block lives from the node that makes its first value up to and
-// with the last node that reads any value in it; a kernel's scratch lives for one node. Persistent
-// values, arguments and values from outside have no block: their bytes are elsewhere.
+// Time is the index of a node in the graph. A block lives from the node that makes its first value
+// up to and with the last node that reads any value in it; a kernel's scratch lives for one node.
+// Persistent values, arguments and values from outside have no block: their bytes are elsewhere.
 #pragma once
 
 #include <string>

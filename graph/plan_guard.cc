@@ -46,8 +46,8 @@ void PlanGuard::after(int node) {
   const auto s = static_cast<size_t>(node);
   for (int b : live_)
     if (!poisoned(b, bytes_of(b), kRedZone))
-      throw InternalError(fmt::format("{} wrote beyond the end of {}", graph_.node_text(s),
-                                      block_text(b)));
+      throw InternalError(
+          fmt::format("{} wrote beyond the end of {}", graph_.node_text(s), block_text(b)));
   for (int b : end_[s]) {
     std::memset(arena_ + offsets_[static_cast<size_t>(b)], static_cast<int>(kPoison),
                 static_cast<size_t>(bytes_of(b)));

@@ -17,11 +17,11 @@ class Program;  // program.h
 
 // A block of the arena.
 struct PlannedTensor {
-  std::string name;   // "%12", or "workspace"
-  std::string op;     // what makes it: "conv2d"
+  std::string name;         // "%12", or "workspace"
+  std::string op;           // what makes it: "conv2d"
   std::string module_path;  // where in the model: "layer1.0.conv1"
-  std::string spec;   // "float32[8x28x28x6]", of the first value in it
-  std::string group;  // activations | gradients | workspace
+  std::string spec;         // "float32[8x28x28x6]", of the first value in it
+  std::string group;        // activations | gradients | workspace
   int64_t bytes = 0;
   int64_t lower = 0, upper = 0;  // nodes, half-open
   int64_t offset = 0;            // in the arena

@@ -63,8 +63,8 @@ void Program::make_plan(const CompileOptions& options) {
   if (options.verify_plan) problem_ = PlanGuard::with_red_zones(problem_);
   plan_ = planner->solve(problem_);
   if (plan_.offsets.size() != of_interval.size())
-    throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_,
-                            plan_.offsets.size(), of_interval.size()));
+    throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_, plan_.offsets.size(),
+                            of_interval.size()));
   offsets_.assign(lifetimes_.blocks.size(), 0);
   for (size_t i = 0; i < of_interval.size(); ++i) offsets_[of_interval[i]] = plan_.offsets[i];
   // Every plan is checked: a planner may be the user's own.
@@ -151,9 +151,10 @@ void Program::bind() {
 
 void Program::run() {
   if (cpu_context().pool().size() > threads_)
-    throw Error(fmt::format("program: planned for {} threads, now there are {}; set the threads "
-                            "before the step is prepared",
-                            threads_, cpu_context().pool().size()));
+    throw Error(
+        fmt::format("program: planned for {} threads, now there are {}; set the threads "
+                    "before the step is prepared",
+                    threads_, cpu_context().pool().size()));
   bind();
   if (guard_) guard_->start(arena_->data(), arena_bytes());
   for (size_t s = 0; s < bound_.size(); ++s) {

@@ -16,10 +16,10 @@ class PlanGuard;  // plan_guard.h
 
 // Where the first number that is not finite came from.
 struct NonFinite {
-  int node = -1;       // index in the program; -1: it was there before the first node
-  std::string op;      // "conv2d"; empty when it was there before
-  std::string module_path;   // where in the model
-  std::string value;   // "%12 float32[4x8x8x16]"
+  int node = -1;            // index in the program; -1: it was there before the first node
+  std::string op;           // "conv2d"; empty when it was there before
+  std::string module_path;  // where in the model
+  std::string value;        // "%12 float32[4x8x8x16]"
   int64_t element = 0;
   double number = 0;
 
@@ -37,7 +37,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   // Memory of the embedding program for the slots, at least slot_bytes(); before anything else
-  // touches them. Throws ConfigError when it is too small or not aligned, Error when it is too late.
+  // touches them. Throws ConfigError when it is too small or not aligned, Error when it is too
+  // late.
   void use_external_slots(ExternalMemory external);
   // Takes the slots, the arena and the persistent tensors, if that has not happened yet.
   void bind();

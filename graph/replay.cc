@@ -1,8 +1,8 @@
 #include "tessera/graph/replay.h"
 
-#include <fmt/format.h>
-
 #include <map>
+
+#include <fmt/format.h>
 
 namespace tessera {
 namespace {
@@ -73,8 +73,9 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
     auto fault = [&](ValueId id, int owner, const char* when) {
       return fmt::format("{} {} {} ({}), but {} has written over it", graph.node_text(s), when,
                          graph.value_text(id), graph.values[id].spec.text(),
-                         owner == kScratch ? "scratch" : owner < 0 ? "nobody or another block"
-                                                                   : graph.value_text(owner));
+                         owner == kScratch ? "scratch"
+                         : owner < 0       ? "nobody or another block"
+                                           : graph.value_text(owner));
     };
     for (ValueId id : node.inputs) {
       ValueId root = lifetimes.root[id];
@@ -90,7 +91,8 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       // An output may stand on an input only where the op says it may.
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         ValueId root = lifetimes.root[node.inputs[k]];
-        if (!in_arena(root) || (k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1)) continue;
+        if (!in_arena(root) || (k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1))
+          continue;
         auto [in_first, in_last] = range(root);
         if (first < in_last && in_first < last) return fault(node.inputs[k], id, "still reads");
       }

@@ -40,9 +40,9 @@ Tensor relu6(const Tensor& x) {
   ScalarBuilder dx(2);  // y, dy
   const int inside = dx.mul(dx.push(ScalarOp::greater, dx.in(0), dx.value(0)),
                             dx.push(ScalarOp::greater, dx.value(6), dx.in(0)));
-  return pointwise("relu6", y.build(y.push(ScalarOp::min, positive, y.value(6))), {x},
-                   {{{kOutput, kGradient},
-                     dx.build(dx.push(ScalarOp::select, inside, dx.in(1), dx.value(0)))}});
+  return pointwise(
+      "relu6", y.build(y.push(ScalarOp::min, positive, y.value(6))), {x},
+      {{{kOutput, kGradient}, dx.build(dx.push(ScalarOp::select, inside, dx.in(1), dx.value(0)))}});
 }
 
 Tensor gelu(const Tensor& x) {

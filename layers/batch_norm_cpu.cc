@@ -1,6 +1,6 @@
-#include <cmath>
-
 #include "tessera/layers/batch_norm_cpu.h"
+
+#include <cmath>
 
 namespace tessera {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/recorder.h"
-#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/cross_entropy_cpu.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

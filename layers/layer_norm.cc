@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "tessera/layers/layer_norm_simd.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
-#include "tessera/layers/layer_norm_simd.h"
 #include "tessera/layers/shared/normalise.h"
 
 namespace tessera {
@@ -85,8 +85,9 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
       using T = decltype(zero);
       for_rows(where.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
         microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
-                                   in[2].as<T>(), in[3].as<T>() + first, in[4].as<T>() + first,
-                                   rows, c, out[0].as<T>() + first, out[1].as<T>() + first);
+                                         in[2].as<T>(), in[3].as<T>() + first,
+                                         in[4].as<T>() + first, rows, c, out[0].as<T>() + first,
+                                         out[1].as<T>() + first);
       });
     });
   }
@@ -115,8 +116,8 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
         const int64_t first = params.begin(block);
         T* sums = out[0].as<T>() + block * 2 * c;
         microkernels<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
-                                  in[2].as<T>() + first, in[3].as<T>() + first, params.size(block),
-                                  c, c, sums, sums + c);
+                                        in[2].as<T>() + first, in[3].as<T>() + first,
+                                        params.size(block), c, c, sums, sums + c);
       });
     });
   }

@@ -72,7 +72,8 @@ constexpr LayerNormMicrokernelsOf<T> microkernels_of() {
 }  // namespace
 
 namespace TESSERA_ISA {
-const LayerNormMicrokernels layer_norm_microkernels = {microkernels_of<float>(), microkernels_of<double>()};
+const LayerNormMicrokernels layer_norm_microkernels = {microkernels_of<float>(),
+                                                       microkernels_of<double>()};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/bias.h"
-#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/matmul.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 

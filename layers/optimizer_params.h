@@ -1,13 +1,13 @@
-// The settings of each optimizer, for the optimizers and for configurations. What they mean stands in
-// the optimizer's own header.
+// The settings of each optimizer, for the optimizers and for configurations. What they mean stands
+// in the optimizer's own header.
 #pragma once
 
 namespace tessera {
 
 struct SgdParams {
   double momentum = 0;
-  bool nesterov = false;    // needs momentum > 0
-  double weight_decay = 0;  // times the parameter, added to the gradient
+  bool nesterov = false;      // needs momentum > 0
+  double weight_decay = 0;    // times the parameter, added to the gradient
   bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
   bool operator==(const SgdParams&) const = default;
 };

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/tape.h"
+#include "tessera/layers/pool2d_cpu.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
-#include "tessera/layers/pool2d_cpu.h"
 
 namespace tessera {
 namespace {
@@ -91,7 +91,8 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;
     joined.epilogue = *whole;
-    return Absorbed{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, fused_input)};
+    return Absorbed{std::make_shared<MaxPool2dGrad>(joined),
+                    join_inputs(in.size(), p, fused_input)};
   }
 
   const PoolOpParams params;

@@ -1,8 +1,9 @@
+#include "tessera/layers/pool2d_cpu.h"
+
 #include <algorithm>
 
-#include "tessera/layers/shared/channel_reduce_simd.h"
-#include "tessera/layers/pool2d_cpu.h"
 #include "tessera/layers/pool2d_simd.h"
+#include "tessera/layers/shared/channel_reduce_simd.h"
 
 namespace tessera {
 namespace {
@@ -60,7 +61,7 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
     const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
     const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h));
     microkernels<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
-                        positions ? positions + to : nullptr);
+                              positions ? positions + to : nullptr);
   });
 }
 
@@ -77,7 +78,8 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
       const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
       const PoolRow row = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h);
       const int64_t from = (b * out_h + u.begin) * out_w * s.c;
-      microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h, dx + line * length);
+      microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h,
+                                     dx + line * length);
     }
     if (epilogue && epilogue->apply)
       epilogue->apply(epilogue->context, dx + first * length, first * length,
@@ -118,7 +120,7 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
         const T pixels = static_cast<T>(divisor(s, u, v, p, q));
         for (int64_t j = v.begin; j < v.end; ++j)
           microkernels<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels, s.c,
-                                   to + j * s.c);
+                                         to + j * s.c);
       }
     }
   });

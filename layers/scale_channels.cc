@@ -1,7 +1,7 @@
 #include "tessera/layers/scale_channels.h"
 
-#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/sample_pointwise.h"
 
 namespace tessera {

@@ -1,13 +1,13 @@
 #include "tessera/runtime/device.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <fstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -30,7 +30,8 @@ std::string Device::name() const { return fmt::format("{}:{}", is_cpu() ? "cpu" 
 
 Device parse_device(std::string_view text) {
   std::string name(text.substr(text.starts_with('/') ? 1 : 0));
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   size_t colon = name.find(':');
   std::string kind = name.substr(0, colon);
   int index = 0;
@@ -42,7 +43,8 @@ Device parse_device(std::string_view text) {
   }
   if (!good)
     throw DeviceError(fmt::format(
-        "device: '{}' is not a device name; write cpu, gpu, cpu:0 or gpu:1 (or /CPU:0, /GPU:1)", text));
+        "device: '{}' is not a device name; write cpu, gpu, cpu:0 or gpu:1 (or /CPU:0, /GPU:1)",
+        text));
   return {kind == "cpu" ? DeviceKind::cpu : DeviceKind::gpu, index};
 }
 
@@ -57,7 +59,8 @@ std::vector<DeviceInfo> physical_devices() {
 
 std::string why_no_gpu() {
   if constexpr (kCuda) return cuda_unusable_reason();
-  return "this build has no GPU back end (configure with -DTESSERA_CUDA=ON where nvcc is installed)";
+  return "this build has no GPU back end (configure with -DTESSERA_CUDA=ON where nvcc is "
+         "installed)";
 }
 
 bool driver_mismatch() {

@@ -24,8 +24,8 @@ Device parse_device(std::string_view text);
 
 struct DeviceInfo {
   Device device;
-  std::string description;      // model name, or the reason why a GPU cannot be used
-  long long memory_bytes = 0;   // total
+  std::string description;     // model name, or the reason why a GPU cannot be used
+  long long memory_bytes = 0;  // total
 };
 
 // The devices this process can use: cpu:0 always, GPUs where the build has CUDA and a driver.

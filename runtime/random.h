@@ -32,7 +32,10 @@ class RandomSequence {
  public:
   RandomSequence(uint64_t key, uint64_t stream) : key_(key), stream_(stream) {}
   uint32_t bits();
-  uint64_t bits64() { uint64_t high = bits(); return high << 32 | bits(); }
+  uint64_t bits64() {
+    uint64_t high = bits();
+    return high << 32 | bits();
+  }
   double uniform() { return static_cast<double>(bits64() >> 11) * 0x1p-53; }  // [0, 1)
   // Uniform in [0, n), n >= 1, without bias.
   uint64_t below(uint64_t n);

@@ -28,14 +28,16 @@ class ThreadPool {
   template <class F>
   void parallel_for(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
-    run(tasks, [](void* f, int64_t task, int) { (*static_cast<Fn*>(f))(task); }, address(fn));
+    run(
+        tasks, [](void* f, int64_t task, int) { (*static_cast<Fn*>(f))(task); }, address(fn));
   }
 
   // The same, with fn(task, thread), thread in [0, size()): an index for scratch of its own.
   template <class F>
   void parallel_for_thread(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
-    run(tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); }, address(fn));
+    run(
+        tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); }, address(fn));
   }
 
  private:

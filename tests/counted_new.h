@@ -1,5 +1,5 @@
-// Counts what operator new is asked for. It replaces the operators of the whole program, so one file
-// of a program may include it.
+// Counts what operator new is asked for. It replaces the operators of the whole program, so one
+// file of a program may include it.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-inline std::atomic<int64_t> counted_news = 0;       // calls, by any thread
+inline std::atomic<int64_t> counted_news = 0;      // calls, by any thread
 inline thread_local size_t counted_new_bytes = 0;  // asked for by this thread
 
 // Never inlined: the compiler would see a free() where it expects a delete.

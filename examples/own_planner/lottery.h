@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+
 #include <tessera/memory/plan.h>
 
 struct Lottery : tessera::Planner {

@@ -9,9 +9,8 @@ int eliminate_dead_code(Graph& graph) {
   for (ValueId id : graph.outputs) needed[id] = true;
   std::deque<Node> kept;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool live =
-        node->is_update() || std::any_of(node->outputs.begin(), node->outputs.end(),
-                                         [&](ValueId id) { return needed[id]; });
+    const bool live = node->is_update() || std::any_of(node->outputs.begin(), node->outputs.end(),
+                                                       [&](ValueId id) { return needed[id]; });
     if (!live) continue;
     for (ValueId id : node->inputs) needed[id] = true;
     kept.push_back(std::move(*node));

@@ -8,8 +8,8 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   const Node& producer = graph.nodes[site.producer];
   const Node& consumer = graph.nodes[site.consumer];
   auto program = consumer.op->pointwise();
-  auto absorbed = producer.op->absorb_epilogue(*program, site.fused_input, graph.input_specs(producer),
-                                               graph.input_specs(consumer));
+  auto absorbed = producer.op->absorb_epilogue(
+      *program, site.fused_input, graph.input_specs(producer), graph.input_specs(consumer));
   if (!absorbed) return false;
   std::vector<ValueId> inputs;
   for (int from : absorbed->inputs)

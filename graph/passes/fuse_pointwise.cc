@@ -24,8 +24,8 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
     if (at == distinct.end()) distinct.push_back(id);
   }
   if (distinct.size() > kMaxInputs) return false;
-  ScalarProgram joined = rename_inputs(compose(*f, *g, site.fused_input), map,
-                                       static_cast<int>(distinct.size()));
+  ScalarProgram joined =
+      rename_inputs(compose(*f, *g, site.fused_input), map, static_cast<int>(distinct.size()));
   std::string name = std::string(producer.op->name()) + "+" + std::string(consumer.op->name());
   auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(joined)});
   replace(graph, readers, site, std::move(op), std::move(distinct));
@@ -42,7 +42,8 @@ int fuse_pointwise(Graph& graph) {
       again = false;
       const Node& node = graph.nodes[s];
       if (node.op == nullptr || !node.op->pointwise()) break;
-      for (int fused_input = 0; fused_input < static_cast<int>(node.inputs.size()) && !again; ++fused_input) {
+      for (int fused_input = 0; fused_input < static_cast<int>(node.inputs.size()) && !again;
+           ++fused_input) {
         FusionSite site = fusion_site(graph, readers, s, fused_input);
         if (site.producer >= 0 && graph.nodes[site.producer].op->pointwise())
           again = fuse_at(graph, readers, site);

@@ -5,15 +5,17 @@
 
 namespace tessera {
 
-// Where a node can be folded into another: the producer's only output is read by the consumer alone.
+// Where a node can be folded into another: the producer's only output is read by the consumer
+// alone.
 struct FusionSite {
   int producer = -1, consumer = -1;
   int fused_input = 0;  // the consumer's input that is the producer's output
 };
 
-// The site at input `fused_input` of node `consumer`, or producer -1: the value has another reader, is not
-// made by a node with one output on the same device and of the consumer's full shape, or running the
-// producer's work at the consumer's place would read an overwritten value or keep more bytes alive.
+// The site at input `fused_input` of node `consumer`, or producer -1: the value has another reader,
+// is not made by a node with one output on the same device and of the consumer's full shape, or
+// running the producer's work at the consumer's place would read an overwritten value or keep more
+// bytes alive.
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& readers,
                        int consumer, int fused_input);
 

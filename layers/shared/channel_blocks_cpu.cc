@@ -28,8 +28,8 @@ template <class T>
 void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x, T* moments) {
   for_each_part(pool, blocks.count(), c, [&](int64_t block, int64_t first, int64_t channels) {
     T* mean = moments + block * 2 * c + first;
-    microkernels<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c, channels, mean,
-                        mean + c);
+    microkernels<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c, channels,
+                              mean, mean + c);
   });
 }
 
@@ -39,8 +39,8 @@ void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, cons
   for_each_part(pool, blocks.count(), c, [&](int64_t block, int64_t first, int64_t channels) {
     const int64_t at = blocks.begin(block) * c + first, stats = block * stats_stride + first;
     T* to = sums + block * 2 * c + first;
-    microkernels<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats, blocks.size(block), c,
-                              channels, to, to + c);
+    microkernels<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats,
+                                    blocks.size(block), c, channels, to, to + c);
   });
 }
 

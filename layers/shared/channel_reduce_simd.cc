@@ -82,7 +82,8 @@ constexpr ChannelMicrokernelsOf<T> microkernels_of() {
 }  // namespace
 
 namespace TESSERA_ISA {
-const ChannelMicrokernels channel_microkernels = {microkernels_of<float>(), microkernels_of<double>()};
+const ChannelMicrokernels channel_microkernels = {microkernels_of<float>(),
+                                                  microkernels_of<double>()};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

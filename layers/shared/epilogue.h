@@ -1,5 +1,6 @@
 // What an op with heavy arithmetic shares with others of its kind to apply a scalar program to its
-// result while it is in the cache: input 0 of the program is the result, the others follow the op's own.
+// result while it is in the cache: input 0 of the program is the result, the others follow the op's
+// own.
 #pragma once
 
 #include <optional>
@@ -36,8 +37,9 @@ class EpilogueRun {
   Broadcast broadcasts_[kMaxScalarRegisters];
 };
 
-// `own` followed by `p`, whose input `fused_input` is own's result; nothing where `p` makes another shape
-// or dtype of it, or the whole is too long. `result` is the op's output, p_in are the inputs of p.
+// `own` followed by `p`, whose input `fused_input` is own's result; nothing where `p` makes another
+// shape or dtype of it, or the whole is too long. `result` is the op's output, p_in are the inputs
+// of p.
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
                                            int fused_input, const TensorSpec& result,
                                            std::span<const TensorSpec> p_in);

@@ -100,7 +100,7 @@ void multiply(const GemmShape& s, const Plan& plan, const Part& part, int64_t fi
   int64_t stride = s.k;
   if (s.transpose_a) {
     microkernel.pack_transposed(a + part.k * s.m + part.row, s.m, part.rows, part.depth, part.depth,
-                         a_buffer);
+                                a_buffer);
     product.a = a_buffer, stride = part.depth;
   }
   for (int64_t i = 0; i < part.rows; ++i) a_rows[i] = i * stride, c_rows[i] = (part.row + i) * s.n;

@@ -1,6 +1,6 @@
 // The native matrix product on the CPU over raw memory, float and double, for AVX2 and AVX-512
-// (has_native_kernels()). Scratch is 64-byte aligned, gemm_scratch() bytes, a few MB at most. Results
-// depend on the shape and the instruction set alone, never on the number of threads.
+// (has_native_kernels()). Scratch is 64-byte aligned, gemm_scratch() bytes, a few MB at most.
+// Results depend on the shape and the instruction set alone, never on the number of threads.
 #pragma once
 
 #include <cstddef>

@@ -283,8 +283,8 @@ void copy_points(const T* from, int64_t from_stride, int64_t points, int64_t len
 
 template <class T>
 constexpr GemmMicrokernelsOf<T> microkernels_of = {Vector<T>::kLanes,  kOuterRows,    gather<T>,
-                                       outer<T>,           dots<T>,       pack_quads<T>,
-                                       pack_transposed<T>, copy_points<T>};
+                                                   outer<T>,           dots<T>,       pack_quads<T>,
+                                                   pack_transposed<T>, copy_points<T>};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // Shares nothing: every buffer stands above all that came before it in the list, whether these are
-// still live or not. No plan needs more, so this is the yardstick for what planning saves; and where
-// every byte keeps one meaning for the whole run, a wrong lifetime shows.
+// still live or not. No plan needs more, so this is the yardstick for what planning saves; and
+// where every byte keeps one meaning for the whole run, a wrong lifetime shows.
 //
 //   address
 //     |             cc        three buffers, one after another in time

@@ -116,7 +116,7 @@ class Search {
   Low low_;                     // of find_low()
   std::vector<Low> seen_lows_;  // by the first section of their stretch
   std::vector<int32_t> choices_;
-  std::vector<std::pair<int64_t, int32_t>> order_;  // of sort_choices()
+  std::vector<std::pair<int64_t, int32_t>> order_;    // of sort_choices()
   std::vector<int64_t> seen_blocks_, seen_sections_;  // when next_height() saw them last
   int64_t now_ = 0;
   std::vector<int32_t> ends_;  // of look_at_low(): how many choices end before a section

@@ -8,9 +8,9 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/network.h"
-#include "tessera/runtime/text/spelling.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 

@@ -23,7 +23,9 @@ Line line_around(const std::string& text, size_t at) {
           after == std::string::npos ? text.size() : after};
 }
 
-size_t clamped(const SourceRange& range) { return std::min(range.begin, range.source->text.size()); }
+size_t clamped(const SourceRange& range) {
+  return std::min(range.begin, range.source->text.size());
+}
 
 }  // namespace
 
@@ -39,7 +41,9 @@ int SourceRange::column() const {
          static_cast<int>(utf8_length(std::string_view(source->text).substr(begin, at - begin)));
 }
 
-std::string SourceRange::name() const { return fmt::format("{}:{}:{}", source->name, line(), column()); }
+std::string SourceRange::name() const {
+  return fmt::format("{}:{}:{}", source->name, line(), column());
+}
 
 std::string SourceRange::error(const std::string& text, const std::string& instead) const {
   const std::string_view all = source->text;
@@ -61,7 +65,8 @@ std::string SourceRange::error(const std::string& text, const std::string& inste
                      instead.empty() ? "" : fmt::format(" did you mean '{}'?", instead));
 }
 
-void Diagnostics::add(const SourceRange& range, const std::string& text, const std::string& instead) {
+void Diagnostics::add(const SourceRange& range, const std::string& text,
+                      const std::string& instead) {
   if (entries_.size() < kMax)
     entries_.push_back({range, text, instead});
   else

@@ -165,9 +165,9 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   struct Open {
     YamlNode node;
-    bool is_key = false;                          // this container stands where a key should
-    bool wants_value = false;                     // of a map: its last key has none yet
-    bool keep = true;                             // of a map: the next value belongs to a right key
+    bool is_key = false;       // this container stands where a key should
+    bool wants_value = false;  // of a map: its last key has none yet
+    bool keep = true;          // of a map: the next value belongs to a right key
     std::unordered_map<std::string, SourceRange> seen;  // of a map: its keys
   };
   static constexpr size_t kNone = std::string_view::npos;

@@ -29,7 +29,7 @@ struct YamlNode {
     kRefused,  // an error is reported already
   };
   Kind kind = Kind::kMissing;
-  SourceRange range;                  // of a map or list its first character
+  SourceRange range;            // of a map or list its first character
   std::string text;             // of a scalar
   bool quoted = false;          // "15" is a text, 15 a number
   std::vector<YamlNode> keys;   // of a map: scalars

@@ -120,8 +120,7 @@ size_t CheckpointImage::planned_bytes(const Tensors& tensors, const std::string&
   return image_layout(image_specs(named(tensors), config)).bytes();
 }
 
-CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config,
-                                 RawMemory& memory) {
+CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config, RawMemory& memory) {
   const std::vector<Named> all = named(tensors);
   const std::vector<ArraySpec> specs = image_specs(all, config);
   const Hdf5Layout layout = image_layout(specs);

@@ -59,8 +59,7 @@ class CheckpointImage {
   // How large an image would be, without making it.
   static size_t planned_bytes(const Tensors& tensors, const std::string& config);
   // Takes all its memory, in one request. Throws OutOfMemory.
-  CheckpointImage(Tensors tensors, const std::string& config,
-                  RawMemory& memory = cpu_memory());
+  CheckpointImage(Tensors tensors, const std::string& config, RawMemory& memory = cpu_memory());
   // Copies the state and all tensors; waits for their device. Allocates nothing.
   void take(const TrainingState& state);
   std::span<const std::byte> bytes() const { return {region_.data(), region_.bytes()}; }

@@ -57,7 +57,8 @@ class RunFolder {
 
   // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
   void put(const char* name, const std::string& text) const;
-  // The same for a long text that `write` hands over in pieces; not whole when the process is killed.
+  // The same for a long text that `write` hands over in pieces; not whole when the process is
+  // killed.
   using Piece = std::function<void(std::string_view)>;
   void put(const char* name, const std::function<void(const Piece&)>& write) const;
   // The same as the first for what a training can do without: where the disk refuses, that is a

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "tessera/models/run/checkpoint_folder.h"
-#include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/record_file.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

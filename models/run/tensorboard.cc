@@ -45,7 +45,9 @@ uint32_t masked_crc(std::string_view bytes) {
 class Message {
  public:
   static constexpr size_t kMax = 512;
-  void varint(int field, uint64_t value) { put(static_cast<uint64_t>(field) << 3 | kVarint), put(value); }
+  void varint(int field, uint64_t value) {
+    put(static_cast<uint64_t>(field) << 3 | kVarint), put(value);
+  }
   void number(int field, double value) { fixed(field, kFixed64, value); }
   void number(int field, float value) { fixed(field, kFixed32, value); }
   void bytes(int field, std::string_view value) {
@@ -146,15 +148,20 @@ class Fields {
         value = given.value_or(0);
         return given.has_value();
       }
-      case kFixed64: count = 8; break;
-      case kFixed32: count = 4; break;
+      case kFixed64:
+        count = 8;
+        break;
+      case kFixed32:
+        count = 4;
+        break;
       case kBytes: {
         const auto given = varint();
         if (!given) return false;
         count = *given;
         break;
       }
-      default: return false;
+      default:
+        return false;
     }
     if (count > rest_.size()) return false;
     bytes = rest_.substr(0, count);

@@ -2,9 +2,9 @@
 // readable by h5py. The root carries the attributes `format` ("tessera weights") and
 // `format_version`. No tensors here.
 //
-// Written as runtime/files/sealed_file.h says: whole or not at all, with a checksum. A file that another
-// program changed or wrote has no checksum and is taken as it is, if runtime/files/hdf5_read.h can read
-// it.
+// Written as runtime/files/sealed_file.h says: whole or not at all, with a checksum. A file that
+// another program changed or wrote has no checksum and is taken as it is, if
+// runtime/files/hdf5_read.h can read it.
 //
 // All functions throw CheckpointError, which names the file and what is wrong with it; a damaged or
 // hostile file is an error, never a crash. Thread-safe.

@@ -18,8 +18,8 @@ namespace tessera {
 
 namespace {
 
-// What may differ: these keys decide about how long, how fast and where, not about what is computed.
-// Another device or other kernels differ in the last bits alone.
+// What may differ: these keys decide about how long, how fast and where, not about what is
+// computed. Another device or other kernels differ in the last bits alone.
 bool may_differ(std::string_view key) {
   constexpr std::string_view kGroups[] = {"train.", "cpu.", "memory.", "checkpoint.", "run."};
   constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",

@@ -9,16 +9,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "tessera/models/training/checkpointing.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
-#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {

@@ -27,7 +27,8 @@ std::string place_of(const std::string& parameter) {
 // The first `depth` names of a place.
 std::string_view shortened(std::string_view module_path, int depth) {
   size_t end = 0;
-  for (int i = 0; i < depth && end != module_path.npos; ++i) end = module_path.find('.', end == 0 ? 0 : end + 1);
+  for (int i = 0; i < depth && end != module_path.npos; ++i)
+    end = module_path.find('.', end == 0 ? 0 : end + 1);
   return module_path.substr(0, end);
 }
 
@@ -66,7 +67,8 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
     add_op(rows.back(), std::string(s.op->name()));
     for (ValueId id : s.outputs) {  // an update hands nothing on, nor do statistics
       const Value& value = graph.values[id];
-      if (value.role == Role::computed && id == s.outputs[0]) rows.back().output = value.spec.text();
+      if (value.role == Role::computed && id == s.outputs[0])
+        rows.back().output = value.spec.text();
     }
   }
   size_t module_path = 5, ops = 3, output = 6;
@@ -75,11 +77,12 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
     ops = std::max(ops, row.ops.size());
     output = std::max(output, row.output.size());
   }
-  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "place", module_path, "ops", ops,
-                                 "output", output, "parameters");
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "place", module_path, "ops",
+                                 ops, "output", output, "parameters");
   for (const Row& row : rows) {
-    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", row.module_path, module_path, row.ops, ops, row.output,
-                        output, row.parameters > 0 ? fmt::format("{}", row.parameters) : "");
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", row.module_path, module_path, row.ops,
+                        ops, row.output, output,
+                        row.parameters > 0 ? fmt::format("{}", row.parameters) : "");
   }
   return text + fmt::format("{} parameters in {} tensors, {:.2f} MiB\n", total, parameters.size(),
                             static_cast<double>(bytes) / (1 << 20));

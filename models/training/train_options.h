@@ -19,7 +19,7 @@ struct TrainOptions {
   // When it is not 0 (a signal's number, say), the step in hand is finished, a checkpoint written
   // and training returns. Looked at between steps and between batches of an evaluation.
   const std::atomic<int>* stop = nullptr;
-  std::string command = {};  // for command.txt of the run folder; "": none
+  std::string command = {};     // for command.txt of the run folder; "": none
   FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: the machine's
 };
 

@@ -32,13 +32,12 @@ void TrainingConsole::introduce() const {
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
   const size_t arena = session.arena()->bytes();
   const size_t rest = static_cast<size_t>(total_bytes(session.regions())) - arena;
-  setup_.print(
-      fmt::format("{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
-                  "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",
-                  config.model.name, session.store().parameters().size(), mebibytes(arena),
-                  mebibytes(rest), mebibytes(static_cast<size_t>(setup_.loader->bytes())),
-                  cpu_context().threads(), cpu_context().kernels_name(),
-                  isa_name(current_isa()), config.mode.text()));
+  setup_.print(fmt::format(
+      "{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
+      "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",
+      config.model.name, session.store().parameters().size(), mebibytes(arena), mebibytes(rest),
+      mebibytes(static_cast<size_t>(setup_.loader->bytes())), cpu_context().threads(),
+      cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text()));
   setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
                                           static_cast<int64_t>(held_bytes_)));
   const CheckpointFile* beginning = setup_.checkpoints->beginning();
@@ -90,11 +89,11 @@ void TrainingConsole::say_epoch(const Evaluation& tested, double seconds) const 
 
 void TrainingConsole::say_memory() const {
   const HostMemory now = host_memory();
-  setup_.print(
-      fmt::format("memory: {} {}; the process has {} in use, the machine {} of {} free",
-                  byte_text(static_cast<int64_t>(held_bytes_)),
-                  setup_.config.mode == Mode::kEager ? "besides what eager steps took" : "as planned",
-                  byte_text(now.process), byte_text(now.free), byte_text(now.total)));
+  setup_.print(fmt::format(
+      "memory: {} {}; the process has {} in use, the machine {} of {} free",
+      byte_text(static_cast<int64_t>(held_bytes_)),
+      setup_.config.mode == Mode::kEager ? "besides what eager steps took" : "as planned",
+      byte_text(now.process), byte_text(now.free), byte_text(now.total)));
 }
 
 }  // namespace tessera

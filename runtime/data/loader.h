@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "tessera/runtime/data/augment/augment.h"
-#include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/augment/mix.h"
+#include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
@@ -31,12 +31,12 @@ struct LoaderOptions {
   // Shuffle: each sample is drawn from this many of those that are left, in the order of the data
   // set, so that a disk is read nearly in order; 0: from all.
   int64_t shuffle_window = 0;
-  uint64_t seed = 1;       // of the order and of the augmentation
-  int workers = 2;         // threads; 0: batches are made in the thread that calls next()
-  int read_ahead = 4;      // batches ready or in the making besides the one handed out, >= 1
-  Transforms augment = {};    // empty for evaluation
-  Mix mix = {};            // of images with each other, after augmentation
-  bool drop_last = false;  // leave out the last batch of an epoch when it is not full
+  uint64_t seed = 1;        // of the order and of the augmentation
+  int workers = 2;          // threads; 0: batches are made in the thread that calls next()
+  int read_ahead = 4;       // batches ready or in the making besides the one handed out, >= 1
+  Transforms augment = {};  // empty for evaluation
+  Mix mix = {};             // of images with each other, after augmentation
+  bool drop_last = false;   // leave out the last batch of an epoch when it is not full
   // Process `rank` of `world`: all see the same order and each takes its part of every global batch
   // (world x batch samples); a last one that is not full is divided as evenly as can be.
   int rank = 0, world = 1;

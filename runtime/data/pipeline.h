@@ -1,5 +1,5 @@
-// Data loading as a chain of calls. Each call returns a new pipeline; nothing runs before start(), which
-// makes the Loader that does the work.
+// Data loading as a chain of calls. Each call returns a new pipeline; nothing runs before start(),
+// which makes the Loader that does the work.
 //
 //   auto loader = from(data.train).shuffle(0, 1).map(crop(4)).map(flip_horizontal())
 //                     .batch(128).prefetch().start();

@@ -3,7 +3,8 @@
 // that crosses:
 //
 //   struct GemmMicrokernels { void (*f32)(...); };             // gemm_simd.h
-//   namespace avx2 { extern const GemmMicrokernels gemm_microkernels; } ...   // TESSERA_DECLARE_MICROKERNELS
+//   namespace avx2 { extern const GemmMicrokernels gemm_microkernels; } ...   //
+//   TESSERA_DECLARE_MICROKERNELS
 //   microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels)).gather(...);
 #pragma once
 
@@ -38,22 +39,34 @@ const auto& microkernels_for(const Microkernels& table) {
 
 #if defined(__x86_64__)
 #define TESSERA_DECLARE_MICROKERNELS(Type, table) \
-  namespace baseline { extern const Type table; } \
-  namespace avx2 { extern const Type table; } \
-  namespace avx512 { extern const Type table; }
-#define TESSERA_SELECT_MICROKERNELS(table)                                        \
+  namespace baseline {                            \
+  extern const Type table;                        \
+  }                                               \
+  namespace avx2 {                                \
+  extern const Type table;                        \
+  }                                               \
+  namespace avx512 {                              \
+  extern const Type table;                        \
+  }
+#define TESSERA_SELECT_MICROKERNELS(table)                                       \
   (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
    : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
                                                       : ::tessera::baseline::table)
 // The same without baseline, for native kernels: to be asked where has_native_kernels() only.
 #define TESSERA_DECLARE_AVX_MICROKERNELS(Type, table) \
-  namespace avx2 { extern const Type table; }         \
-  namespace avx512 { extern const Type table; }
-#define TESSERA_SELECT_AVX_MICROKERNELS(table)                                    \
+  namespace avx2 {                                    \
+  extern const Type table;                            \
+  }                                                   \
+  namespace avx512 {                                  \
+  extern const Type table;                            \
+  }
+#define TESSERA_SELECT_AVX_MICROKERNELS(table)                                   \
   (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
                                                       : ::tessera::avx2::table)
 #else
 #define TESSERA_DECLARE_MICROKERNELS(Type, table) \
-  namespace baseline { extern const Type table; }
+  namespace baseline {                            \
+  extern const Type table;                        \
+  }
 #define TESSERA_SELECT_MICROKERNELS(table) (::tessera::baseline::table)
 #endif

@@ -1,8 +1,8 @@
 #include "tessera/engine/eager.h"
 
-#include <gtest/gtest.h>
-
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "tessera/engine/tensor.h"
 #include "tessera/runtime/error.h"

@@ -35,12 +35,11 @@ class UnderEachKernels : public testing::TestWithParam<CpuKernels> {
   }
   void TearDown() override { cpu_context().set_kernels(CpuKernels::automatic); }
 };
-#define TESSERA_UNDER_EACH_KERNELS(Suite)                                                     \
-  class Suite : public UnderEachKernels {};                                                   \
-  INSTANTIATE_TEST_SUITE_P(, Suite, testing::Values(CpuKernels::native, CpuKernels::eigen),   \
-                           [](const auto& info) {                                             \
-                             return info.param == CpuKernels::native ? "native" : "eigen";    \
-                           })
+#define TESSERA_UNDER_EACH_KERNELS(Suite)                              \
+  class Suite : public UnderEachKernels {};                            \
+  INSTANTIATE_TEST_SUITE_P(                                            \
+      , Suite, testing::Values(CpuKernels::native, CpuKernels::eigen), \
+      [](const auto& info) { return info.param == CpuKernels::native ? "native" : "eigen"; })
 
 inline Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64) {
   return random_normal(shape, key, 0, 1, dtype);

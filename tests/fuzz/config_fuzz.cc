@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "config_text.h"
+
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/diagnostics.h"
 

@@ -127,7 +127,8 @@ TEST_P(Bits, SoItIsWithEigensKernels) {
   const std::vector<float> expected = eager();
   for (int count : {1, 2, 3}) {
     const Threads threads(count);
-    EXPECT_TRUE(same_bits(train(GetParam(), {.verify_plan = true}, steps()), expected)) << count << " threads";
+    EXPECT_TRUE(same_bits(train(GetParam(), {.verify_plan = true}, steps()), expected))
+        << count << " threads";
   }
   cpu_context().set_kernels(CpuKernels::automatic);
   EXPECT_EQ(has_native_kernels(), !same_bits(eager(), expected));
@@ -163,7 +164,7 @@ std::vector<float> train_session(const Config& config, int workers, int64_t step
     for (size_t k = 0; k < step.outputs(); ++k) seen.push_back(step.output(k).item<float>());
   }
   for (const Tensor& tensor : session.store().persistent())
-      for (float value : tensor.to_vector<float>()) seen.push_back(value);
+    for (float value : tensor.to_vector<float>()) seen.push_back(value);
   return seen;
 }
 

@@ -2,13 +2,12 @@
 
 #include <cmath>
 
-#include "tessera/tests/engine/op_testing.h"
-
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/runtime/context.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {

@@ -1,11 +1,10 @@
 #include "tessera/layers/conv2d.h"
 
-#include "tessera/tests/engine/op_testing.h"
-
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/tape.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {

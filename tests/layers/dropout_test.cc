@@ -2,10 +2,9 @@
 
 #include <cmath>
 
-#include "tessera/tests/engine/op_testing.h"
-
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {

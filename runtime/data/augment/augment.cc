@@ -181,8 +181,8 @@ int64_t scratch_bytes(const Transforms& augment, ImageShape in) {
   return 2 * largest;
 }
 
-void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
-                   uint8_t* scratch, uint8_t* out, size_t first) {
+void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample,
+                   ImageShape shape, uint8_t* scratch, uint8_t* out, size_t first) {
   if (first == augment.size()) {
     std::memcpy(out, scratch, static_cast<size_t>(shape.bytes()));
     return;

@@ -1,8 +1,9 @@
 // Random transforms of images while they are loaded: a list, applied in order.
 //
 // A transform is an object that turns one image into another. Its random numbers depend on (seed,
-// epoch, sample, index of the transform in the list) alone, so the pixels are the same for any number
-// of workers and any order of work. A new one is a class of its own: nothing else has to change.
+// epoch, sample, index of the transform in the list) alone, so the pixels are the same for any
+// number of workers and any order of work. A new one is a class of its own: nothing else has to
+// change.
 //
 //   Transforms augment = {crop(4), flip_horizontal()};
 #pragma once
@@ -55,8 +56,8 @@ TransformPtr flip_horizontal(double probability = 0.5);
 
 // Cuts out a part with `scale` [low, high] of the image's area, of `ratio` [low, high] width to
 // height (uniform, the ratio in its logarithm), at a random place, and scales it to size x size; 0:
-// to the size the data set has. Should be the first transform: an image folder then cuts it from the
-// picture as it lies on the disk.
+// to the size the data set has. Should be the first transform: an image folder then cuts it from
+// the picture as it lies on the disk.
 struct ResizeCrop {
   int size = 0;
   double scale[2] = {0.08, 1};
@@ -89,15 +90,15 @@ ImageShape output_shape(const Transforms& augment, ImageShape in);
 // writes.
 int64_t scratch_bytes(const Transforms& augment, ImageShape in);
 
-// Applies all of them to one sample. scratch: its first shape.bytes() bytes hold the image as it was
-// read; out: [output_shape], outside the scratch. sample: its index in the data set. Allocates
+// Applies all of them to one sample. scratch: its first shape.bytes() bytes hold the image as it
+// was read; out: [output_shape], outside the scratch. sample: its index in the data set. Allocates
 // nothing. first: those before it are done already, `shape` is what they left.
 struct AugmentKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
 };
-void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample, ImageShape shape,
-                   uint8_t* scratch, uint8_t* out, size_t first = 0);
+void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample,
+                   ImageShape shape, uint8_t* scratch, uint8_t* out, size_t first = 0);
 
 // Whether the first transform cuts its part out of the data set's own pictures.
 bool reads_parts(const Dataset& data, const Transforms& augment);

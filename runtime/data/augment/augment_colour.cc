@@ -125,8 +125,8 @@ Transforms rand_augment(int n, int magnitude) {
   if (n < 1 || n > kMaxChanges)
     throw ConfigError(fmt::format("rand_augment: n {} is not in [1, {}]", n, kMaxChanges));
   if (magnitude < 0 || magnitude > RandomChange::kMax)
-    throw ConfigError(fmt::format("rand_augment: magnitude {} is not in [0, {}]", magnitude,
-                                  RandomChange::kMax));
+    throw ConfigError(
+        fmt::format("rand_augment: magnitude {} is not in [0, {}]", magnitude, RandomChange::kMax));
   return Transforms(static_cast<size_t>(n), std::make_shared<RandomChange>(magnitude));
 }
 

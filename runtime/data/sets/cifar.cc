@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/files/data_file.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/data_file.h"
 
 namespace tessera {
 

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/data/images/resample.h"
+#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

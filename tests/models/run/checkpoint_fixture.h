@@ -55,19 +55,20 @@ class Tensors4 {
     store_.parameter("a.b", {5}, Initializer::uniform(1), DType::f64);
     store_.buffer("bn.running_mean", {5}, Initializer::normal(2));
     store_.optimizer_state("optimizer.momentum.a.w", {3, 5}, Initializer::normal(3));
-    store_.optimizer_state("optimizer.step", {1}, Initializer{Initializer::Kind::constant, double(mark)},
-                 DType::i64);
+    store_.optimizer_state("optimizer.step", {1},
+                           Initializer{Initializer::Kind::constant, double(mark)}, DType::i64);
     store_.materialize();
   }
   Tensors persistent() const { return store_.persistent(); }
   std::string bytes() const {
     std::string all;
     for (const Tensor& tensor : store_.persistent())
-        all.append(static_cast<const char*>(data(tensor)), tensor.spec().bytes());
+      all.append(static_cast<const char*>(data(tensor)), tensor.spec().bytes());
     return all;
   }
   void clear() const {
-    for (const Tensor& tensor : store_.persistent()) std::memset(data(tensor), 0, tensor.spec().bytes());
+    for (const Tensor& tensor : store_.persistent())
+      std::memset(data(tensor), 0, tensor.spec().bytes());
   }
 
  private:

@@ -1,8 +1,8 @@
 // The folder of checkpoints: what is kept, what is gone on from, and what is left when any call of
 // the operating system fails.
 #include "tessera/models/run/checkpoint_folder.h"
-#include "tessera/models/run/run_lock.h"
 
+#include "tessera/models/run/run_lock.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 #include "tessera/tests/models/run/faulty_files.h"

@@ -71,8 +71,10 @@ TEST_F(Events, EveryDamagedByteIsNoticed) {
     EXPECT_THROW(read_events(path), DataError) << "byte " << i;
     write(good.substr(0, i));
     const bool between_records = i == 0 || i == 12 + 24 + 4 || i == 40 + 12 + 15 + 4;
-    if (between_records) EXPECT_NO_THROW(read_events(path)) << "byte " << i;
-    else EXPECT_THROW(read_events(path), DataError) << "byte " << i;
+    if (between_records)
+      EXPECT_NO_THROW(read_events(path)) << "byte " << i;
+    else
+      EXPECT_THROW(read_events(path), DataError) << "byte " << i;
   }
 }
 

@@ -11,8 +11,15 @@ namespace tessera {
 namespace {
 
 ProgressState state() {
-  return {.epoch = 2.34, .epochs = 15, .batch = 132, .batches = 391, .steps_left = 5000,
-          .loss = 0.5213, .accuracy = 0.812, .images_per_second = 2810.4, .wait_share = 0.012,
+  return {.epoch = 2.34,
+          .epochs = 15,
+          .batch = 132,
+          .batches = 391,
+          .steps_left = 5000,
+          .loss = 0.5213,
+          .accuracy = 0.812,
+          .images_per_second = 2810.4,
+          .wait_share = 0.012,
           .memory_bytes = size_t{85} << 20};
 }
 

@@ -106,7 +106,7 @@ class ZooStep {
   std::vector<float> values() const {
     std::vector<float> all;
     for (const Tensor& tensor : store.persistent())
-        for (float value : tensor.to_vector<float>()) all.push_back(value);
+      for (float value : tensor.to_vector<float>()) all.push_back(value);
     return all;
   }
 

@@ -1,7 +1,7 @@
 // Links every floor through the installed headers and prints a product.
-#include <tessera/tessera.h>
-
 #include <cstdio>
+
+#include <tessera/tessera.h>
 
 int main() {
   using namespace tessera;

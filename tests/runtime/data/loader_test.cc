@@ -1,13 +1,14 @@
+#include "tessera/runtime/data/loader.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <set>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/loader.h"
 #include "tessera/tests/counted_new.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -1,15 +1,16 @@
+#include "tessera/runtime/data/pipeline.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/pipeline.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/thread_pool.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,11 @@
+#include "tessera/runtime/data/augment/augment.h"
+
 #include <map>
 #include <string>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/augment/augment.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

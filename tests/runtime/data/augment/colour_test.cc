@@ -1,15 +1,16 @@
+#include "tessera/runtime/data/augment/colour.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <set>
 #include <string>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/augment/augment.h"
-#include "tessera/runtime/data/augment/colour.h"
 #include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

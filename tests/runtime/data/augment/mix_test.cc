@@ -2,11 +2,11 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/sets/synthetic.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

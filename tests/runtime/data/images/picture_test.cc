@@ -1,13 +1,14 @@
+#include "tessera/runtime/data/images/picture.h"
+
 #include <algorithm>
 #include <cstdlib>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "tessera/runtime/data/images/picture.h"
 #include "tessera/runtime/data/images/resample.h"
 #include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

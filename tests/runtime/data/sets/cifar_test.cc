@@ -1,7 +1,8 @@
-#include "tessera/tests/runtime/data/data_file_util.h"
+#include "tessera/runtime/data/sets/cifar.h"
+
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/sets/cifar.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -1,14 +1,15 @@
+#include "tessera/runtime/data/sets/image_folder.h"
+
 #include <cstdlib>
 #include <thread>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/data/sets/packed.h"
 #include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
 #include <array>
 #include <cstdlib>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {
@@ -21,9 +21,10 @@ DataSource source(const std::string& name, const std::string& root) {
 }
 
 TEST(OpenDataTest, UnknownNameListsTheKnown) {
-  expect_error<ConfigError>([] { open_data(source("imagenet", "")); },
-                            {"data.name: 'imagenet' is not known",
-                             "cifar10, cifar100, fashion_mnist, hdf5, image_folder, mnist, synthetic"});
+  expect_error<ConfigError>(
+      [] { open_data(source("imagenet", "")); },
+      {"data.name: 'imagenet' is not known",
+       "cifar10, cifar100, fashion_mnist, hdf5, image_folder, mnist, synthetic"});
   EXPECT_EQ(data_names().size(), 7u);
 }
 

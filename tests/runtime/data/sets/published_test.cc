@@ -1,8 +1,8 @@
+#include "tessera/runtime/data/sets/published.h"
+
 #include <set>
 
 #include <gtest/gtest.h>
-
-#include "tessera/runtime/data/sets/published.h"
 
 namespace tessera {
 namespace {

@@ -1,9 +1,10 @@
+#include "tessera/runtime/data/sets/synthetic.h"
+
 #include <cmath>
 
-#include "tessera/tests/runtime/data/data_file_util.h"
 #include <gtest/gtest.h>
 
-#include "tessera/runtime/data/sets/synthetic.h"
+#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {
