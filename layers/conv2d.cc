@@ -75,7 +75,7 @@ struct ConvOpParams {
 template <class T>
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(std::unique_ptr<Convolution<T>> convolution, const ScalarProgram& epilogue)
+  ConvKernel(std::shared_ptr<const Convolution<T>> convolution, const ScalarProgram& epilogue)
       : convolution_(std::move(convolution)), epilogue_(epilogue) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
@@ -85,7 +85,7 @@ class ConvKernel final : public Kernel {
   }
 
  private:
-  const std::unique_ptr<Convolution<T>> convolution_;
+  const std::shared_ptr<const Convolution<T>> convolution_;
   const ScalarProgram epilogue_;
 };
 
@@ -123,7 +123,7 @@ class ConvOp : public OpBase<Derived> {
     std::unique_ptr<Kernel> kernel;
     visit_float(in[0].dtype, [&](auto zero) {
       using T = decltype(zero);
-      std::unique_ptr<Convolution<T>> convolution;
+      std::shared_ptr<const Convolution<T>> convolution;
       if constexpr (kNativeKernels)
         if (chosen.name == "native") convolution = native_convolution<T>(kPass, shape);
       if (!convolution) convolution = eigen_convolution<T>(kPass, shape);

@@ -64,7 +64,7 @@ class Convolution {
 // sizeof(float) or sizeof(double), `threads` the size of the pool.
 size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);
 template <class T>
-std::unique_ptr<Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape);
+std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape);
 
 // Products of patches by Eigen, everywhere.
 size_t eigen_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);

@@ -174,7 +174,7 @@ struct Results {
 enum class Algorithm { native, eigen };
 
 template <class T>
-std::unique_ptr<Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
+std::shared_ptr<const Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
   if constexpr (kNativeKernels)
     if (algorithm == Algorithm::native) return native_convolution<T>(pass, s);
   return eigen_convolution<T>(pass, s);
@@ -317,6 +317,16 @@ TEST(Conv2dScratch, StaysSmall) {
       const Algorithm native = has_native_kernels() ? Algorithm::native : Algorithm::eigen;
       EXPECT_LE(scratch_of(native, pass, s, 4, 8), size_t{32} << 20);
     }
+}
+
+TEST(NativeConvolution, EqualShapesShareOne) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels here";
+  if constexpr (kNativeKernels) {
+    const ConvShape shape{.n = 2, .h = 9, .w = 9, .c = 8, .o = 8, .kh = 3, .kw = 3};
+    const auto one = native_convolution<float>(ConvPass::forward, shape);
+    EXPECT_EQ(one, native_convolution<float>(ConvPass::forward, shape));
+    EXPECT_NE(one, native_convolution<float>(ConvPass::input_grad, shape));
+  }
 }
 
 }  // namespace

@@ -498,7 +498,7 @@ class Questions(Test):
         self.assertGreater(min(bench.values()), 0)
         bench = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
         self.assertEqual(bench["kernels"], "eigen")
-        plan = json.loads(self.succeed("plan", "--json", *words[1:3], *words[5:]))
+        plan = json.loads(self.succeed("plan", "--json", "cpu.kernels=eigen", *words[1:3], *words[5:]))
         self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
         self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
         self.assertIn("images/s", self.succeed(*words))

@@ -28,7 +28,7 @@ const Case kCases[] = {
     {"no workers, no checkpoints", [](Config& c) { c.data.workers = 0, c.checkpoint.keep = 0; }},
     {"mixed images", [](Config& c) { c.data.augment = {AugmentConfig{.kind = "mixup"}}; }},
     {"another model and optimizer",
-     [](Config& c) { c.model.name = "cnn_bn", c.optimizer.name = "adamw"; }},
+     [](Config& c) { c.model.name = "cnn_bn", c.optimizer.name = OptimizerKind::kAdamW; }},
 };
 
 Holders held(const TrainingSetup& setup) {
