@@ -26,6 +26,8 @@ UMBRELLAS = ["tessera.h", "cuda.h"]
 SWITCH_HEADER = "runtime/cuda/cuda.h"
 
 HEADERS = re.compile(r"^\s*((?:CUDA_)?HEADERS)\b(.*(?:\n\s+[\w/]+\.h\b)*)", re.M)
+ALL_HEADERS = "HEADERS ${headers}"
+OF_KERNELS = re.compile(r"_(cpu|cuda|simd)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SWITCH = re.compile(r"^\s*#\s*(?:el)?if.*\bTESSERA_CUDA\b", re.M)
 # Standard C++ (<vector>), and what the system and the compiler bring.
@@ -87,13 +89,18 @@ def check_file(name, text, files):
 
 
 def public_headers(root):
-    """{name: whether it needs CUDA} of the headers that the floors' CMakeLists.txt call public."""
+    """{name: whether it needs CUDA} of the headers that the floors' CMakeLists.txt call public: those
+    they name, and where they take all, those of the folder that are not for one device's kernels."""
     found = {name: name == "cuda.h" for name in UMBRELLAS if (root / name).exists()}
     for floor in BELOW:
         listing = root / floor / "CMakeLists.txt"
         if not listing.exists():
             continue
-        for keyword, names in HEADERS.findall(listing.read_text(encoding="utf-8")):
+        text = listing.read_text(encoding="utf-8")
+        if ALL_HEADERS in text:
+            found |= {f"{floor}/{path.name}": False for path in sorted((root / floor).glob("*.h"))
+                      if not OF_KERNELS.search(path.name)}
+        for keyword, names in HEADERS.findall(text):
             for name in re.findall(r"^\s+([\w/]+\.h)\b", names, re.M):
                 found[f"{floor}/{name}"] = keyword == "CUDA_HEADERS"
     return found

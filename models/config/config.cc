@@ -18,14 +18,6 @@ const char* name_of(Mode value) {
   return nullptr;
 }
 
-const char* name_of(OptimizerKind value) {
-  switch (value) {
-    case OptimizerKind::kSgd: return "sgd";
-    case OptimizerKind::kAdamW: return "adamw";
-  }
-  return nullptr;
-}
-
 const char* name_of(ScheduleKind value) {
   switch (value) {
     case ScheduleKind::kConstant: return "constant";

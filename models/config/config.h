@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/layers/optimizer_params.h"
 #include "tessera/models/config/layer_config.h"
 #include "tessera/models/config/named.h"
+#include "tessera/models/config/optimizer_config.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/data/augment/augment.h"
 #include "tessera/runtime/data/dataset.h"
@@ -51,12 +51,10 @@ struct ByteSize {
 
 // What configurations choose by name.
 enum class Mode { kGraph, kEager };
-enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kConstant, kStep, kMultistep, kCosine, kLinear, kOneCycle };
 enum class OnNonFinite { kStop, kSkip };
 enum class BestBy { kAccuracy, kLoss, kNone };
 const char* name_of(Mode value);
-const char* name_of(OptimizerKind value);
 const char* name_of(ScheduleKind value);
 const char* name_of(OnNonFinite value);
 const char* name_of(BestBy value);
@@ -119,13 +117,6 @@ struct DataConfig {
 struct LossConfig {
   std::string name = "cross_entropy";
   double label_smoothing = 0;
-};
-
-struct OptimizerConfig {
-  Named<OptimizerKind> name = OptimizerKind::kSgd;  // sgd | adamw
-  double lr = 0.1;                                  // the learning rate that the schedule scales
-  SgdParams sgd{.momentum = 0.9};
-  AdamWParams adamw{.weight_decay = 0};
 };
 
 // The formulas stand in models/config/schedule.h.
