@@ -119,7 +119,7 @@ void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
 }
 
 Tensors Op::grad(const GradArgs&) const {
-  throw Error(fmt::format("{}: has no gradient; use detached() on its result", name()));
+  throw Error(fmt::format("{}: has no gradient; use detach() on its result", name()));
 }
 
 std::optional<Absorbed> Op::absorb_epilogue(const ScalarProgram&, int, std::span<const TensorSpec>,

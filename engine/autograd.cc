@@ -33,7 +33,7 @@ void save(std::span<const Tensor> tensors, uint32_t mask, Tensors& kept,
   versions.resize(tensors.size(), 0);
   for (size_t i = 0; i < tensors.size(); ++i) {
     if ((mask >> i & 1) == 0) continue;
-    kept[i] = detached(tensors[i]);
+    kept[i] = detach(tensors[i]);
     versions[i] = version_of(kept[i]);
   }
 }
@@ -215,11 +215,11 @@ void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<cons
   }
 }
 
-Tensor tracked(const Tensor& x) {
+Tensor requires_grad(const Tensor& x) {
   if (!is_float(x.dtype()))
     throw ShapeError(fmt::format("tracked: only floating-point tensors have gradients, given {}",
                                  x.spec().text()));
-  Tensor handle = detached(x);
+  Tensor handle = detach(x);
   handle.impl()->leaf = true;
   return handle;
 }
@@ -237,7 +237,7 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
                     loss.spec().text(), upstream.spec().text()));
   for (const Tensor& leaf : wrt)
     if (!leaf.impl()->leaf)
-      throw Error(fmt::format("gradients: {} is not tracked; use a parameter or tracked(x)",
+      throw Error(fmt::format("gradients: {} is not tracked; use a parameter or requires_grad(x)",
                               leaf.spec().text()));
   NoGradScope no_tape;
   struct Flag {

@@ -15,10 +15,10 @@ namespace tessera {
 Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream = {});
 
 // A handle to x's values whose gradient can be asked for. Parameters are tracked as they are.
-Tensor tracked(const Tensor& x);
+Tensor requires_grad(const Tensor& x);
 
 // A handle to the same values that no gradient flows through.
-Tensor detached(const Tensor& tensor);
+Tensor detach(const Tensor& tensor);
 
 // While it lives, nothing is put on the tape in this thread.
 class NoGradScope {

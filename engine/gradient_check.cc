@@ -32,7 +32,7 @@ GradientCheckResult check_gradients(const std::function<Tensor(const Tensors&)>&
   Tensors leaves, wrt;
   for (const Tensor& x : inputs) {
     bool smooth = x.dtype() == DType::f64;
-    leaves.push_back(smooth ? tracked(copy(x)) : x);
+    leaves.push_back(smooth ? requires_grad(copy(x)) : x);
     if (smooth) wrt.push_back(leaves.back());
   }
   Tensor y = f(leaves);

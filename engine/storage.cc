@@ -42,7 +42,7 @@ Tensor make_tensor(const TensorSpec& spec, std::shared_ptr<Storage> storage, int
   return Tensor(std::move(impl));
 }
 
-Tensor detached(const Tensor& tensor) {
+Tensor detach(const Tensor& tensor) {
   auto impl = std::make_shared<TensorImpl>(*tensor.impl());
   impl->node = nullptr;
   impl->output = 0;

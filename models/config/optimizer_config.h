@@ -1,5 +1,5 @@
-// The optimizers that configurations name, and the settings of each. Their keys and how they are made
-// stand in optimizers.cc.
+// The optimizers that configurations name, and the settings of each. Their keys and how they are
+// made stand in optimizers.cc.
 #pragma once
 
 #include "tessera/layers/optimizer_params.h"

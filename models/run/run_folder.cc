@@ -150,7 +150,7 @@ void RunFolder::write(const Metrics& metrics) {
                 {"accuracy", metrics.accuracy},
                 {"lr", metrics.lr},
                 {"images_per_second", metrics.images_per_second}};
-  Line csv, json;
+  Line csv, json;  // on the stack, not as Json, whose values allocate: a training step must not
   csv.number(metrics.epoch, "");
   csv.add(",{},{}", metrics.step, metrics.phase);
   json.add("{{\"epoch\": ");

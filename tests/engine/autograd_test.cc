@@ -23,21 +23,21 @@ TEST(Autograd, OverwrittenValuesAreAnErrorNotAWrongNumber) {
 }
 
 TEST(Autograd, TheTapeIsLetGo) {
-  Tensor x = tracked(normal({1000}, 7));
+  Tensor x = requires_grad(normal({1000}, 7));
   Tensor y = sum(exp(x) * x);
   gradients(y, Tensors{x});
   EXPECT_THROW(gradients(y, Tensors{x}), Error);
 }
 
 TEST(Autograd, UnusedLeavesHaveZeroGradients) {
-  Tensor x = tracked(normal({2}, 8)), y = tracked(normal({2}, 9));
+  Tensor x = requires_grad(normal({2}, 8)), y = requires_grad(normal({2}, 9));
   Tensors grads = gradients(sum(x), Tensors{x, y});
   EXPECT_EQ(grads[0].to_vector<double>(), (std::vector<double>{1, 1}));
   EXPECT_EQ(grads[1].to_vector<double>(), (std::vector<double>{0, 0}));
 }
 
 TEST(Autograd, BadCallsExplain) {
-  Tensor x = tracked(normal({2}, 8));
+  Tensor x = requires_grad(normal({2}, 8));
   EXPECT_THROW(gradients(x, Tensors{x}), ShapeError);
   EXPECT_THROW(gradients(sum(x), Tensors{normal({2}, 8)}), Error);
   EXPECT_THROW(normal({2}, 1) + normal({3}, 1), ShapeError);

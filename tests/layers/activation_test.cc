@@ -58,7 +58,7 @@ TEST(Activation, GradientsMatchFiniteDifferences) {
 TEST(Activation, StaysFiniteFarOut) {
   const Tensor far = from_vector<float>({4}, {-1000, -100, 100, 1000});
   for (const Case& c : kCases) {
-    const Tensor x = tracked(far);
+    const Tensor x = requires_grad(far);
     const Tensor y = c.op(x);
     for (float value : y.to_vector<float>()) EXPECT_TRUE(std::isfinite(value)) << c.name;
     for (float slope : gradients(y, std::vector{x}, ones({4}))[0].to_vector<float>()) {
@@ -68,13 +68,13 @@ TEST(Activation, StaysFiniteFarOut) {
 }
 
 TEST(Activation, ReluHasNoSlopeAtZero) {
-  const Tensor x = tracked(from_vector<float>({3}, {-1, 0, 1}));
+  const Tensor x = requires_grad(from_vector<float>({3}, {-1, 0, 1}));
   const Tensor dx = gradients(relu(x), std::vector{x}, ones({3}))[0];
   EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1}));
 }
 
 TEST(Activation, Relu6HasNoSlopeAtItsEnds) {
-  const Tensor x = tracked(from_vector<float>({5}, {-1, 0, 3, 6, 7}));
+  const Tensor x = requires_grad(from_vector<float>({5}, {-1, 0, 3, 6, 7}));
   const Tensor dx = gradients(relu6(x), std::vector{x}, ones({5}))[0];
   EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1, 0, 0}));
 }

@@ -87,7 +87,7 @@ TEST(BatchNorm, ManyBlocksFollowTheFormulas) {
   const int64_t rows = 150, c = 300;
   ASSERT_EQ(channel_blocks({rows, c}).count(), 3);
   Vectors v(c);
-  const Tensor x = tracked(normal({rows, c}, 1)), dy = normal({rows, c}, 2);
+  const Tensor x = requires_grad(normal({rows, c}, 1)), dy = normal({rows, c}, 2);
   const Tensor y = batch_norm(x, v.gamma, v.beta, v.mean, v.var);
   const auto xs = x.to_vector<double>(), dys = dy.to_vector<double>();
   const auto gamma = v.gamma.to_vector<double>(), beta = v.beta.to_vector<double>();
@@ -125,7 +125,7 @@ TEST(BatchNorm, TheNumberOfThreadsDoesNotMatter) {
   for (int count : {1, 3}) {
     cpu_context().set_threads(count);
     Vectors v(70, DType::f32);
-    const Tensor x = tracked(normal({3000, 70}, 1, DType::f32));
+    const Tensor x = requires_grad(normal({3000, 70}, 1, DType::f32));
     const Tensor y = batch_norm(x, v.gamma, v.beta, v.mean, v.var);
     results.push_back(y.to_vector<float>());
     results.push_back(
@@ -139,7 +139,7 @@ TEST(BatchNorm, TheNumberOfThreadsDoesNotMatter) {
 TEST(BatchNorm, TheLastStepIsAScalarProgram) {
   TrainingScope training;
   Vectors v(3);
-  const Tensor x = tracked(normal({4, 3}, 1));
+  const Tensor x = requires_grad(normal({4, 3}, 1));
   const Tensor y = batch_norm(x, v.gamma, v.beta, v.mean, v.var);
   const Op& op = *y.impl()->node->op;
   ASSERT_TRUE(op.pointwise());

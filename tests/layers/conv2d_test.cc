@@ -89,7 +89,7 @@ TEST_P(Conv2d, EachGradientKeepsOnlyWhatItReads) {
   // other way round.
   const Tensor x = normal({1, 4, 4, 2}, 1), w = normal({3, 3, 3, 2}, 2);
   const Tensor dy = normal({1, 4, 4, 3}, 3);
-  const Tensor leaf = tracked(w);
+  const Tensor leaf = requires_grad(w);
   const Tensor dw = gradients(conv2d(x, leaf, {.padding = 1}), std::span(&leaf, 1), dy)[0];
   expect_near(dw, conv2d_weight_grad(x, dy, 3, {.padding = 1}).to_vector<double>(), 0);
 }
@@ -104,7 +104,7 @@ TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
       const Tensor b = normal({gradient ? 5 : 7}, 3, dtype);
       OpPtr op;  // what the free function applies
       {
-        const Tensor a = tracked(gradient ? dy : x);
+        const Tensor a = requires_grad(gradient ? dy : x);
         const Tensor y = gradient ? conv2d_input_grad(a, w, 9, settings) : conv2d(a, w, settings);
         op = y.impl()->node->op;
       }
@@ -135,7 +135,7 @@ TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
 }
 
 TEST_P(Conv2d, RefusesAnEpilogueThatChangesTheShape) {
-  const Tensor x = tracked(normal({1, 4, 4, 2}, 1)), w = normal({3, 1, 1, 2}, 2);
+  const Tensor x = requires_grad(normal({1, 4, 4, 2}, 1)), w = normal({3, 1, 1, 2}, 2);
   const Tensor y = conv2d(x, w);
   ScalarBuilder p(2);
   const ScalarProgram add = p.build(p.add(p.in(0), p.in(1)));
@@ -146,7 +146,7 @@ TEST_P(Conv2d, RefusesAnEpilogueThatChangesTheShape) {
 }
 
 TEST_P(Conv2d, SettingsTellOpsApart) {
-  const Tensor x = tracked(normal({1, 6, 6, 2}, 1)), w = normal({3, 3, 3, 2}, 2);
+  const Tensor x = requires_grad(normal({1, 6, 6, 2}, 1)), w = normal({3, 3, 3, 2}, 2);
   auto op = [&](const Conv2dParams& params) { return conv2d(x, w, params).impl()->node->op; };
   EXPECT_TRUE(op({.stride = 2})->same(*op({.stride = 2})));
   EXPECT_FALSE(op({.stride = 2})->same(*op({.stride = 1})));

@@ -103,7 +103,7 @@ TEST(CrossEntropy, ALabelOutOfRangeIsAnErrorThatNamesTheSample) {
 
 // Where nobody looked at the labels, the kernel itself must not read beside the row.
 TEST(CrossEntropy, TheKernelTurnsABadLabelIntoNaN) {
-  const Tensor z = tracked(logits5());
+  const Tensor z = requires_grad(logits5());
   const Tensor loss = cross_entropy(z, labels5());
   const OpPtr op = loss.impl()->node->op;
   const Tensor bad = from_vector<int32_t>({5}, {2, 0, 70000, 6, 3});

@@ -57,7 +57,7 @@ TEST(Dropout, SplittingABatchChangesNothing) {
 TEST(Dropout, TheGradientGoesWhereTheValuesWent) {
   TrainingScope training;
   const Tensor at = position(5, 2);
-  const Tensor x = tracked(normal({6, 37}, 1));
+  const Tensor x = requires_grad(normal({6, 37}, 1));
   RandomScope random(7, at);
   const Tensor y = dropout(x, 0.25);
   const Tensor dx = gradients(y, std::span(&x, 1), ones({6, 37}, DType::f64))[0];

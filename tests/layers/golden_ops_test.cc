@@ -252,7 +252,7 @@ void run_case(const Case& c, const Runner& run, double tolerance) {
   for (int64_t i = 0; i < c.integer("inputs"); ++i) {
     in.push_back(c.input(i, integers));
     if (!c.has("grad" + std::to_string(i))) continue;
-    in.back() = tracked(in.back());
+    in.back() = requires_grad(in.back());
     wrt.push_back(in.back());
     differentiated.push_back(i);
   }

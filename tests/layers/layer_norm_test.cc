@@ -28,7 +28,8 @@ TEST(LayerNorm, GradientsMatchDifferences) {
 
 TEST(LayerNorm, ManyRowsFollowTheFormulas) {
   const int64_t rows = 1500, c = 20;  // two blocks of rows
-  const Tensor gamma = tracked(normal({c}, 3)), x = normal({rows, c}, 2), dy = normal({rows, c}, 5);
+  const Tensor gamma = requires_grad(normal({c}, 3)), x = normal({rows, c}, 2),
+               dy = normal({rows, c}, 5);
   const Tensor y = layer_norm(x, gamma, zeros({c}, DType::f64));
   const auto xs = x.to_vector<double>(), dys = dy.to_vector<double>();
   std::vector<double> dgamma(static_cast<size_t>(c));
@@ -44,7 +45,7 @@ TEST(LayerNorm, ManyRowsFollowTheFormulas) {
 }
 
 TEST(LayerNorm, TheLastStepIsAScalarProgram) {
-  const Tensor x = tracked(normal({4, 3}, 1)), v = normal({3}, 2);
+  const Tensor x = requires_grad(normal({4, 3}, 1)), v = normal({3}, 2);
   EXPECT_TRUE(layer_norm(x, v, v).impl()->node->op->pointwise());
 }
 

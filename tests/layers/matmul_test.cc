@@ -72,7 +72,7 @@ TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
   const Tensor c = normal({90}, 9, DType::f32);
   OpPtr product;  // the op that matmul() makes, taken off the tape
   {
-    const Tensor y = matmul(tracked(a), b, {.transpose_b = true});
+    const Tensor y = matmul(requires_grad(a), b, {.transpose_b = true});
     product = y.impl()->node->op;
   }
   ScalarBuilder sum(2);  // bias first: the product is input 1

@@ -48,7 +48,7 @@ TEST(Pool2d, GlobalAverage) {
 TEST(Pool2d, ManyChannelsPoolLikeOne) {
   for (const Pool2dParams& params : kSettings) {
     for (int64_t c : {2, 6, 12, 37}) {
-      const Tensor x = tracked(spread({2, 5, 6, c}));
+      const Tensor x = requires_grad(spread({2, 5, 6, c}));
       const Tensor y = max_pool2d(x, params), dy = normal(y.shape(), 7);
       const Tensor dx = gradients(y, std::span(&x, 1), dy)[0];
       const auto channel_of = [&](const Tensor& all, int64_t channel) {
@@ -60,7 +60,7 @@ TEST(Pool2d, ManyChannelsPoolLikeOne) {
         return one;
       };
       for (int64_t k = 0; k < c; ++k) {
-        const Tensor alone = tracked(from_vector({2, 5, 6, 1}, channel_of(x, k)));
+        const Tensor alone = requires_grad(from_vector({2, 5, 6, 1}, channel_of(x, k)));
         const Tensor pooled = max_pool2d(alone, params);
         expect_near(pooled, channel_of(y, k), 0);
         expect_near(gradients(pooled, std::span(&alone, 1),
@@ -82,7 +82,7 @@ TEST(Pool2d, GradientsMatchDifferences) {
 }
 
 TEST(Pool2d, TheFirstOfEqualMaximaGetsTheGradient) {
-  const Tensor x = tracked(ones({1, 2, 2, 1}, DType::f64));
+  const Tensor x = requires_grad(ones({1, 2, 2, 1}, DType::f64));
   const Tensor dx = gradients(max_pool2d(x, {.kernel = 2}), std::span(&x, 1),
                               full({1, 1, 1, 1}, 3, DType::f64))[0];
   expect_near(dx, {3, 0, 0, 0});

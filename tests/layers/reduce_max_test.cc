@@ -28,7 +28,7 @@ TEST(ReduceMax, GradientsMatchDifferences) {
 }
 
 TEST(ReduceMax, TheFirstOfEqualsGetsTheGradient) {
-  const Tensor x = tracked(ones({2, 3}, DType::f64));
+  const Tensor x = requires_grad(ones({2, 3}, DType::f64));
   const Tensor dx = gradients(max(x, 1), std::span(&x, 1), from_vector<double>({2}, {3, 4}))[0];
   expect_near(dx, {3, 0, 0, 4, 0, 0});
 }
