@@ -13,23 +13,20 @@ floors=(runtime memory engine layers graph)
 slow='Zoo/Bits.*/resnet20:BitsOfSessions.*:Zoo/Plans.ArenaIsAtOrUnder*:Plan.CompileTimeOfResNet20'
 
 # A sysroot from the Arm packages of what tools/setup.sh installs and all they depend on: to an apt-get
-# whose lists, cache and state are a folder of its own, nothing is installed yet.
+# whose lists, cache and state are a folder of its own, nothing is installed yet. It asks where this
+# machine does.
 unpack_packages() {
-  local codename apt=$root/apt packages
-  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  local apt=$root/apt packages
   mapfile -t packages < <(grep -oE '\b[a-z0-9.+-]+-dev\b' tools/setup.sh)
-  local wanted="$codename ${packages[*]}"
+  local wanted="${packages[*]}"
   [[ $(cat "$root/packages" 2>/dev/null) != "$wanted" ]] || return 0
 
   echo "aarch64: unpacking into $root: ${packages[*]}"
   rm -rf "$root"
   mkdir -p "$apt"/{lists,cache}/partial
   touch "$apt/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-       "http://deb.debian.org/debian $codename main" >"$apt/sources.list"
   local foreign=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64
     -o Dir::State="$apt" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
-    -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
     -o APT::Sandbox::User=root -o Debug::NoLocking=1)
   "${foreign[@]}" update
   "${foreign[@]}" install -y --download-only --no-install-recommends "${packages[@]}"
