@@ -19,8 +19,7 @@ namespace tessera {
 namespace {
 
 const golden::File& file() {
-  static const golden::File opened(std::string(TESSERA_SOURCE_DIR) +
-                                   "/tests/golden/trajectories.h5");
+  static const golden::File opened(TESSERA_SOURCE_DIR "/tests/golden/trajectories.h5");
   return opened;
 }
 
