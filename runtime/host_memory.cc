@@ -5,6 +5,9 @@
 #include <string_view>
 
 #include <fcntl.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <unistd.h>
 
 namespace tessera {
@@ -49,6 +52,12 @@ HostMemory host_memory() {
   if (most.number() >= 0 && now.number() >= 0)
     memory.free = std::clamp<int64_t>(most.number() - now.number(), 0, memory.free);
   return memory;
+}
+
+void release_unused_heap() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace tessera

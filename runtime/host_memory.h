@@ -17,4 +17,8 @@ struct HostMemory {
 // containers have one. Thread-safe.
 HostMemory host_memory();
 
+// Hands back to the machine what the C library's heap holds and nobody uses, where it can (glibc):
+// after planning, before memory is wanted for steps. Thread-safe.
+void release_unused_heap();
+
 }  // namespace tessera

@@ -20,6 +20,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
 
 namespace tessera {
@@ -72,6 +73,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
 
 TrainResult TrainingLoop::run() {
   console_.introduce();
+  release_unused_heap();  // what the search for larger batches left
   start_ = since_log_.start = Clock::now();
   if (state_.evaluation_due && evaluate()) setup_.checkpoints->after_step(position());
   while (state_.step < setup_.total_steps && !stopped()) {
