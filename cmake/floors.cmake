@@ -15,19 +15,16 @@ function(tessera_options target)
 endfunction()
 
 # What nearly every file includes, and headers named besides, is parsed once for a target, not for
-# each file. The presets for development do without, so that a file which forgets an include is found.
+# each file. The preset `dev` does without, so that a file which forgets an include is found.
 function(tessera_precompile target)
   target_precompile_headers(${target} PRIVATE <algorithm> <cmath> <cstdint> <cstring> <filesystem>
     <functional> <map> <memory> <optional> <span> <string> <string_view> <utility> <vector>
     <fmt/format.h> ${ARGN})
 endfunction()
 
-# For code that decides and reports, where compiling costs more than running. There g++ 12 finds
-# copies that overlap in the + of std::string, which do not (GCC bug 105651).
+# For code that decides and reports, where compiling costs more than running.
 function(tessera_build_fast target)
-  target_compile_options(${target} PRIVATE
-    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
 # SIMD sources are compiled once per instruction set. AVX ones have no baseline; they and the NATIVE

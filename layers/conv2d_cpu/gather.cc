@@ -7,25 +7,14 @@
 #include <cstring>
 #include <vector>
 
-#include "tessera/layers/conv2d_cpu/depthwise_simd.h"
 #include "tessera/layers/conv2d_cpu/geometry.h"
+#include "tessera/layers/conv2d_cpu/microkernels.h"
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
 #include "tessera/layers/conv2d_cpu/tiling.h"
-#include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/layers/shared/integers.h"
 
 namespace tessera {
 namespace {
-
-template <class T>
-const GemmMicrokernelsOf<T>& microkernels() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
-}
-
-template <class T>
-const DepthwiseMicrokernelsOf<T>& depthwise() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels));
-}
 
 // Scratch, in elements of T: the packed filters of one phase after the other, then a block of input
 // for each thread. Every piece begins on a cache line.

@@ -5,26 +5,15 @@
 #include <cstring>
 #include <vector>
 
-#include "tessera/layers/conv2d_cpu/depthwise_simd.h"
+#include "tessera/layers/conv2d_cpu/microkernels.h"
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/conv2d_cpu/weight_grad_tiling.h"
-#include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/layers/shared/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {
-
-template <class T>
-const GemmMicrokernelsOf<T>& microkernels() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
-}
-
-template <class T>
-const DepthwiseMicrokernelsOf<T>& depthwise() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels));
-}
 
 template <class T>
 struct Buffers {
