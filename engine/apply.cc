@@ -186,7 +186,10 @@ Tensors apply(const OpPtr& op, Tensors inputs) {
     for (Tensor& input : pinned) input = recorder->pin(input);
   Tensors outputs = recorder != nullptr ? recorder->record(op, inputs, specs)
                                         : run_now(*op, inputs, in, specs, device);
-  if (tape && op->differentiable()) put_on_tape(op, pinned, outputs);
+  if (tape && op->differentiable())
+    put_on_tape(op, pinned, outputs);
+  else
+    stop_gradients(*op, tape, inputs, outputs);
   return outputs;
 }
 

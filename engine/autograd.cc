@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -20,6 +21,28 @@ namespace {
 thread_local bool no_grad = false;
 thread_local bool backward_now = false;
 std::atomic<uint64_t> node_count{0};
+
+// "argmax at head.pool"
+std::string op_at(const Op& op, const std::string& module_path) {
+  return module_path.empty() ? std::string(op.name())
+                             : fmt::format("{} at {}", op.name(), module_path);
+}
+
+std::shared_ptr<const GradientStop> stop_because(std::string reason) {
+  return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
+}
+
+std::shared_ptr<const GradientStop> stop_of(const Op& op, const char* why) {
+  return stop_because(fmt::format("{} {}; use detach() where no gradient should flow",
+                                  op_at(op, current_module_path()), why));
+}
+
+std::string let_go(const TapeNode& node) {
+  return fmt::format(
+      "the tape of {} has been let go by an earlier call of gradients(); run the forward pass "
+      "again, or take the earlier gradients with CreateGraph::yes",
+      op_at(*node.op, node.module_path));
+}
 
 uint64_t version_of(const Tensor& tensor) {
   if (Recorder* recorder = current_recorder()) return recorder->version(tensor);
@@ -44,15 +67,25 @@ void check_versions(const TapeNode& node, const Tensors& kept,
     if (!kept[i].defined() || version_of(kept[i]) == versions[i]) continue;
     const Storage* storage = kept[i].impl()->storage.get();
     throw Error(fmt::format(
-        "{}{}{}: {} {} ({}{}{}) has been overwritten since the forward pass, so its gradient would "
-        "be wrong; take gradients before updating it",
-        node.op->name(), node.module_path.empty() ? "" : " at ", node.module_path, what, i,
-        storage ? storage->name : "", storage && !storage->name.empty() ? " " : "",
-        kept[i].spec().text()));
+        "{}: {} {} ({}{}{}) has been overwritten since the forward pass, so its gradient would be "
+        "wrong; take gradients before updating it",
+        op_at(*node.op, node.module_path), what, i, storage ? storage->name : "",
+        storage && !storage->name.empty() ? " " : "", kept[i].spec().text()));
   }
 }
 
 Tensor accumulate(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; }
+
+// A saved tensor as the forward pass had it: tracked by what made it.
+Tensor tracked_again(const Tensor& saved, const Edge& edge) {
+  if (!saved.defined() || (!edge.leaf && !edge.node) || !is_float(saved.dtype())) return saved;
+  Tensor handle = detach(saved);
+  handle.impl()->leaf = edge.leaf != nullptr;
+  handle.impl()->pinned_from = edge.leaf;
+  handle.impl()->node = edge.node;
+  handle.impl()->output = edge.output;
+  return handle;
+}
 
 // Which nodes lead to a wanted leaf. Iterative: networks are deep.
 class Reach {
@@ -66,6 +99,7 @@ class Reach {
                      : edge.node != nullptr && reaches_.at(edge.node.get());
   }
 
+  // Throws Error where a stop lies behind root: what flows past it cannot be known.
   void visit(TapeNode* root) {
     std::vector<TapeNode*> stack{root};
     while (!stack.empty()) {
@@ -73,6 +107,7 @@ class Reach {
       bool ready = true;
       if (!reaches_.contains(node)) {
         for (const Edge& edge : node->edges) {
+          if (edge.stop) throw Error("gradients: " + edge.stop->reason);
           if (edge.node == nullptr || reaches_.contains(edge.node.get())) continue;
           stack.push_back(edge.node.get());
           ready = false;
@@ -94,16 +129,25 @@ class Reach {
 
 class Backward {
  public:
-  explicit Backward(std::span<const Tensor> wrt) : reach_(wrt) {}
+  Backward(std::span<const Tensor> wrt, bool create_graph)
+      : reach_(wrt), create_graph_(create_graph) {}
 
   void start(const Tensor& loss, const Tensor& upstream) {
-    const TensorImpl& impl = *loss.impl();
-    if (impl.node == nullptr) {
-      leaf_grads_[&impl] = upstream;
-      return;
-    }
-    reach_.visit(impl.node.get());
-    arrive(Edge{impl.node, nullptr, impl.output}, upstream);
+    const auto& impl = loss.shared();
+    if (impl->stop) throw Error("gradients: " + impl->stop->reason);
+    if (!impl->tracked())
+      throw Error(
+          fmt::format("gradients: the loss ({}) depends on no tracked tensor; it was computed in a "
+                      "NoGradScope, or from values alone",
+                      loss.spec().text()));
+    if (impl->node) reach_.visit(impl->node.get());
+    arrive(edge_of(impl), upstream);
+  }
+
+  static Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
+    // A pinned handle stands for the leaf it was made from.
+    if (impl->leaf) return {nullptr, impl->pinned_from ? impl->pinned_from : impl, 0, nullptr};
+    return {impl->node, nullptr, impl->output, impl->stop};
   }
 
   void run() {
@@ -111,7 +155,7 @@ class Backward {
       auto last = std::prev(pending_.end());
       Pending pending = std::move(last->second);
       pending_.erase(last);
-      step(*pending.node, pending.grads);
+      step(pending.node, pending.grads);
     }
   }
 
@@ -141,27 +185,40 @@ class Backward {
     sum = accumulate(sum, grad);
   }
 
-  void step(TapeNode& node, Tensors& grads) {
-    if (node.released)
-      throw Error(
-          fmt::format("gradients: the tape of {} has been let go by an earlier call; run "
-                      "the forward pass again",
-                      node.op->name()));
+  void step(const std::shared_ptr<TapeNode>& shared, Tensors& grads) {
+    TapeNode& node = *shared;
+    if (node.released) throw Error("gradients: " + let_go(node));
     DeviceScope device(node.device);
     ModulePathReset module_path(node.module_path);
     check_versions(node, node.inputs, node.input_versions, "input");
     check_versions(node, node.outputs, node.output_versions, "output");
-    GradArgs args{node.inputs, node.outputs, grads, node.input_specs, node.output_specs, 0};
-    for (size_t i = 0; i < node.edges.size(); ++i)
-      if (reach_.wants(node.edges[i])) args.needed |= 1u << i;
+    Tensors inputs = node.inputs, outputs = node.outputs;
+    if (create_graph_) {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        inputs[i] = tracked_again(inputs[i], node.edges[i]);
+      for (size_t i = 0; i < outputs.size(); ++i)
+        outputs[i] = tracked_again(outputs[i], {shared, nullptr, static_cast<int>(i), nullptr});
+    }
+    GradArgs args{inputs, outputs, grads, node.input_specs, node.output_specs, {}};
+    for (const Edge& edge : node.edges) args.needed.push_back(reach_.wants(edge));
     Tensors input_grads = node.op->grad(args);
+    input_grads.resize(node.edges.size());
     grads.clear();
-    node.inputs.clear();
-    node.outputs.clear();
-    node.released = true;
-    std::vector<Edge> edges = std::move(node.edges);
-    for (size_t i = 0; i < edges.size() && i < input_grads.size(); ++i) {
-      if (!args.needs(static_cast<int>(i)) || !input_grads[i].defined()) continue;
+    inputs.clear();
+    outputs.clear();
+    std::vector<Edge> edges = node.edges;
+    if (!create_graph_) {
+      node.inputs.clear();
+      node.outputs.clear();
+      node.edges.clear();
+      node.released = true;
+    }
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!args.needs(static_cast<int>(i))) continue;
+      if (!input_grads[i].defined())
+        throw Error(
+            fmt::format("{}: its grad() gives nothing for input {} ({}), though that is asked for",
+                        op_at(*node.op, node.module_path), i, node.input_specs[i].text()));
       if (input_grads[i].shape() != node.input_specs[i].shape)
         throw InternalError(fmt::format("{}: the gradient of input {} is {}, the input {}",
                                         node.op->name(), i, input_grads[i].spec().text(),
@@ -172,6 +229,7 @@ class Backward {
   }
 
   Reach reach_;
+  const bool create_graph_;
   std::map<uint64_t, Pending> pending_;  // by order of recording; the last one runs next
   std::unordered_map<const TensorImpl*, Tensor> leaf_grads_;
 };
@@ -179,6 +237,7 @@ class Backward {
 }  // namespace
 
 bool in_backward() { return backward_now; }
+bool tape_is_on() { return !no_grad; }
 
 NoGradScope::NoGradScope() : outer_(no_grad) { no_grad = true; }
 NoGradScope::~NoGradScope() { no_grad = outer_; }
@@ -197,34 +256,96 @@ void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<cons
   node->device = current_device();
   node->module_path = current_module_path();
   for (const Tensor& input : inputs) {
-    const auto& impl = input.shared();
-    node->input_specs.push_back(impl->spec);
-    // A pinned handle stands for the leaf it was made from.
-    if (impl->leaf)
-      node->edges.push_back({nullptr, impl->pinned_from ? impl->pinned_from : impl, 0});
-    else
-      node->edges.push_back({impl->node, nullptr, impl->output});
+    node->input_specs.push_back(input.spec());
+    node->edges.push_back(Backward::edge_of(input.shared()));
   }
   Saved saved = op->saved();
   save(inputs, saved.inputs, node->inputs, node->input_versions);
   save(outputs, saved.outputs, node->outputs, node->output_versions);
   for (size_t i = 0; i < outputs.size(); ++i) {
     node->output_specs.push_back(outputs[i].spec());
+    if (!is_float(outputs[i].dtype())) {
+      outputs[i].impl()->stop = stop_of(*op, "makes integers, which have no gradient");
+      continue;
+    }
     outputs[i].impl()->node = node;
     outputs[i].impl()->output = static_cast<int>(i);
   }
 }
 
+void stop_gradients(const Op& op, bool tracked, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs) {
+  if (no_grad) return;
+  std::shared_ptr<const GradientStop> stop;
+  for (const Tensor& input : inputs)
+    if (!stop) stop = input.impl()->stop;
+  if (!stop && tracked) stop = stop_of(op, "has no gradient");
+  if (!stop) return;
+  for (const Tensor& output : outputs) output.impl()->stop = stop;
+}
+
+Dependence dependence(const Tensor& tensor) {
+  Dependence found;
+  std::unordered_set<const void*> seen;
+  std::vector<Edge> stack{Backward::edge_of(tensor.shared())};
+  while (!stack.empty()) {
+    const Edge edge = std::move(stack.back());
+    stack.pop_back();
+    if (edge.stop && found.stop.empty()) found.stop = edge.stop->reason;
+    if (edge.leaf && seen.insert(edge.leaf.get()).second) found.leaves.push_back(edge.leaf);
+    if (!edge.node || !seen.insert(edge.node.get()).second) continue;
+    if (edge.node->released && found.stop.empty()) found.stop = let_go(*edge.node);
+    stack.insert(stack.end(), edge.node->edges.rbegin(), edge.node->edges.rend());
+  }
+  return found;
+}
+
 Tensor requires_grad(const Tensor& x) {
   if (!is_float(x.dtype()))
-    throw ShapeError(fmt::format("tracked: only floating-point tensors have gradients, given {}",
-                                 x.spec().text()));
+    throw ShapeError(fmt::format(
+        "requires_grad: only floating-point tensors have gradients, given {}", x.spec().text()));
+  if (x.impl()->leaf) return x;
+  if (x.impl()->node || x.impl()->stop)
+    throw Error(fmt::format(
+        "requires_grad: {} depends on tracked tensors already, whose gradients would end here; ask "
+        "for theirs, or detach() it first",
+        x.spec().text()));
   Tensor handle = detach(x);
   handle.impl()->leaf = true;
   return handle;
 }
 
-Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream) {
+Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                 std::span<const Tensor> wrt, CreateGraph create_graph) {
+  std::optional<NoGradScope> no_tape;
+  const bool differentiated = create_graph == CreateGraph::yes;
+  if (!differentiated) no_tape.emplace();
+  struct Flag {
+    bool outer = std::exchange(backward_now, true);
+    ~Flag() { backward_now = outer; }
+  } flag;
+  Backward backward(wrt, differentiated);
+  for (size_t i = 0; i < outputs.size(); ++i) backward.start(outputs[i], upstream[i]);
+  backward.run();
+  static const auto untracked = stop_because(
+      "it depends on the result of an earlier gradients(), which was taken without "
+      "CreateGraph::yes; take it with that, or detach() it");
+  Tensors result;
+  for (const Tensor& leaf : wrt) {
+    Tensor grad = backward.gradient_of(leaf);
+    if (!grad.defined()) {
+      grad = zeros(leaf.shape(), leaf.dtype());
+    } else if (!differentiated) {
+      grad = detach(grad);
+      grad.impl()->stop = untracked;
+    }
+    result.push_back(std::move(grad));
+  }
+  return result;
+}
+
+Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream,
+                  CreateGraph create_graph) {
   if (!upstream.defined() && loss.elements() != 1)
     throw ShapeError(
         fmt::format("gradients: the loss must have one element, it is {}; give an "
@@ -239,20 +360,8 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
     if (!leaf.impl()->leaf)
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or requires_grad(x)",
                               leaf.spec().text()));
-  NoGradScope no_tape;
-  struct Flag {
-    bool outer = std::exchange(backward_now, true);
-    ~Flag() { backward_now = outer; }
-  } flag;
-  Backward backward(wrt);
-  backward.start(loss, upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
-  backward.run();
-  Tensors result;
-  for (const Tensor& leaf : wrt) {
-    Tensor grad = backward.gradient_of(leaf);
-    result.push_back(grad.defined() ? grad : zeros(leaf.shape(), leaf.dtype()));
-  }
-  return result;
+  const Tensor given = upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype());
+  return backward(std::span(&loss, 1), std::span(&given, 1), wrt, create_graph);
 }
 
 }  // namespace tessera

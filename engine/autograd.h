@@ -7,17 +7,27 @@
 
 namespace tessera {
 
+// yes: the gradients are tracked themselves, so that gradients() of what is computed from them is
+// right: a gradient penalty, a second derivative. The tape is kept. Costs memory.
+enum class CreateGraph : bool { no, yes };
+
 // d loss / d wrt[i] for each i, each shaped like wrt[i]; zeros where loss does not depend on it.
 // loss has one element, unless `upstream`, shaped like loss, is given. Gradients are made by
-// calling ops, on the device each op ran on, so a captured step records them. The tape is let go
-// on the way: a second call through the same ops is an Error, and so is going back through a value
-// that has been overwritten since.
-Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream = {});
+// calling ops, on the device each op ran on, so a captured step records them. The tape is let go on
+// the way, unless it creates a graph.
+//
+// A gradient is right or an Error that names the op and its place in the model: loss is not tracked
+// at all; an op on the way has no gradient or makes integers (detach() where none should flow);
+// loss depends on gradients that were taken without CreateGraph::yes; the tape has been let go by
+// an earlier call; a value on the way has been overwritten since.
+Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream = {},
+                  CreateGraph create_graph = CreateGraph::no);
 
-// A handle to x's values whose gradient can be asked for. Parameters are tracked as they are.
+// A handle to x's values whose gradient can be asked for; x itself where it is one already, as
+// parameters are. Throws ShapeError for integers, Error where x depends on tracked tensors.
 Tensor requires_grad(const Tensor& x);
 
-// A handle to the same values that no gradient flows through.
+// A handle to the same values, which count as constants: no gradient flows through it.
 Tensor detach(const Tensor& tensor);
 
 // While it lives, nothing is put on the tape in this thread.

@@ -51,8 +51,8 @@ struct Algorithm {
 struct GradArgs {
   std::span<const Tensor> inputs, outputs, grad_outputs;
   std::span<const TensorSpec> input_specs, output_specs;
-  uint32_t needed = 0;  // bit i: the gradient of input i is wanted
-  bool needs(int input) const { return needed >> input & 1; }
+  std::vector<bool> needed;  // of each input: its gradient is wanted
+  bool needs(int input) const { return needed[static_cast<size_t>(input)]; }
 };
 
 // Bit i of `inputs` / `outputs`: the gradient reads that tensor, so it is kept until then.
@@ -91,9 +91,11 @@ class Op {
   virtual void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const;
 
   // --- gradient ---
+  // False: gradients() through the op is an Error that names it.
   virtual bool differentiable() const { return false; }
   virtual Saved saved() const { return {}; }
-  // One tensor per input, undefined where not needed or where the input has no gradient (integers).
+  // One tensor per input, defined where needed. Made of ops that are differentiable themselves, it
+  // has gradients in turn (CreateGraph::yes).
   virtual Tensors grad(const GradArgs& args) const;
 
   // --- facts ---

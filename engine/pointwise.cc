@@ -6,6 +6,7 @@
 
 #include "tessera/engine/pointwise_cuda.h"
 #include "tessera/engine/pointwise_simd.h"
+#include "tessera/engine/scalar_gradient.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -134,6 +135,8 @@ std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Conte
 
 Saved Pointwise::saved() const {
   Saved saved;
+  if (grads_.empty())
+    return {.inputs = params.program.inputs < 32 ? (1u << params.program.inputs) - 1 : ~0u};
   for (const PointwiseGrad& grad : grads_)
     for (int use : grad.uses) {
       if (use >= 0) saved.inputs |= 1u << use;
@@ -143,6 +146,13 @@ Saved Pointwise::saved() const {
 }
 
 Tensors Pointwise::grad(const GradArgs& args) const {
+  if (grads_.empty()) {
+    Tensors slopes = scalar_gradient(params.program, {args.inputs.begin(), args.inputs.end()},
+                                     args.grad_outputs[0], args.needed);
+    for (size_t k = 0; k < slopes.size(); ++k)
+      if (slopes[k].defined()) slopes[k] = sum_to(slopes[k], args.input_specs[k].shape);
+    return slopes;
+  }
   Tensors result(grads_.size());
   for (size_t k = 0; k < grads_.size(); ++k) {
     if (!args.needs(static_cast<int>(k))) continue;

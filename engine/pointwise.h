@@ -29,14 +29,14 @@ struct PointwiseParams {
 
 class Pointwise final : public OpBase<Pointwise> {
  public:
-  // Without gradients (one per input) the op is not differentiable.
+  // Without gradients (one per input) they are derived from the program, which costs more time.
   explicit Pointwise(PointwiseParams params, std::vector<PointwiseGrad> grads = {});
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind) const override;
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
                                   const Algorithm& chosen) const override;
-  bool differentiable() const override { return !grads_.empty(); }
+  bool differentiable() const override { return true; }
   Saved saved() const override;
   Tensors grad(const GradArgs& args) const override;
   uint32_t may_reuse(int output) const override;
@@ -48,7 +48,7 @@ class Pointwise final : public OpBase<Pointwise> {
   std::vector<PointwiseGrad> grads_;
 };
 
-// Applies a scalar program.
+// Applies a scalar program, whose gradients are derived where none are given.
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
                  std::vector<PointwiseGrad> grads = {});
 

@@ -65,6 +65,9 @@ void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map)
 
 }  // namespace
 
+const char* name_of(ScalarOp op) { return form(op).name; }
+int operand_count(ScalarOp op) { return form(op).operands; }
+
 std::string ScalarProgram::text() const {
   std::string text;
   for (size_t i = 0; i < code.size(); ++i) {

@@ -28,6 +28,9 @@ enum class ScalarOp : uint8_t {
   sigmoid,  // a
 };
 
+const char* name_of(ScalarOp op);  // "add"
+int operand_count(ScalarOp op);    // 0 to 3
+
 struct Instruction {
   ScalarOp op;
   uint8_t a = 0, b = 0, c = 0;  // registers

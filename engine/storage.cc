@@ -47,6 +47,7 @@ Tensor detach(const Tensor& tensor) {
   impl->node = nullptr;
   impl->output = 0;
   impl->leaf = false;
+  impl->stop = nullptr;
   return Tensor(std::move(impl));
 }
 

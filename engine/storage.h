@@ -15,6 +15,7 @@ namespace tessera {
 class Allocator;
 class Recorder;
 class Store;
+struct GradientStop;
 struct TapeNode;
 
 // A block of bytes on a device. Every op that overwrites it makes a new version of it.
@@ -49,7 +50,8 @@ struct TensorImpl {
   std::shared_ptr<TapeNode> node;
   int output = 0;
   bool leaf = false;
-  std::shared_ptr<TensorImpl> pinned_from;  // the leaf this handle pins a version of
+  std::shared_ptr<TensorImpl> pinned_from;   // the leaf this handle pins a version of
+  std::shared_ptr<const GradientStop> stop;  // set: gradients cannot be taken back through it
 
   bool tracked() const { return leaf || node != nullptr; }
   char* data() const;  // throws under capture

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"
 
@@ -13,6 +14,14 @@ namespace tessera {
 
 // True while gradients() calls ops: what is made now is part of a backward pass.
 bool in_backward();
+// False in a NoGradScope, and in a backward pass that is not itself differentiated.
+bool tape_is_on();
+
+// Why no gradient flows through a tensor that was computed from tracked ones. What is computed from
+// such a tensor has the same stop, and gradients() of it is an error, never silently zero.
+struct GradientStop {
+  std::string reason;  // a sentence with its remedy
+};
 
 struct TapeNode;
 
@@ -21,6 +30,7 @@ struct Edge {
   std::shared_ptr<TapeNode> node;    // the op that made it, or
   std::shared_ptr<TensorImpl> leaf;  // a leaf; neither: not tracked
   int output = 0;
+  std::shared_ptr<const GradientStop> stop;
 };
 
 struct TapeNode {
@@ -37,5 +47,21 @@ struct TapeNode {
 
 bool tape_wanted(std::span<const Tensor> inputs);
 void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+// Outputs that are not put on the tape: `tracked` says that an input is tracked, so that the op
+// itself stops the gradient; otherwise they have the stop of an input, if one has any.
+void stop_gradients(const Op& op, bool tracked, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs);
+
+// What lies behind a tensor on the tape: the leaves it depends on, in a fixed order, and the reason
+// of the first stop, or of a tape that has been let go; empty: gradients can be taken.
+struct Dependence {
+  std::vector<std::shared_ptr<TensorImpl>> leaves;
+  std::string stop;
+};
+Dependence dependence(const Tensor& tensor);
+
+// gradients() of several outputs at once, each with its upstream gradient; outputs are tracked.
+Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                 std::span<const Tensor> wrt, CreateGraph create_graph);
 
 }  // namespace tessera

@@ -8,7 +8,17 @@
 #include "tessera/runtime/error.h"
 
 namespace tessera {
-namespace {}  // namespace
+namespace {
+
+// What an eager op made is computed once; a captured step would go back through old values.
+std::shared_ptr<const GradientStop> made_before(const TensorSpec& spec) {
+  return std::make_shared<GradientStop>(GradientStop{fmt::format(
+      "a tracked tensor ({}) was computed before the step was captured; hand it in as an argument, "
+      "compute it in the step, or detach() it",
+      spec.text())});
+}
+
+}  // namespace
 
 ValueId Capture::add(Value value) {
   graph_.values.push_back(std::move(value));
@@ -85,6 +95,7 @@ Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const S
       value.previous = old;
       node.phase = Phase::update;
     }
+    value.producer = static_cast<int>(graph_.nodes.size());
     node.outputs.push_back(add(std::move(value)));
     const Value& added = graph_.values.back();
     if (updates >= 0) latest_[added.storage.get()] = node.outputs.back();
@@ -115,6 +126,8 @@ Tensor Capture::pin(const Tensor& tensor) {
   Tensor pinned = symbol(value_of(tensor));
   pinned.impl()->leaf = impl.leaf;
   if (impl.leaf) pinned.impl()->pinned_from = tensor.shared();
+  pinned.impl()->stop = impl.stop;
+  if (impl.node) pinned.impl()->stop = made_before(impl.spec);
   return pinned;
 }
 
@@ -125,13 +138,15 @@ uint64_t Capture::version(const Tensor& tensor) {
   return static_cast<uint64_t>(found == latest_.end() ? id : found->second);
 }
 
+Tensor Capture::own(const Tensor& output, size_t first) {
+  const ValueId id = value_of(output);
+  const Value& value = graph_.values[id];
+  if (value.role != Role::computed) return copy(output);
+  return value.producer < static_cast<int>(first) ? copy(output) : output;
+}
+
 Graph Capture::finish(const Tensors& outputs) {
-  for (const Tensor& output : outputs) {
-    ValueId id = value_of(output);
-    // What is handed out has a place of its own: an argument or a persistent value is copied.
-    if (graph_.values[id].role != Role::computed) id = value_of(copy(output));
-    graph_.outputs.push_back(id);
-  }
+  for (const Tensor& output : outputs) graph_.outputs.push_back(value_of(own(output)));
   graph_.index();
   return std::move(graph_);
 }

@@ -18,6 +18,10 @@ Graph capture(const StepFunction& fn, const Specs& arguments);
 class Capture final : public Recorder {
  public:
   Tensor input(const TensorSpec& spec);
+  // What is handed out has a place of its own: the tensor, or a copy of what is an argument, a
+  // value from outside or made before node `first`.
+  Tensor own(const Tensor& output, size_t first = 0);
+  size_t nodes() const { return graph_.nodes.size(); }
   Graph finish(const Tensors& outputs);
 
   Tensors record(const OpPtr& op, std::span<const Tensor> inputs, const Specs& outputs) override;

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
-#include "tessera/graph/capture.h"
+#include "tessera/engine/tape.h"
+#include "tessera/graph/function_gradient.h"
 #include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -24,23 +26,70 @@ class ProgramStep final : public CompiledStep {
   ProgramStep(const StepFunction& fn, Signature signature, const CompileOptions& options)
       : CompiledStep(std::move(signature)) {
     const auto start = std::chrono::steady_clock::now();
-    program_ = std::make_unique<Program>(capture(fn, this->signature().arguments), options);
+    CapturedFunction captured =
+        capture_function(fn, this->signature().arguments, this->signature().tracked);
+    stops_ = std::move(captured.stops);
+    program_ = std::make_unique<Program>(std::move(captured.graph), options);
+    if (captured.gradient)
+      gradient_ = std::make_shared<FunctionGradient>(std::move(*captured.gradient), options);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     compile_milliseconds_ = took.count();
   }
 
   const Tensor& input(size_t i) override { return program_->input(i); }
-  const Tensor& output(size_t i) override { return program_->output(i); }
-  size_t outputs() const override { return program_->graph().outputs.size(); }
-  void bind() override { program_->bind(); }
-  void run() override { program_->run(); }
+  const Tensor& output(size_t i) override {
+    return i < results_.size() ? results_[i] : program_->output(i);
+  }
+  size_t outputs() const override { return stops_.size(); }
+  void bind() override {
+    program_->bind();
+    if (gradient_) gradient_->bind(*program_);
+  }
+  void run() override { run_with(Tensors(inputs())); }
+  Tensors call(const Tensors& arguments) override {
+    for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], input(i));
+    run_with(arguments);
+    return results_;
+  }
   std::optional<NonFinite> find_non_finite() override { return program_->find_non_finite(); }
-  size_t slot_bytes() const override { return program_->slot_bytes(); }
+  size_t slot_bytes() const override {
+    return program_->slot_bytes() + (gradient_ ? gradient_->program().slot_bytes() : 0);
+  }
   double compile_milliseconds() const override { return compile_milliseconds_; }
   Program* program() override { return program_.get(); }
+  Program* gradient_program() override { return gradient_ ? &gradient_->program() : nullptr; }
 
  private:
+  void run_with(const Tensors& arguments) {
+    program_->run();
+    if (gradient_) {
+      // Handles of this run: the tape knows those of an earlier one.
+      results_.clear();
+      gradient_->bind(*program_);
+    }
+    if (results_.empty()) make_results();
+    if (!tape_is_on()) return;
+    for (const Tensor& argument : arguments)
+      if (argument.defined() && argument.impl()->stop) {
+        results_.clear();
+        make_results();
+        for (const Tensor& result : results_) result.impl()->stop = argument.impl()->stop;
+        return;
+      }
+    if (gradient_) FunctionGradient::tie(gradient_, arguments, results_);
+  }
+
+  void make_results() {
+    for (size_t i = 0; i < outputs(); ++i) {
+      results_.push_back(detach(program_->output(i)));
+      results_.back().impl()->stop = stops_[i];
+    }
+  }
+
   std::unique_ptr<Program> program_;
+  std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive the step
+  std::vector<std::shared_ptr<const GradientStop>> stops_;  // of each result
+  Tensors results_;
   double compile_milliseconds_ = 0;
 };
 
@@ -62,6 +111,7 @@ class EagerStep final : public CompiledStep {
     outputs_.clear();  // before the step, whose peak they would raise
     outputs_ = fn_(inputs_);
   }
+  Tensors call(const Tensors& arguments) override { return fn_(arguments); }
   std::optional<NonFinite> find_non_finite() override {
     const DeviceScope device(signature().device);
     const TrainingScope training(signature().training);
@@ -74,11 +124,22 @@ class EagerStep final : public CompiledStep {
   size_t slot_bytes() const override { return 0; }
   double compile_milliseconds() const override { return 0; }
   Program* program() override { return nullptr; }
+  Program* gradient_program() override { return nullptr; }
 
  private:
   const StepFunction& fn_;
   Tensors inputs_, outputs_;
 };
+
+// A signature without arguments, of the scopes that are open.
+Signature signature_here() {
+  return {.arguments = {},
+          .device = current_device(),
+          .training = is_training(),
+          .gradients = tape_is_on(),
+          .tracked = {},
+          .kernels = cpu_context().kernels()};
+}
 
 // What is new about a signature.
 std::string difference(const Signature& now, const Signature& before) {
@@ -93,6 +154,9 @@ std::string difference(const Signature& now, const Signature& before) {
   if (now.device != before.device)
     add(fmt::format("device {}, before {}", now.device.name(), before.device.name()));
   if (now.training != before.training) add(fmt::format("training {}", now.training));
+  if (now.gradients != before.gradients)
+    add(now.gradients ? "not in a NoGradScope" : "in a NoGradScope");
+  if (now.tracked != before.tracked) add("other arguments are tracked");
   if (now.kernels != before.kernels) add(fmt::format("{} kernels", cpu_context().kernels_name()));
   return text.empty() ? "a signature not seen before" : text;
 }
@@ -105,7 +169,12 @@ Compiled::Compiled(StepFunction fn, CompileOptions options)
 }
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {
-  Signature signature{arguments, current_device(), is_training(), cpu_context().kernels()};
+  Signature signature = signature_here();
+  signature.arguments = arguments;
+  return prepare(std::move(signature));
+}
+
+CompiledStep& Compiled::prepare(Signature signature) {
   for (const auto& step : steps_)
     if (step->signature() == signature) return *step;
   std::string why =
@@ -127,15 +196,13 @@ CompiledStep& Compiled::prepare(const Specs& arguments) {
 }
 
 Tensors Compiled::call(const Tensors& arguments) {
-  if (options_.eager) return (*fn_)(arguments);
-  Specs specs;
-  for (const Tensor& argument : arguments) specs.push_back(argument.spec());
-  CompiledStep& step = prepare(specs);
-  for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], step.input(i));
-  step.run();
-  Tensors results;
-  for (size_t i = 0; i < step.outputs(); ++i) results.push_back(step.output(i));
-  return results;
+  if (options_.eager || current_recorder() != nullptr) return (*fn_)(arguments);
+  Signature signature = signature_here();
+  for (const Tensor& argument : arguments) signature.arguments.push_back(argument.spec());
+  if (tape_wanted(arguments))
+    for (const Tensor& argument : arguments)
+      signature.tracked.push_back(tape_wanted(std::span(&argument, 1)));
+  return prepare(std::move(signature)).call(arguments);
 }
 
 void internal::check_argument_count(size_t wanted, size_t given) {

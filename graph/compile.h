@@ -5,6 +5,11 @@
 //   CompiledStep& ready = step.prepare(specs);      // or ahead of the first batch
 //   ready.input(0).assign(...); ready.run(); ready.output(0).item<float>();
 //
+// It is differentiable as a whole, by its arguments and by the parameters it uses: called outside a
+// NoGradScope, its gradient is captured and planned with it (function_gradient.h), in the bits of
+// eager mode. One call at a time: gradients are taken before the next call, which is checked.
+// Called while another function is captured, it becomes a part of that one.
+//
 // Not thread-safe; one program runs at a time.
 #pragma once
 
@@ -31,6 +36,8 @@ struct Signature {
   Specs arguments;
   Device device;
   bool training = false;                       // TrainingScope (engine/scope.h)
+  bool gradients = true;                       // not in a NoGradScope (engine/autograd.h)
+  std::vector<bool> tracked = {};              // arguments that gradients go back through; or empty
   CpuKernels kernels = CpuKernels::automatic;  // cpu_context().kernels()
   bool operator==(const Signature&) const = default;
 };
@@ -52,16 +59,22 @@ class CompiledStep {
   // Takes all memory now, so that run() takes none; nothing in eager mode, which cannot promise it.
   virtual void bind() = 0;
   virtual void run() = 0;
+  // The same with arguments from elsewhere, which are copied into input(), and back through which
+  // gradients go where the signature says so.
+  virtual Tensors call(const Tensors& arguments) = 0;
   // After a run: which op was the first to make a NaN or an infinity (program.h). In eager mode a
   // program is made for it, which computes the same bits.
   virtual std::optional<NonFinite> find_non_finite() = 0;
 
-  // Bytes of arguments and results that are planned; 0 in eager mode.
+  // Bytes of arguments, results and what is saved for the gradient; 0 in eager mode.
   virtual size_t slot_bytes() const = 0;
   // From the call of the function to a program ready to run; 0 in eager mode.
   virtual double compile_milliseconds() const = 0;
   // To look at the graph and its plan; nullptr in eager mode.
   virtual Program* program() = 0;
+  // The same of the function's gradient; nullptr also where it has none, as a whole step that
+  // updates the parameters.
+  virtual Program* gradient_program() = 0;
 
  protected:
   explicit CompiledStep(Signature signature) : signature_(std::move(signature)) {}
@@ -77,8 +90,8 @@ class Compiled {
   // Runs the program of this signature; the results are overwritten by its next run (copy() keeps
   // them).
   Tensors call(const Tensors& arguments);
-  // Captures, lowers and plans, unless this signature is there already. Throws what the function
-  // throws, and ConfigError for an unknown pass.
+  // Captures, lowers and plans, unless this signature is there already; the arguments are not
+  // tracked. Throws what the function throws, and ConfigError for an unknown pass.
   CompiledStep& prepare(const Specs& arguments);
 
   int trace_count() const { return static_cast<int>(steps_.size()); }
@@ -88,6 +101,8 @@ class Compiled {
   const std::shared_ptr<Arena>& arena() const { return options_.arena; }
 
  private:
+  CompiledStep& prepare(Signature signature);
+
   std::unique_ptr<StepFunction> fn_;
   CompileOptions options_;
   std::vector<std::unique_ptr<CompiledStep>> steps_;

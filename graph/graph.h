@@ -48,6 +48,7 @@ struct Graph {
   std::deque<Value> values;
   std::deque<Node> nodes;
   std::vector<ValueId> inputs, outputs;
+  size_t saved = 0;  // so many of the last outputs are kept for a gradient (function_gradient.h)
 
   // The specs of a node's inputs.
   Specs input_specs(const Node& node) const;

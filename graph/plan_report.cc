@@ -1,6 +1,7 @@
 #include "tessera/graph/plan_report.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -42,13 +43,30 @@ const char* class_of(const Value& value) {
   return value.role == Role::optimizer_state ? "optimizer" : "statistics";
 }
 
-void add_classes(PlanReport& report, const Graph& graph, const std::vector<Block>& blocks) {
+// Of the slots, what is kept for the gradient alone.
+int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes) {
+  std::set<int> counted{-1};
+  const auto block_of = [&](ValueId id) { return lifetimes.block_of[lifetimes.root[id]]; };
+  const size_t results = graph.outputs.size() - graph.saved;
+  for (size_t i = 0; i < results; ++i) counted.insert(block_of(graph.outputs[i]));
+  int64_t bytes = 0;
+  for (size_t i = results; i < graph.outputs.size(); ++i)
+    if (const int block = block_of(graph.outputs[i]); counted.insert(block).second)
+      bytes += static_cast<int64_t>(
+          round_to_alignment(static_cast<size_t>(lifetimes.blocks[block].bytes)));
+  return bytes;
+}
+
+void add_classes(PlanReport& report, const Graph& graph, const Lifetimes& lifetimes) {
+  const std::vector<Block>& blocks = lifetimes.blocks;
   for (const Value& value : graph.values) {
     if (!value.persistent() || value.previous >= 0) continue;
     report.classes[class_of(value)] += static_cast<int64_t>(round_to_alignment(value.spec.bytes()));
   }
   for (const auto& [name, bytes] : report.classes) report.persistent += bytes;
-  report.classes["slots"] = report.slots;
+  const int64_t saved = saved_bytes(graph, lifetimes);
+  report.classes["slots"] = report.slots - saved;
+  if (saved > 0) report.classes["saved"] = saved;
   for (const Block& block : blocks)
     if (!block.slot && block.lower <= report.fullest && report.fullest < block.upper)
       report.classes[class_of(graph, block)] += block.bytes;
@@ -139,7 +157,7 @@ PlanReport plan_report(const Program& program) {
   report.nodes = static_cast<int>(graph.nodes.size());
   report.tensors = static_cast<int>(blocks.size());
   report.fullest = fullest_time(blocks, graph.nodes.size());
-  add_classes(report, graph, blocks);
+  add_classes(report, graph, program.lifetimes());
   add_blocks(report, graph, program.lifetimes());
   return report;
 }

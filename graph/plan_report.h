@@ -38,8 +38,8 @@ struct PlanReport {
   int64_t persistent = 0;   // parameters, optimizer state, statistics
   int64_t slots = 0;        // arguments and results
   int64_t fullest = 0;      // the first time, a node's number, at which the most is live
-  // parameters, optimizer, statistics, slots, and what is live in the arena at its fullest time:
-  // activations, gradients, workspace.
+  // parameters, optimizer, statistics, slots, what of these is saved for the gradient of a compiled
+  // function, and what is live in the arena at its fullest time: activations, gradients, workspace.
   std::map<std::string, int64_t> classes;
   int tensors = 0, nodes = 0;
   std::string planner;

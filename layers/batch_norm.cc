@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/batch_norm_cpu.h"
@@ -187,7 +188,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   const ChannelBlocks blocks = channel_blocks(x.shape());
   const Tensors stats =
       apply(std::make_shared<BatchNormFinalise>(FinaliseParams{blocks, params.eps}),
-            {block_moments(x, blocks)});
+            {block_moments(detach(x), blocks)});
   apply(std::make_shared<BatchNormUpdate>(UpdateParams{params.momentum}),
         {running_mean, running_var, stats[0], stats[2]});
   return apply1(std::make_shared<BatchNormNormalise>(), {x, stats[0], stats[1], gamma, beta});

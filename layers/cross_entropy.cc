@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/recorder.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/cross_entropy_cpu.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/softmax.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -56,6 +58,33 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
         cross_entropy_targets_grad(where.pool(), data, in[2].as<T>(), out[0].as<T>());
       }
     });
+  }
+
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b111}; }
+  // With p = softmax(logits), the smoothed targets s t + r and their sum w in each row:
+  // d_logits = d_loss / n (w p - s t - r), d_targets = d_loss / n s (log_sum_exp - logits).
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor &logits = args.inputs[0], &labels = args.inputs[1], &d_loss = args.inputs[2];
+    const Tensor& g = args.grad_outputs[0];
+    const std::vector<int> row{-1};
+    const double s = 1 - params.loss.label_smoothing;
+    const Tensor scale = d_loss / static_cast<double>(logits.shape()[0]);
+    const Tensor p = softmax(logits);
+    const bool of_logits = params.wanted == Wanted::logits, soft = is_float(labels.dtype());
+    Tensors grads(3);
+    if (args.needs(0)) {
+      Tensor slope = of_logits ? p * (g - sum(g * p, row, true)) : s * (p * sum(g, row, true) - g);
+      if (of_logits && soft) slope = slope * (s * sum(labels, row, true) + (1 - s));
+      grads[0] = slope * scale;
+    }
+    if (args.needs(1))
+      grads[1] = of_logits ? scale * s * (sum(g * p, row, true) - g)
+                           : zeros(labels.shape(), labels.dtype());
+    if (args.needs(2))
+      grads[2] = sum(g * apply1(std::make_shared<CrossEntropyGrad>(params),
+                                {logits, labels, ones({}, d_loss.dtype())}));
+    return grads;
   }
 
   const CrossEntropyGradParams params;

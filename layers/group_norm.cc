@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/normalise.h"
@@ -158,7 +159,7 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   if (blocks.block_rows < 1) check.fail("the samples of x must have at least one pixel");
   const GroupParams group{params.groups, blocks.block_rows, params.eps};
   const Tensors stats =
-      apply(std::make_shared<GroupNormFinalise>(group), {block_moments(x, blocks)});
+      apply(std::make_shared<GroupNormFinalise>(group), {block_moments(detach(x), blocks)});
   return apply1(std::make_shared<GroupNormNormalise>(group), {x, stats[0], stats[1], gamma, beta});
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/layers/layer_norm_simd.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
@@ -162,7 +163,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   if (x.shape().rank() == 0) check.fail("x must have at least one axis");
   for (int i = 1; i < 3; ++i) check.shape(i, {x.shape().back()}, "one for each channel of x");
   if (!(params.eps > 0)) check.fail(fmt::format("eps must be larger than 0, is {}", params.eps));
-  const Tensors stats = apply(std::make_shared<LayerMoments>(params), {x});
+  const Tensors stats = apply(std::make_shared<LayerMoments>(params), {detach(x)});
   return apply1(std::make_shared<LayerNormNormalise>(), {x, stats[0], stats[1], gamma, beta});
 }
 

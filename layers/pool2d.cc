@@ -160,6 +160,11 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
     });
   }
 
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {average_pool2d(args.grad_outputs[0], params.pool)};
+  }
+
   const PoolOpParams params;
 };
 
@@ -214,6 +219,11 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
       global_average_pool_grad<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
                                   out[0].as<T>());
     });
+  }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {global_average_pool(args.grad_outputs[0])};
   }
 
   const PoolOpParams params;

@@ -136,6 +136,11 @@ class SliceGrad final : public OpBase<SliceGrad> {
     });
   }
 
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {slice(args.grad_outputs[0], params.slice)};
+  }
+
   const SliceGradParams params;
 };
 

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 
 namespace tessera {
@@ -78,6 +80,24 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
   }
 
   uint32_t may_reuse(int) const override { return 0b11; }
+
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b11}; }
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor &dy = args.inputs[0], &y = args.inputs[1], &g = args.grad_outputs[0];
+    const std::vector<int> row{-1};
+    Tensors grads(2);
+    if (params.logarithm) {
+      const Tensor power = exp(y);
+      if (args.needs(0)) grads[0] = g - sum(g * power, row, true);
+      if (args.needs(1)) grads[1] = -(g * power) * sum(dy, row, true);
+      return grads;
+    }
+    const Tensor share = sum(g * y, row, true);
+    if (args.needs(0)) grads[0] = y * (g - share);
+    if (args.needs(1)) grads[1] = g * (dy - sum(dy * y, row, true)) - dy * share;
+    return grads;
+  }
 
   const SoftmaxParams params;
 };

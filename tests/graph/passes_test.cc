@@ -145,6 +145,7 @@ void expect_fused(const StepFunction& step, const Shape& shape, const std::strin
 
 // Two small steps make scale and shift of the running statistics, the third does all the rest.
 TEST(Fusion, EvaluationOfConvolutionBatchNormShortcutAndReluIsOneStep) {
+  const NoGradScope no_grad;  // or what gradients would read were kept
   Parts p;
   const std::string scale = "add_scalar sqrt div mul sub", fused = "add_scalar+sqrt+div mul+sub";
   const auto plain = [&](const Tensors& x) { return Tensors{relu(p.bn(p.conv(x[0])))}; };
@@ -155,6 +156,7 @@ TEST(Fusion, EvaluationOfConvolutionBatchNormShortcutAndReluIsOneStep) {
 }
 
 TEST(Fusion, BiasAndActivationGoIntoTheProduct) {
+  const NoGradScope no_grad;
   Parts p;
   const auto step = [&](const Tensors& x) { return Tensors{gelu(p.fc(x[0]))}; };
   expect_fused(step, {5, 8}, "matmul bias gelu", "matmul");
