@@ -1,7 +1,11 @@
 // The element-wise functions of the eager API, each with its gradient.
+#include <fmt/format.h>
+
+#include "tessera/engine/integer_arithmetic.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
 namespace {
@@ -32,8 +36,28 @@ ScalarProgram one(ScalarOp op, int inputs) {
   return b.build(b.push(op, 0, inputs - 1));
 }
 
+Tensor integers(const char* name, ScalarOp op, const Tensor& a, const Tensor& b) {
+  switch (op) {
+    case ScalarOp::add:
+      return integer_arithmetic(IntegerOp::add, a, b);
+    case ScalarOp::sub:
+      return integer_arithmetic(IntegerOp::subtract, a, b);
+    case ScalarOp::mul:
+      return integer_arithmetic(IntegerOp::multiply, a, b);
+    case ScalarOp::max:
+      return integer_arithmetic(IntegerOp::maximum, a, b);
+    case ScalarOp::min:
+      return integer_arithmetic(IntegerOp::minimum, a, b);
+    default:
+      throw ShapeError(fmt::format(
+          "{}: of integers ({} and {}) it is not an integer; use floor_divide(), or cast() them",
+          name, a.spec().text(), b.spec().text()));
+  }
+}
+
 // Brings two operands into a form that pointwise can read.
 Tensor binary(const char* name, ScalarOp op, Tensor a, Tensor b, std::vector<PointwiseGrad> grads) {
+  if (!is_float(a.dtype()) && !is_float(b.dtype())) return integers(name, op, a, b);
   if (a.shape() != b.shape()) {
     Shape out = broadcast(a.shape(), b.shape(), name);
     Broadcast unused;
@@ -46,6 +70,10 @@ Tensor binary(const char* name, ScalarOp op, Tensor a, Tensor b, std::vector<Poi
 // f(x, c) with a constant; `left` puts the constant first.
 Tensor with_constant(const char* name, ScalarOp op, const Tensor& x, double c, bool left,
                      PointwiseGrad grad) {
+  if (!is_float(x.dtype())) {
+    const Tensor other = constant_like(name, x, c);
+    return left ? integers(name, op, other, x) : integers(name, op, x, other);
+  }
   ScalarBuilder b(1);
   int k = b.value(c);
   return pointwise(name, b.build(left ? b.push(op, k, 0) : b.push(op, 0, k)), {x},
@@ -137,6 +165,28 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
     return p.push(ScalarOp::select, p.push(ScalarOp::greater, 2, 1), 0, p.value(0));
   });
   return binary("maximum", ScalarOp::max, a, b, {first, second});
+}
+
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return binary("minimum", ScalarOp::min, a, b, {});
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  if (!is_float(x.dtype()))
+    return minimum(maximum(x, constant_like("clamp", x, low)), constant_like("clamp", x, high));
+  ScalarBuilder b(1);
+  const int raised = b.push(ScalarOp::max, 0, b.value(low));
+  return pointwise("clamp", b.build(b.push(ScalarOp::min, raised, b.value(high))), {x});
+}
+
+Tensor pow(const Tensor& x, double exponent) {
+  if (exponent == 0) return full(x.shape(), 1, x.dtype());
+  ScalarBuilder b(1);
+  return pointwise("pow", b.build(b.push(ScalarOp::pow, 0, b.value(exponent))), {x});
+}
+
+Tensor pow(const Tensor& x, const Tensor& exponent) {
+  return binary("pow", ScalarOp::pow, x, exponent, {});
 }
 
 }  // namespace tessera

@@ -73,5 +73,18 @@ void visit_float(DType type, F&& fn) {
   if (type == DType::f32) fn(float{});
   if (type == DType::f64) fn(double{});
 }
+// The same for integers.
+template <class F>
+void visit_integer(DType type, F&& fn) {
+  if (type == DType::u8) fn(uint8_t{});
+  if (type == DType::i32) fn(int32_t{});
+  if (type == DType::i64) fn(int64_t{});
+}
+// The same for any dtype.
+template <class F>
+void visit_dtype(DType type, F&& fn) {
+  visit_float(type, fn);
+  visit_integer(type, fn);
+}
 
 }  // namespace tessera

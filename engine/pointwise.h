@@ -68,6 +68,36 @@ Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor abs(const Tensor& x);
+// x^exponent, as C's pow: NaN for a negative base and a broken exponent.
+Tensor pow(const Tensor& x, double exponent);
+Tensor pow(const Tensor& x, const Tensor& exponent);
+// Also of integers. Where both are equal, the first receives the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+// min(max(x, low), high); the gradient passes where low <= x <= high.
+Tensor clamp(const Tensor& x, double low, double high);
+
+// Of integers, rounded down; by 0 gives 0. The remainder has the sign of b.
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+Tensor floor_divide(const Tensor& a, double b);
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, double b);
+
+// uint8: 1 where it holds, else 0; of any dtype, both of one. No gradient flows through them, which
+// is right wherever there is one.
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, double b);
+Tensor not_equal(const Tensor& a, double b);
+Tensor less(const Tensor& a, double b);
+Tensor less_equal(const Tensor& a, double b);
+Tensor greater(const Tensor& a, double b);
+Tensor greater_equal(const Tensor& a, double b);
+// a where the condition (uint8) is not 0, else b; of any dtype, broadcast as numpy does.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 }  // namespace tessera

@@ -51,6 +51,8 @@ __device__ T evaluate(const Step<T>& step, T a, T b, T c) {
       return a <= b ? b : a;
     case ScalarOp::min:
       return a >= b ? b : a;
+    case ScalarOp::pow:
+      return ::pow(a, b);
     case ScalarOp::greater:
       return a > b ? T(1) : T(0);
     case ScalarOp::select:

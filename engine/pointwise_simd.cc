@@ -89,6 +89,8 @@ struct Evaluator {
         return each(y, n, [=](int64_t i) { return a[i] <= b[i] ? b[i] : a[i]; });
       case ScalarOp::min:
         return each(y, n, [=](int64_t i) { return a[i] >= b[i] ? b[i] : a[i]; });
+      case ScalarOp::pow:
+        return each(y, n, [=](int64_t i) { return std::pow(a[i], b[i]); });
       case ScalarOp::greater:
         return each(y, n, [=](int64_t i) { return a[i] > b[i] ? T(1) : T(0); });
       case ScalarOp::select:

@@ -14,7 +14,7 @@ Tensor apply_one(ScalarOp op, Tensors operands) {
                    std::move(operands));
 }
 
-Tensor greater(const Tensor& a, const Tensor& b) { return apply_one(ScalarOp::greater, {a, b}); }
+Tensor above(const Tensor& a, const Tensor& b) { return apply_one(ScalarOp::greater, {a, b}); }
 Tensor select(const Tensor& condition, const Tensor& then, const Tensor& otherwise) {
   return apply_one(ScalarOp::select, {condition, then, otherwise});
 }
@@ -80,18 +80,22 @@ class Replay {
         add(in.a, [&] { return g / b; });
         return add(in.b, [&] { return -(g * y / b); });
       case ScalarOp::max:
-        add(in.a, [&] { return select(greater(b, a), zero(), g); });
-        return add(in.b, [&] { return select(greater(b, a), g, zero()); });
+        add(in.a, [&] { return select(above(b, a), zero(), g); });
+        return add(in.b, [&] { return select(above(b, a), g, zero()); });
       case ScalarOp::min:
-        add(in.a, [&] { return select(greater(a, b), zero(), g); });
-        return add(in.b, [&] { return select(greater(a, b), g, zero()); });
+        add(in.a, [&] { return select(above(a, b), zero(), g); });
+        return add(in.b, [&] { return select(above(a, b), g, zero()); });
+      case ScalarOp::pow:
+        add(in.a, [&] { return g * power_slope(in, a, b); });
+        // At a base of 0 the slope is 0, not 0 log(0).
+        return add(in.b, [&] { return g * select(above(a, zero()), y * log(a), zero()); });
       case ScalarOp::select:
         add(in.b, [&] { return select(a, g, zero()); });
         return add(in.c, [&] { return select(a, zero(), g); });
       case ScalarOp::neg:
         return add(in.a, [&] { return -g; });
       case ScalarOp::abs:
-        return add(in.a, [&] { return g * (greater(a, zero()) - greater(zero(), a)); });
+        return add(in.a, [&] { return g * (above(a, zero()) - above(zero(), a)); });
       case ScalarOp::exp:
         return add(in.a, [&] { return g * y; });
       case ScalarOp::log:
@@ -105,6 +109,15 @@ class Replay {
       case ScalarOp::sigmoid:
         return add(in.a, [&] { return g * y * (1.0 - y); });
     }
+  }
+
+  // b a^(b - 1), without a slope of the constant that most exponents are.
+  Tensor power_slope(const Instruction& in, const Tensor& a, const Tensor& b) const {
+    const int constant = in.b - program_.inputs;
+    if (constant < 0 || program_.code[static_cast<size_t>(constant)].op != ScalarOp::constant)
+      return b * pow(a, b - 1.0);
+    const double exponent = program_.code[static_cast<size_t>(constant)].value;
+    return exponent * pow(a, exponent - 1);
   }
 
   const ScalarProgram& program_;

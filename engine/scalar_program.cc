@@ -28,6 +28,8 @@ Form form(ScalarOp op) {
       return {"max", 2};
     case ScalarOp::min:
       return {"min", 2};
+    case ScalarOp::pow:
+      return {"pow", 2};
     case ScalarOp::greater:
       return {"greater", 2};
     case ScalarOp::select:

@@ -15,7 +15,8 @@ enum class ScalarOp : uint8_t {
   mul,
   div,
   max,
-  min,      // a, b
+  min,
+  pow,      // a, b
   greater,  // a > b ? 1 : 0
   select,   // a != 0 ? b : c
   neg,

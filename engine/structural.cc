@@ -21,23 +21,6 @@ void in_chunks(CpuContext& where, int64_t total, F&& fn) {
   });
 }
 
-// Calls fn with a value of the C++ type of any dtype.
-template <class F>
-void visit(DType type, F&& fn) {
-  switch (type) {
-    case DType::f32:
-      return fn(float{});
-    case DType::f64:
-      return fn(double{});
-    case DType::u8:
-      return fn(uint8_t{});
-    case DType::i32:
-      return fn(int32_t{});
-    case DType::i64:
-      return fn(int64_t{});
-  }
-}
-
 struct FillParams {
   DType dtype;
   Shape shape;
@@ -53,7 +36,7 @@ class Fill final : public OpBase<Fill> {
     return {{params.dtype, params.shape, {}}};
   }
   void run(CpuContext& where, Buffers, Buffers out, Buffer) const override {
-    visit(params.dtype, [&](auto zero) {
+    visit_dtype(params.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* y = out[0].as<T>();
       in_chunks(where, out[0].elements(), [&](int64_t first, int64_t count) {
@@ -150,7 +133,7 @@ class Expand final : public OpBase<Expand> {
       strides[big.rank() - i] = small[-i] == 1 ? 0 : stride;
       stride *= small[-i];
     }
-    visit(in[0].spec.dtype, [&](auto zero) {
+    visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const T* x = in[0].as<T>();
       T* y = out[0].as<T>();
@@ -186,8 +169,8 @@ class Cast final : public OpBase<Cast> {
     return {cast(args.grad_outputs[0], args.input_specs[0].dtype)};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    visit(in[0].spec.dtype, [&](auto from) {
-      visit(params.dtype, [&](auto to) {
+    visit_dtype(in[0].spec.dtype, [&](auto from) {
+      visit_dtype(params.dtype, [&](auto to) {
         const auto* x = in[0].as<decltype(from)>();
         auto* y = out[0].as<decltype(to)>();
         in_chunks(where, out[0].elements(), [&](int64_t first, int64_t count) {
@@ -264,6 +247,21 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return apply1(std::make_shared<View>(ViewParams{shape, 0}), {x});
 }
 
+Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
+  std::vector<int64_t> known(sizes);
+  const auto open = std::find(known.begin(), known.end(), -1);
+  if (open == known.end()) return reshape(x, Shape(known));
+  *open = 1;
+  const int64_t others = Shape(known).elements();  // a second -1 is an error here
+  if (others == 0 || x.elements() % others != 0)
+    throw ShapeError(
+        fmt::format("reshape: -1 stands for no size: {} has {} elements, the other "
+                    "sizes make {}",
+                    x.shape().text(), x.elements(), others));
+  *open = x.elements() / others;
+  return reshape(x, Shape(known));
+}
+
 Tensor flatten(const Tensor& x) {
   if (x.shape().rank() < 1)
     throw ShapeError("flatten: x needs a first axis for the samples, it is a scalar");
@@ -272,6 +270,8 @@ Tensor flatten(const Tensor& x) {
 
 Tensor rows(const Tensor& x, int64_t begin, int64_t end) {
   const Shape& whole = x.shape();
+  if (whole.rank() > 0 && begin < 0) begin += whole[0];
+  if (whole.rank() > 0 && end < 0) end += whole[0];
   if (whole.rank() < 1 || begin < 0 || end < begin || end > whole[0])
     throw ShapeError(fmt::format("rows: [{}, {}) is not a range of the first axis of {}", begin,
                                  end, whole.text()));
@@ -318,9 +318,25 @@ Tensor copy(const Tensor& x, Device device) {
   return apply1(std::make_shared<Copy>(CopyParams{device}), {x});
 }
 
-Tensor sum(const Tensor& x) { return reshape(sum_run(x, 0, x.shape().rank()), {}); }
+namespace {
 
-Tensor mean(const Tensor& x) { return sum(x) / static_cast<double>(x.elements()); }
+// What is summed: integers in 64 bits.
+Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
+
+void check_mean(const Tensor& x) {
+  if (!is_float(x.dtype()))
+    throw ShapeError(
+        fmt::format("mean: x must be floating point, given {}; use cast()", x.spec().text()));
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x) { return reshape(sum_run(summands(x), 0, x.shape().rank()), Shape{}); }
+
+Tensor mean(const Tensor& x) {
+  check_mean(x);
+  return sum(x) / static_cast<double>(x.elements());
+}
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const int rank = x.shape().rank();
@@ -338,11 +354,12 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   std::vector<int64_t> left;
   for (int i = 0; i < rank; ++i)
     if (!summed[static_cast<size_t>(i)]) left.push_back(x.shape()[i]);
-  const Tensor y = sum_to(x, kept);
+  const Tensor y = sum_to(summands(x), kept);
   return keep ? y : reshape(y, Shape(left));
 }
 
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  check_mean(x);
   const Tensor y = sum(x, axes, keep);
   return y * (static_cast<double>(y.elements()) / static_cast<double>(x.elements()));
 }

@@ -28,10 +28,24 @@ struct Geometry {
   }
 };
 
+template <class T>
+T wrapping_sum(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+
 // Sums rows of x into acc, both `inner` wide. A single column is summed in eight lanes; a few are
 // summed as wide rows of several, so that vectors are full.
 template <class T>
 void sum_rows(const T* x, int64_t rows, int64_t inner, T* acc) {
+  if (std::is_integral_v<T>) {
+    std::fill_n(acc, inner, T(0));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < inner; ++i) acc[i] = wrapping_sum(acc[i], x[r * inner + i]);
+    return;
+  }
   if (inner == 1) {
     double lanes[8] = {};
     for (int64_t r = 0; r < rows; ++r) lanes[r % 8] += static_cast<double>(x[r]);
@@ -60,9 +74,9 @@ class SumRun final : public OpBase<SumRun> {
 
   Specs infer(std::span<const TensorSpec> in) const override {
     const TensorSpec& x = in[0];
-    if (!is_float(x.dtype))
+    if (!is_float(x.dtype) && x.dtype != DType::i64)
       throw ShapeError(
-          fmt::format("sum: x must be floating point, given {}; use cast()", x.text()));
+          fmt::format("sum: x must be floating point or int64, given {}; use cast()", x.text()));
     Shape shape = x.shape;
     for (int axis = params.first; axis < params.last; ++axis) shape[axis] = 1;
     return {{x.dtype, shape, {}}};
@@ -81,7 +95,7 @@ class SumRun final : public OpBase<SumRun> {
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
     Geometry g(in[0].spec.shape, params);
-    visit_float(in[0].spec.dtype, [&](auto zero) {
+    const auto sum = [&](auto zero) {
       using T = decltype(zero);
       const T* x = in[0].as<T>();
       T* y = out[0].as<T>();
@@ -95,7 +109,9 @@ class SumRun final : public OpBase<SumRun> {
       where.pool().parallel_for(g.outer, [&](int64_t o) {
         sum_rows(partial + o * g.blocks * g.inner, g.blocks, g.inner, y + o * g.inner);
       });
-    });
+    };
+    visit_float(in[0].spec.dtype, sum);
+    if (in[0].spec.dtype == DType::i64) sum(int64_t{});
   }
 
   const SumRunParams params;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstring>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,9 +65,11 @@ class Tensor {
     write(values.data(), values.size(), dtype_of<T>);
   }
   void assign_scalar(double value);  // a one-element tensor of any dtype
-  std::string text() const;          // as numpy prints, large tensors shortened
+  std::string text() const;          // as numpy prints, large tensors shortened; or use <<
 
-  // Element-wise, with numpy's broadcasting; both of one dtype.
+  // Element-wise, with numpy's broadcasting; both of one dtype. Integers wrap around and have no /
+  // (floor_divide() and cast() in pointwise.h and structural.h); a number beside them must be one
+  // of that dtype.
   friend Tensor operator+(const Tensor& a, const Tensor& b);
   friend Tensor operator-(const Tensor& a, const Tensor& b);
   friend Tensor operator*(const Tensor& a, const Tensor& b);
@@ -91,6 +94,8 @@ class Tensor {
 
   std::shared_ptr<TensorImpl> impl_;
 };
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);  // tensor.text()
 
 // Creation, on the device of the scope.
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);

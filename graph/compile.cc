@@ -1,5 +1,6 @@
 #include "tessera/graph/compile.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
 #include "tessera/graph/function_gradient.h"
+#include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -44,8 +46,14 @@ class ProgramStep final : public CompiledStep {
   void bind() override {
     program_->bind();
     if (gradient_) gradient_->bind(*program_);
+    if (results_.empty()) make_results();
   }
-  void run() override { run_with(Tensors(inputs())); }
+  void run() override {
+    if (!gradient_) return run_with({});
+    Tensors slots;  // not tracked: gradients go back to the parameters alone
+    for (size_t i = 0; i < inputs(); ++i) slots.push_back(input(i));
+    run_with(slots);
+  }
   Tensors call(const Tensors& arguments) override {
     for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], input(i));
     run_with(arguments);
@@ -175,10 +183,15 @@ CompiledStep& Compiled::prepare(const Specs& arguments) {
 }
 
 CompiledStep& Compiled::prepare(Signature signature) {
-  for (const auto& step : steps_)
-    if (step->signature() == signature) return *step;
+  ++uses_;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i]->signature() != signature) continue;
+    last_use_[i] = uses_;
+    return *steps_[i];
+  }
   std::string why =
       steps_.empty() ? "first call" : difference(signature, steps_.back()->signature());
+  make_room(why);
   if (options_.eager) {
     steps_.push_back(std::make_unique<EagerStep>(*fn_, std::move(signature)));
   } else {
@@ -192,7 +205,44 @@ CompiledStep& Compiled::prepare(Signature signature) {
                       step.compile_milliseconds(), why));
   }
   reasons_.push_back(std::move(why));
+  last_use_.push_back(uses_);
   return *steps_.back();
+}
+
+void Compiled::make_room(const std::string& why) {
+  const size_t most = std::max<size_t>(options_.max_signatures, 1);
+  if (steps_.size() >= most && options_.when_full == WhenFull::refuse)
+    throw Error(fmt::format(
+        "compile: {} signatures are compiled already, which is max_signatures; the next differs "
+        "by: {}; give arguments of equal shapes, or raise max_signatures",
+        steps_.size(), why));
+  if (steps_.size() >= most && options_.when_full == WhenFull::drop_oldest) {
+    const auto oldest = std::min_element(last_use_.begin(), last_use_.end()) - last_use_.begin();
+    steps_.erase(steps_.begin() + oldest);
+    last_use_.erase(last_use_.begin() + oldest);
+  }
+  if (steps_.size() + 1 == most && most > 1 && options_.when_full == WhenFull::grow)
+    log(LogLevel::warning,
+        fmt::format("compile: this is signature {} of one function ({}); each takes memory of its "
+                    "own: give arguments of equal shapes, or set max_signatures and when_full",
+                    most, why));
+}
+
+CompiledStep& Compiled::step(size_t i) {
+  if (i < steps_.size()) return *steps_[i];
+  throw Error(steps_.empty()
+                  ? std::string("compile: nothing is compiled yet; call the function, or prepare()")
+                  : fmt::format("compile: there is no step {}, {} are compiled", i, steps_.size()));
+}
+
+std::string Compiled::graph(size_t i) {
+  Program* program = step(i).program();
+  return program != nullptr ? program->graph().text() : "eager mode: there is no graph\n";
+}
+
+std::string Compiled::plan(size_t i) {
+  Program* program = step(i).program();
+  return program != nullptr ? plan_report(*program).text() : "eager mode: there is no plan\n";
 }
 
 Tensors Compiled::call(const Tensors& arguments) {

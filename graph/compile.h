@@ -91,21 +91,33 @@ class Compiled {
   // them).
   Tensors call(const Tensors& arguments);
   // Captures, lowers and plans, unless this signature is there already; the arguments are not
-  // tracked. Throws what the function throws, and ConfigError for an unknown pass.
+  // tracked. The step stays until WhenFull::drop_oldest lets it go. Throws what the function
+  // throws, ConfigError for an unknown pass, and Error for a signature too many under
+  // WhenFull::refuse.
   CompiledStep& prepare(const Specs& arguments);
 
-  int trace_count() const { return static_cast<int>(steps_.size()); }
-  // For each signature why it was captured: "first call", "argument 0: uint8[...] before, ...".
+  // How often the function was captured, and why: "first call", "argument 0: uint8[...], before
+  // ...".
+  int trace_count() const { return static_cast<int>(reasons_.size()); }
   const std::vector<std::string>& trace_reasons() const { return reasons_; }
-  CompiledStep& step(size_t i) { return *steps_.at(i); }
+  // What is compiled, in the order of capture. Throws Error where there is no such step, as before
+  // the first call.
+  size_t steps() const { return steps_.size(); }
+  CompiledStep& step(size_t i);
+  // As text: the graph after all passes, a line a node, and what its plan needs and who needs most.
+  std::string graph(size_t i = 0);
+  std::string plan(size_t i = 0);
   const std::shared_ptr<Arena>& arena() const { return options_.arena; }
 
  private:
   CompiledStep& prepare(Signature signature);
+  void make_room(const std::string& why);
 
   std::unique_ptr<StepFunction> fn_;
   CompileOptions options_;
   std::vector<std::unique_ptr<CompiledStep>> steps_;
+  std::vector<uint64_t> last_use_;  // of each step, by a count of all uses
+  uint64_t uses_ = 0;
   std::vector<std::string> reasons_;
 };
 

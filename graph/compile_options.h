@@ -1,6 +1,7 @@
 // How a function of tensors becomes a program: read by compile(), the passes and Program.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,13 @@ namespace tessera {
 
 class Arena;    // arena.h
 class Planner;  // memory/plan.h
+
+// What a compiled function does with a signature beyond CompileOptions::max_signatures.
+enum class WhenFull : uint8_t {
+  grow,         // compiles it too; a warning at the limit says what differs
+  refuse,       // throws Error
+  drop_oldest,  // lets the program go that was used least recently
+};
 
 struct CompileOptions {
   bool eager = false;                             // run the function as it is, without a graph
@@ -21,6 +29,10 @@ struct CompileOptions {
   bool verify_plan = false;
   // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
   bool replay_plan = false;
+  // Each signature has a program with slots of its own, so arguments whose shapes always differ
+  // take more and more memory.
+  size_t max_signatures = 16;
+  WhenFull when_full = WhenFull::grow;
   std::shared_ptr<Arena> arena = {};  // shared with other compiled functions; nullptr: its own
 };
 

@@ -8,6 +8,8 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/structural.h"
+#include "tessera/engine/tape.h"
+#include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -184,7 +186,10 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
 }
 
 FunctionGradient::FunctionGradient(CapturedGradient captured, const CompileOptions& options)
-    : captured_(std::move(captured)), program_(std::move(captured_.graph), options) {}
+    : captured_(std::move(captured)),
+      program_(std::make_unique<Program>(std::move(captured_.graph), options)) {}
+
+FunctionGradient::~FunctionGradient() = default;
 
 void FunctionGradient::bind(Program& function) {
   if (watched_.empty()) {
@@ -197,11 +202,11 @@ void FunctionGradient::bind(Program& function) {
       saved.storage->keep = value.impl()->storage->keep;
       watched_.push_back({value.impl()->storage, 0});
     }
-    for (const Value& value : program_.graph().values)
+    for (const Value& value : program_->graph().values)
       if (value.storage && value.role != Role::constant && !told.contains(value.storage.get()))
         watched_.push_back({value.storage, 0});
   }
-  program_.bind();
+  program_->bind();
 }
 
 void FunctionGradient::tie(const std::shared_ptr<FunctionGradient>& self, const Tensors& arguments,
@@ -237,17 +242,17 @@ Tensors FunctionGradient::run(uint64_t call, std::span<const Tensor> upstream,
           "wrong; take gradients before updating it",
           watched.storage->name.empty() ? "an argument or a saved value" : watched.storage->name));
   for (size_t i = 0; i < captured_.results.size(); ++i) {
-    const Tensor& slot = program_.input(i);
+    const Tensor& slot = program_->input(i);
     const size_t bytes = slot.spec().bytes();
     if (upstream[i].defined())
       context(slot.device()).copy_to_host(slot.impl()->data(), upstream[i].impl()->data(), bytes);
     else
       std::memset(slot.impl()->data(), 0, bytes);
   }
-  program_.run();
+  program_->run();
   Tensors slopes;
   for (size_t i = 0; i < needed.size(); ++i)
-    slopes.push_back(needed[i] ? copy(program_.output(i)) : Tensor());
+    slopes.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
   return slopes;
 }
 

@@ -12,11 +12,12 @@
 #include <optional>
 #include <vector>
 
-#include "tessera/engine/tape.h"
 #include "tessera/graph/capture.h"
-#include "tessera/graph/program.h"
 
 namespace tessera {
+
+class Program;          // program.h
+struct CompileOptions;  // compile_options.h
 
 struct CapturedGradient {
   Graph graph;                 // arguments: for each of `results`; results: for each leaf
@@ -49,8 +50,9 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
 class FunctionGradient {
  public:
   FunctionGradient(CapturedGradient captured, const CompileOptions& options);
+  ~FunctionGradient();
 
-  Program& program() { return program_; }
+  Program& program() { return *program_; }
   const std::vector<int>& results() const { return captured_.results; }
   // Binds after `function`, whose slots it reads.
   void bind(Program& function);
@@ -68,7 +70,7 @@ class FunctionGradient {
     uint64_t version;
   };
   CapturedGradient captured_;
-  Program program_;
+  std::unique_ptr<Program> program_;
   std::vector<Watched> watched_;  // what it reads, with the version it had in the last call
   uint64_t calls_ = 0;
 };

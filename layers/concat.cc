@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/engine/structural.h"
 #include "tessera/layers/slice.h"
 #include "tessera/runtime/error.h"
 
@@ -83,6 +84,25 @@ Tensor concat(const Tensors& tensors, int axis) {
     throw ShapeError(fmt::format("concat: takes 1 to 32 tensors, was given {}", tensors.size()));
   const int rank = tensors[0].shape().rank();
   return apply1(std::make_shared<Concat>(ConcatParams{axis < 0 ? axis + rank : axis}), tensors);
+}
+
+Tensor stack(const Tensors& tensors, int axis) {
+  const int rank = tensors.empty() ? 0 : tensors[0].shape().rank();
+  const int at = axis < 0 ? axis + rank + 1 : axis;
+  if (tensors.empty()) throw ShapeError("stack: there must be at least one tensor");
+  if (at < 0 || at > rank)
+    throw ShapeError(fmt::format("stack: a new axis cannot stand at {} (x0 {})", axis,
+                                 tensors[0].spec().text()));
+  Tensors layers;
+  for (const Tensor& x : tensors) {
+    if (x.shape() != tensors[0].shape())
+      throw ShapeError(fmt::format("stack: all must have one shape, given {} and {}",
+                                   tensors[0].spec().text(), x.spec().text()));
+    std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
+    sizes.insert(sizes.begin() + at, 1);
+    layers.push_back(reshape(x, Shape(sizes)));
+  }
+  return concat(layers, at);
 }
 
 }  // namespace tessera

@@ -11,5 +11,7 @@
 namespace tessera {
 
 Tensor concat(const Tensors& tensors, int axis = -1);
+// Along a new axis, which comes to stand at `axis`; all of one shape.
+Tensor stack(const Tensors& tensors, int axis = 0);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/gemm_cpu.h"
@@ -17,9 +18,9 @@ namespace {
 
 // The sizes, taken as they are; infer() has checked that they fit.
 GemmShape gemm_shape(const MatmulParams& params, const TensorSpec& a, const TensorSpec& b) {
-  return {.m = a.shape[params.transpose_a ? 1 : 0],
-          .n = b.shape[params.transpose_b ? 0 : 1],
-          .k = a.shape[params.transpose_a ? 0 : 1],
+  return {.m = a.shape[params.transpose_a ? -1 : -2],
+          .n = b.shape[params.transpose_b ? -2 : -1],
+          .k = a.shape[params.transpose_a ? -2 : -1],
           .transpose_a = params.transpose_a,
           .transpose_b = params.transpose_b};
 }
@@ -41,10 +42,15 @@ class MatmulKernel final : public Kernel {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const T *a = in[0].as<T>(), *b = in[1].as<T>();
-      if (eigen_) {
-        eigen_gemm<T>(pool, shape_, a, b, out[0].as<T>(), scratch.data);
-      } else if constexpr (kNativeKernels) {
-        gemm<T>(pool, shape_, a, b, out[0].as<T>(), scratch.data);
+      T* y = out[0].as<T>();
+      const Shape& pairs = out[0].spec.shape;
+      for (int64_t left = pairs.elements(0, pairs.rank() - 2); left > 0; --left) {
+        if (eigen_) {
+          eigen_gemm<T>(pool, shape_, a, b, y, scratch.data);
+        } else if constexpr (kNativeKernels) {
+          gemm<T>(pool, shape_, a, b, y, scratch.data);
+        }
+        a += shape_.m * shape_.k, b += shape_.k * shape_.n, y += shape_.m * shape_.n;
       }
     });
     if (!epilogue_.code.empty()) run_epilogue(pool, in, out[0]);
@@ -75,15 +81,22 @@ class Matmul final : public OpBase<Matmul> {
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check("matmul", in.first(std::min<size_t>(in.size(), 2)), {"a", "b"});
     check.floats();
-    check.rank(0, 2);
-    check.rank(1, 2);
+    const int rank = in[0].shape.rank();
+    check.rank(0, std::max(rank, 2));
+    check.rank(1, std::max(rank, 2));
+    Shape y = in[0].shape;
+    for (int i = 0; i < rank - 2; ++i)
+      if (in[1].shape[i] != y[i]) check.fail(fmt::format("axis {} differs", i));
+    if (rank > 2 && !in[0].device.is_cpu()) check.fail("pairs of matrices run on the CPU only");
     const auto [ta, tb] = params.product;
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
-    if (const int64_t rows = in[1].shape[tb ? 1 : 0]; rows != shape.k) {
+    if (const int64_t rows = in[1].shape[tb ? -1 : -2]; rows != shape.k) {
       check.fail(fmt::format("a{} has {} columns but b{} has {} rows", ta ? " transposed" : "",
                              shape.k, tb ? " transposed" : "", rows));
     }
-    return {{in[0].dtype, {shape.m, shape.n}, {}}};
+    y[-2] = shape.m;
+    y[-1] = shape.n;
+    return {{in[0].dtype, y, {}}};
   }
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
@@ -139,7 +152,30 @@ class Matmul final : public OpBase<Matmul> {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params) {
-  return apply1(std::make_shared<Matmul>(EpilogueParams{params}), {a, b});
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    return apply1(std::make_shared<Matmul>(EpilogueParams{params}), {x, y});
+  };
+  const Shape &of_a = a.shape(), &of_b = b.shape();
+  if (of_a.rank() < 2 || of_b.rank() < 2 || (of_a.rank() == 2 && of_b.rank() == 2))
+    return product(a, b);
+  if (of_b.rank() == 2 && !params.transpose_a) {  // one tall matrix
+    const Tensor tall =
+        product(reshape(a, Shape{of_a.elements(0, of_a.rank() - 1), of_a.back()}), b);
+    Shape y = of_a;
+    y[-1] = tall.shape()[1];
+    return reshape(tall, y);
+  }
+  const auto leading = [](const Shape& shape) {
+    return Shape(shape.sizes().first(static_cast<size_t>(shape.rank() - 2)));
+  };
+  const Shape pairs = broadcast(leading(of_a), leading(of_b), "matmul");
+  const auto expanded = [&](const Tensor& x) {
+    std::vector<int64_t> sizes(pairs.begin(), pairs.end());
+    sizes.push_back(x.shape()[-2]);
+    sizes.push_back(x.shape()[-1]);
+    return expand(x, Shape(sizes));
+  };
+  return product(expanded(a), expanded(b));
 }
 
 }  // namespace tessera

@@ -1,10 +1,12 @@
-// matmul: the product of two matrices, either of them transposed as it is read.
+// matmul: the product of two matrices, either of them transposed as it is read, or of many pairs.
 //
 //   y [m, n] = op(a) op(b),   op(a) [m, k], op(b) [k, n]
 //
 // a is stored [m, k], or [k, m] with transpose_a; b is stored [k, n], or [n, k] with transpose_b.
-// Both float32 or both float64. Both gradients are matmuls. Throws ShapeError when a or b is not a
-// matrix, or the inner sizes differ.
+// Further axes come first and count the pairs, a [.., m, k], b [.., k, n], y [.., m, n]; they are
+// broadcast as numpy's are, so that one matrix may stand against many. Pairs run on the CPU only.
+// Both float32 or both float64. Both gradients are matmuls. Throws ShapeError when a or b has fewer
+// than two axes, or the inner sizes differ.
 #pragma once
 
 #include "tessera/engine/op.h"

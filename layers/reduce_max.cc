@@ -54,6 +54,12 @@ class MaxGrad final : public OpBase<MaxGrad> {
     });
   }
 
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b10}; }
+  Tensors grad(const GradArgs& args) const override {
+    return {gather(args.grad_outputs[0], params.axis, args.inputs[1]), {}};
+  }
+
   const AxisParams params;
 };
 
@@ -116,5 +122,9 @@ Tensor reduce(const Tensor& x, int axis, bool keep, size_t output) {
 Tensor max(const Tensor& x, int axis, bool keep) { return reduce(x, axis, keep, 0); }
 
 Tensor argmax(const Tensor& x, int axis, bool keep) { return reduce(x, axis, keep, 1); }
+
+Tensor min(const Tensor& x, int axis, bool keep) { return -max(-x, axis, keep); }
+
+Tensor argmin(const Tensor& x, int axis, bool keep) { return argmax(-x, axis, keep); }
 
 }  // namespace tessera

@@ -1,10 +1,10 @@
-// The largest value along one axis, and where it is.
+// The largest and the smallest value along one axis, and where they are.
 //
-//   x [.., n, ..]   max: y like x without the axis   argmax: int64, the same shape
+//   x [.., n, ..]   max, min: y like x without the axis   argmax, argmin: int64, the same shape
 //
-// A NaN counts as the largest; of equal values the first counts, and it gets the gradient. `axis`
-// may be negative: from the end. With `keep` the axis stays, with size 1. Throw ShapeError: x is
-// not floating point, there is no such axis, or it has no elements.
+// A NaN counts as the largest, and as the smallest; of equal values the first counts, and it gets
+// the gradient. `axis` may be negative: from the end. With `keep` the axis stays, with size 1.
+// Throw ShapeError: x is not floating point, there is no such axis, or it has no elements.
 #pragma once
 
 #include "tessera/engine/tensor.h"
@@ -13,5 +13,7 @@ namespace tessera {
 
 Tensor max(const Tensor& x, int axis, bool keep = false);
 Tensor argmax(const Tensor& x, int axis, bool keep = false);
+Tensor min(const Tensor& x, int axis, bool keep = false);
+Tensor argmin(const Tensor& x, int axis, bool keep = false);
 
 }  // namespace tessera

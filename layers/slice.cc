@@ -201,6 +201,8 @@ Tensor slice(const Tensor& x, const SliceParams& params) {
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
   InputCheck check("slice", std::span(&x.spec(), 1), {"x"});
   SliceParams params = whole(check, x.shape(), axis);
+  if (begin < 0) begin += x.shape()[axis];
+  if (end < 0) end += x.shape()[axis];
   if (begin < 0 || begin > end || end > x.shape()[axis])
     check.fail(fmt::format("[{}, {}) must lie in axis {}, which has {} elements", begin, end, axis,
                            x.shape()[axis]));

@@ -23,7 +23,8 @@ struct SliceParams {
 Tensor slice(const Tensor& x, const SliceParams& params);
 
 // Every step-th element of [begin, end) of one axis (-1: the last); the other axes stay whole.
-// Throws ShapeError: no such axis, not 0 <= begin <= end <= its size, or step < 1.
+// Negative: from the end of the axis. Throws ShapeError: no such axis, not 0 <= begin <= end <= its
+// size, or step < 1.
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
 
 // `before` zeros before and `after` zeros after the elements of one axis (-1: the last). Throws

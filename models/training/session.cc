@@ -179,14 +179,13 @@ std::string Session::find_non_finite(int64_t batch) {
 void Session::bind() {
   store_.materialize();
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
-    for (int i = 0; i < compiled->trace_count(); ++i) compiled->step(i).bind();
+    for (size_t i = 0; i < compiled->steps(); ++i) compiled->step(i).bind();
 }
 
 double Session::compile_milliseconds() const {
   double sum = 0;
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
-    for (int i = 0; i < compiled->trace_count(); ++i)
-      sum += compiled->step(i).compile_milliseconds();
+    for (size_t i = 0; i < compiled->steps(); ++i) sum += compiled->step(i).compile_milliseconds();
   return sum;
 }
 
@@ -194,7 +193,7 @@ std::vector<HostBuffer> Session::regions() const {
   std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
   if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
-    for (int i = 0; i < compiled->trace_count(); ++i)
+    for (size_t i = 0; i < compiled->steps(); ++i)
       if (const size_t bytes = compiled->step(i).slot_bytes(); bytes > 0)
         regions.push_back({"slots", bytes});
   return regions;

@@ -25,6 +25,16 @@ inline std::string message_of(const std::function<void()>& call) {
   return "no ShapeError";
 }
 
+// Of any kind of error.
+inline std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 // A suite whose tests run once with the native kernels and once with Eigen's.
 class UnderEachKernels : public testing::TestWithParam<CpuKernels> {
  protected:

@@ -135,6 +135,10 @@ def products(table):
                            [uniform((11, 6) if a else (6, 11)), uniform((9, 11) if b else (11, 9))],
                            lambda x, y: (x.T if a else x) @ (y.T if b else y), (0, 1),
                            transpose_a=a, transpose_b=b)
+    for case, a, b in (("pairs", (3, 5, 7), (3, 7, 4)), ("one", (2, 3, 5, 7), (7, 4)),
+                       ("broadcast", (2, 1, 5, 7), (3, 7, 4))):
+        table.case(f"matmul/{case}", [uniform(a), uniform(b)], torch.matmul, (0, 1), transpose_a=0,
+                   transpose_b=0)
     for case, n, inputs, outputs in (("plain", 4, 6, 5), ("batch1", 1, 17, 10),
                                      ("odd", 13, 37, 21)):
         table.case(f"linear/{case}",
@@ -187,6 +191,27 @@ def pointwise(table):
         table.case(f"add/{case}", [uniform(shape), uniform(shape)], torch.add, (0, 1))
         table.case(f"mul/{case}", [uniform(shape), uniform(shape)], torch.mul, (0, 1))
         table.case(f"scale/{case}", [uniform(shape)], lambda x: x * 0.375, (0,), factor=0.375)
+    for case, exponent in (("square", 2.0), ("root", 0.5), ("inverse", -1.5)):
+        table.case(f"pow/{case}", [uniform((5, 7), 0.5, 1.0)], lambda x: x ** exponent, (0,),
+                   exponent=exponent)
+    table.case("pow_of/matrix", [uniform((5, 7), 0.5, 1.0), uniform((5, 7), 2.0)], torch.pow, (0, 1))
+    table.case("minimum/matrix", [uniform((5, 7)), uniform((5, 7))], torch.minimum, (0, 1))
+    table.case("maximum/matrix", [uniform((5, 7)), uniform((5, 7))], torch.maximum, (0, 1))
+    table.case("clamp/matrix", [uniform((5, 7))], lambda x: x.clamp(-0.3, 0.4), (0,), low=-0.3,
+               high=0.4)
+    table.case("where/broadcast", [uniform((3, 5)), uniform((5,)), uniform((3, 1))],
+               lambda x, a, b: torch.where(x > 0.1, a, b), (1, 2), bound=0.1)
+    for case, shape, axes in (("image", (2, 3, 4, 5), (0, 3, 1, 2)), ("matrix", (4, 7), (1, 0))):
+        table.case(f"permute/{case}", [uniform(shape)], lambda x: x.permute(axes).contiguous(), (0,),
+                   axes=np.array(axes))
+    for case, shape, index, axis in (("last", (4, 7), (4, 3), 1), ("first", (6, 5), (8, 5), 0),
+                                     ("middle", (2, 5, 3), (2, 4, 3), 1)):
+        table.case(f"gather/{case}", [uniform(shape), integers(index, shape[axis])],
+                   lambda x, i: torch.gather(x, axis, i), (0,), axis=axis)
+    table.case("one_hot/labels", [integers((9,), 5)], lambda x: F.one_hot(x, 5).double(),
+               classes=5)
+    table.case("stack/last", [uniform((3, 4)) for _ in range(3)], lambda *x: torch.stack(x, -1),
+               (0, 1, 2), axis=-1)
     table.case("reshape/flatten", [uniform((3, 4, 5, 2))], lambda x: x.flatten(1), (0,))
     table.case("reshape/split", [uniform((6, 10))], lambda x: x.reshape(3, 4, 5), (0,))
     table.case("concat/three", [uniform((2, 3, 4, c)) for c in (3, 5, 1)],
@@ -255,6 +280,7 @@ def losses(table):
     for case, shape, axis in (("last", (4, 37), 1), ("first", (6, 5), 0),
                               ("middle", (2, 9, 4), 1), ("batch1", (1, 1, 3), 2)):
         table.case(f"max/{case}", [uniform(shape)], lambda x: torch.max(x, axis), (0,), axis=axis)
+        table.case(f"min/{case}", [uniform(shape)], lambda x: torch.min(x, axis), (0,), axis=axis)
 
 
 def optimizers(table):

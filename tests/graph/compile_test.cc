@@ -16,6 +16,7 @@
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 namespace {
@@ -104,6 +105,52 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
   EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
   EXPECT_EQ(step.arena()->bytes(),
             std::max(step.step(0).program()->arena_bytes(), step.step(1).program()->arena_bytes()));
+}
+
+TEST(Compile, SignaturesBeyondTheLimitAreRefusedDroppedOrSaid) {
+  const auto function = [](const Tensor& x) { return x * 2.0; };
+  auto refuses = compile(function, {.max_signatures = 2, .when_full = WhenFull::refuse});
+  refuses(batch(1, 1)), refuses(batch(2, 1)), refuses(batch(1, 2));
+  try {
+    refuses(batch(3, 1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "compile: 2 signatures are compiled already, which is max_signatures; the next "
+                 "differs by: argument 0: float32[3x64], before float32[2x64]; give arguments of "
+                 "equal shapes, or raise max_signatures");
+  }
+  auto drops = compile(function, {.max_signatures = 2, .when_full = WhenFull::drop_oldest});
+  drops(batch(1, 1)), drops(batch(2, 1)), drops(batch(1, 2)), drops(batch(3, 1));
+  EXPECT_EQ(drops.steps(), 2u);
+  EXPECT_EQ(drops.step(0).signature().arguments[0].shape[0], 1);  // used after the other
+  EXPECT_EQ(drops.trace_count(), 3);
+
+  std::vector<std::string> said;
+  set_log_sink([&](LogLevel, std::string_view text) { said.emplace_back(text); });
+  auto grows = compile(function);
+  for (int64_t rows = 1; rows <= 20; ++rows) grows(batch(rows, 1));
+  set_log_sink({});
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("signature 16 of one function (argument 0: float32[16x64], before "
+                         "float32[15x64])"),
+            std::string::npos)
+      << said[0];
+}
+
+TEST(Compile, TheGraphAndThePlanCanBeRead) {
+  Fixture f;
+  auto step = compile([&](const Tensor& x) { return f.step(x); });
+  try {
+    step.step(0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "compile: nothing is compiled yet; call the function, or prepare()");
+  }
+  step(batch(8, 1));
+  EXPECT_THROW(step.step(1), Error);
+  EXPECT_NE(step.graph().find("descend("), std::string::npos) << step.graph();
+  EXPECT_NE(step.plan().find("arena"), std::string::npos) << step.plan();
 }
 
 TEST(Compile, TheScopesAroundTheCallArePartOfTheSignature) {

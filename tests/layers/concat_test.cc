@@ -39,5 +39,22 @@ TEST(Concat, ErrorsExplain) {
             "concat: the tensors must have one dtype; cast() converts (float32[2], float64[2])");
 }
 
+TEST(Stack, PutsANewAxisAnywhere) {
+  const Tensor a = counted({2, 3}), b = a + 10.0;
+  EXPECT_EQ(stack({a, b}).shape(), (Shape{2, 2, 3}));
+  EXPECT_EQ(stack({a, b}, 1).to_vector<double>(),
+            (std::vector<double>{1, 2, 3, 11, 12, 13, 4, 5, 6, 14, 15, 16}));
+  EXPECT_EQ(stack({a, b}, -1).shape(), (Shape{2, 3, 2}));
+  EXPECT_EQ(message_of([&] {
+              stack({a, b}, 3);
+            }),
+            "stack: a new axis cannot stand at 3 (x0 float64[2x3])");
+  EXPECT_EQ(message_of([&] {
+              stack({a, counted({3, 2})});
+            }),
+            "stack: all must have one shape, given float64[2x3] and float64[3x2]");
+  EXPECT_EQ(message_of([&] { stack({}); }), "stack: there must be at least one tensor");
+}
+
 }  // namespace
 }  // namespace tessera

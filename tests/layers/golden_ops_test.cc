@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
@@ -159,8 +160,65 @@ Tensors run_cross_entropy(const Case& c, const Tensors& in) {
   return {cross_entropy(in[0], in[1], {.label_smoothing = c.setting("label_smoothing")})};
 }
 
-const std::map<std::string, Runner>& runners() {
-  static const std::map<std::string, Runner> all{
+using Runners = std::map<std::string, Runner>;
+
+Runners runners_of_tensor_functions() {
+  return {
+      {"add", [](const Case&, const Tensors& in) { return Tensors{in[0] + in[1]}; }},
+      {"mul", [](const Case&, const Tensors& in) { return Tensors{in[0] * in[1]}; }},
+      {"scale",
+       [](const Case& c, const Tensors& in) { return Tensors{in[0] * c.setting("factor")}; }},
+      {"reshape",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{reshape(in[0], Shape(c.array("out0").shape))};
+       }},
+      {"concat",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{concat(in, static_cast<int>(c.integer("axis")))};
+       }},
+      {"normalize",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{image_normalize(
+             in[0],
+             {.mean = c.settings("mean"), .deviation = c.settings("std"), .dtype = c.dtype})};
+       }},
+      {"min",
+       [](const Case& c, const Tensors& in) {
+         const auto axis = static_cast<int>(c.integer("axis"));
+         return Tensors{min(in[0], axis), argmin(in[0], axis)};
+       }},
+      {"pow",
+       [](const Case& c, const Tensors& in) { return Tensors{pow(in[0], c.setting("exponent"))}; }},
+      {"pow_of", [](const Case&, const Tensors& in) { return Tensors{pow(in[0], in[1])}; }},
+      {"minimum", [](const Case&, const Tensors& in) { return Tensors{minimum(in[0], in[1])}; }},
+      {"maximum", [](const Case&, const Tensors& in) { return Tensors{maximum(in[0], in[1])}; }},
+      {"clamp",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{clamp(in[0], c.setting("low"), c.setting("high"))};
+       }},
+      {"where",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{where(greater(in[0], c.setting("bound")), in[1], in[2])};
+       }},
+      {"permute",
+       [](const Case& c, const Tensors& in) { return Tensors{permute(in[0], axes_of(c))}; }},
+      {"gather",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{gather(in[0], static_cast<int>(c.integer("axis")), in[1])};
+       }},
+      {"one_hot",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{one_hot(in[0], c.integer("classes"), c.dtype)};
+       }},
+      {"stack",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{stack(in, static_cast<int>(c.integer("axis")))};
+       }},
+  };
+}
+
+Runners runners_of_layers() {
+  return {
       {"conv2d", run_conv2d},
       {"matmul",
        [](const Case& c, const Tensors& in) {
@@ -187,24 +245,6 @@ const std::map<std::string, Runner>& runners() {
       {"silu", unary(silu)},
       {"sigmoid", unary(sigmoid)},
       {"tanh", unary(tanh)},
-      {"add", [](const Case&, const Tensors& in) { return Tensors{in[0] + in[1]}; }},
-      {"mul", [](const Case&, const Tensors& in) { return Tensors{in[0] * in[1]}; }},
-      {"scale",
-       [](const Case& c, const Tensors& in) { return Tensors{in[0] * c.setting("factor")}; }},
-      {"reshape",
-       [](const Case& c, const Tensors& in) {
-         return Tensors{reshape(in[0], Shape(c.array("out0").shape))};
-       }},
-      {"concat",
-       [](const Case& c, const Tensors& in) {
-         return Tensors{concat(in, static_cast<int>(c.integer("axis")))};
-       }},
-      {"normalize",
-       [](const Case& c, const Tensors& in) {
-         return Tensors{image_normalize(
-             in[0],
-             {.mean = c.settings("mean"), .deviation = c.settings("std"), .dtype = c.dtype})};
-       }},
       {"max_pool",
        [](const Case& c, const Tensors& in) { return Tensors{max_pool2d(in[0], pool_params(c))}; }},
       {"avg_pool",
@@ -229,6 +269,14 @@ const std::map<std::string, Runner>& runners() {
       {"sgd", run_sgd},
       {"adamw", run_adamw},
   };
+}
+
+const Runners& runners() {
+  static const Runners all = [] {
+    Runners both = runners_of_layers();
+    both.merge(runners_of_tensor_functions());
+    return both;
+  }();
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "tessera/layers/matmul.h"
 
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/bias.h"
 #include "tessera/runtime/context.h"
@@ -42,6 +43,34 @@ TEST_P(Matmul, IsTheSumOfProductsUnderEveryFlag) {
       for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
     }
   }
+}
+
+TEST_P(Matmul, OfPairsIsThatOfEachPairInTheSameBits) {
+  for (MatmulParams p : kFlags) {
+    const Tensor a = normal(p.transpose_a ? Shape{3, 20, 7} : Shape{3, 7, 20}, 1);
+    const Tensor b = normal(p.transpose_b ? Shape{3, 33, 20} : Shape{3, 20, 33}, 2);
+    const auto y = matmul(a, b, p).to_vector<double>();
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto one = [&](const Tensor& x) {
+        return reshape(rows(x, i, i + 1), Shape{x.shape()[1], x.shape()[2]});
+      };
+      const auto wanted = matmul(one(a), one(b), p).to_vector<double>();
+      EXPECT_EQ(std::vector<double>(y.begin() + i * 7 * 33, y.begin() + (i + 1) * 7 * 33), wanted);
+    }
+  }
+}
+
+TEST_P(Matmul, LeadingAxesAreBroadcast) {
+  const Tensor a = normal({2, 1, 3, 4}, 1), b = normal({5, 4, 6}, 2), c = normal({4, 6}, 3);
+  EXPECT_EQ(matmul(a, b).shape(), (Shape{2, 5, 3, 6}));
+  EXPECT_EQ(matmul(a, c).shape(), (Shape{2, 1, 3, 6}));
+  EXPECT_EQ(matmul(a, c, {}).to_vector<double>(),
+            matmul(reshape(a, {6, 4}), c).to_vector<double>());
+  EXPECT_EQ(message_of([&] {
+              matmul(a, normal({3, 4, 6}, 2), {.transpose_b = true});
+            }),
+            "matmul: a has 4 columns but b transposed has 6 rows (a float64[2x3x3x4], b "
+            "float64[2x3x4x6])");
 }
 
 TEST_P(Matmul, GradientsUnderEveryFlag) {

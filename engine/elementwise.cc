@@ -1,0 +1,285 @@
+// Element-wise ops of any dtype, with numpy's broadcasting: arithmetic of integers, comparisons,
+// where. Floating-point arithmetic is pointwise.cc's, which fuses.
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/integer_arithmetic.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// A stretch of the output along its last axis, and where it reads each input.
+template <size_t N>
+struct Line {
+  int64_t first, size;
+  std::array<int64_t, N> from, step;
+};
+
+// Calls fn(line) for all lines of the output; inputs are broadcast to it.
+template <size_t N, class F>
+void for_lines(ThreadPool& pool, const Shape& out, Buffers in, F&& fn) {
+  std::array<std::array<int64_t, kMaxRank>, N> strides{};
+  for (size_t k = 0; k < N; ++k) {
+    const Shape& x = in[k].spec.shape;
+    int64_t stride = 1;
+    for (int i = 1; i <= x.rank(); ++i) {
+      strides[k][static_cast<size_t>(out.rank() - i)] = x[-i] == 1 ? 0 : stride;
+      stride *= x[-i];
+    }
+  }
+  const int last = std::max(out.rank() - 1, 0);
+  const int64_t size = out.back(), lines = size == 0 ? 0 : out.elements() / size;
+  pool.parallel_for(lines, [&](int64_t index) {
+    Line<N> line{index * size, size, {}, {}};
+    for (size_t k = 0; k < N; ++k) {
+      int64_t rest = index;
+      for (int axis = last - 1; axis >= 0; --axis) {
+        line.from[k] += rest % out[axis] * strides[k][static_cast<size_t>(axis)];
+        rest /= out[axis];
+      }
+      line.step[k] = strides[k][static_cast<size_t>(last)];
+    }
+    fn(line);
+  });
+}
+
+// The inputs must be of one dtype; gives the broadcast shape.
+Shape common_shape(std::string_view who, std::span<const TensorSpec> in) {
+  Shape shape = in[0].shape;
+  for (const TensorSpec& x : in) {
+    if (x.dtype != in[0].dtype)
+      throw ShapeError(fmt::format("{}: both must be of one dtype, given {} and {}; use cast()",
+                                   who, in[0].text(), x.text()));
+    shape = broadcast(shape, x.shape, who);
+  }
+  return shape;
+}
+
+// Wraps around, as integers do in numpy; division rounds down and gives 0 where the divisor is 0.
+template <class T>
+T compute(IntegerOp op, T a, T b) {
+  using U = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int32_t, T>>;
+  const U x = static_cast<U>(a), y = static_cast<U>(b);
+  switch (op) {
+    case IntegerOp::add:
+      return static_cast<T>(x + y);
+    case IntegerOp::subtract:
+      return static_cast<T>(x - y);
+    case IntegerOp::multiply:
+      return static_cast<T>(x * y);
+    case IntegerOp::maximum:
+      return std::max(a, b);
+    case IntegerOp::minimum:
+      return std::min(a, b);
+    case IntegerOp::floor_divide:
+    case IntegerOp::remainder:
+      break;
+  }
+  const bool quotient = op == IntegerOp::floor_divide;
+  if (b == 0) return 0;
+  if constexpr (std::is_signed_v<T>)
+    if (b == -1)
+      return quotient ? static_cast<T>(U{0} - x) : 0;  // the least number has no negative
+  const T rest = static_cast<T>(a % b);
+  const bool down = rest != 0 && (rest < 0) != (b < 0);
+  if (quotient) return static_cast<T>(a / b - (down ? 1 : 0));
+  return static_cast<T>(down ? rest + b : rest);
+}
+
+struct IntegerParams {
+  IntegerOp op;
+  bool operator==(const IntegerParams&) const = default;
+};
+
+class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
+ public:
+  explicit IntegerArithmetic(IntegerParams p) : params(p) {}
+  std::string_view name() const override { return name_of(params.op); }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    return {{in[0].dtype, common_shape(name(), in), {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_integer(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
+        const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
+        T* y = out[0].as<T>() + l.first;
+        for (int64_t i = 0; i < l.size; ++i)
+          y[i] = compute(params.op, a[i * l.step[0]], b[i * l.step[1]]);
+      });
+    });
+  }
+  const IntegerParams params;
+};
+
+enum class Relation : uint8_t { equal, not_equal, less, less_equal };
+
+struct ComparisonParams {
+  Relation relation;
+  bool operator==(const ComparisonParams&) const = default;
+};
+
+class Comparison final : public OpBase<Comparison> {
+ public:
+  explicit Comparison(ComparisonParams p) : params(p) {}
+  std::string_view name() const override {
+    constexpr const char* kNames[] = {"equal", "not_equal", "less", "less_equal"};
+    return kNames[static_cast<size_t>(params.relation)];
+  }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    return {{DType::u8, common_shape(name(), in), {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_dtype(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
+        const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
+        auto* y = out[0].as<uint8_t>() + l.first;
+        for (int64_t i = 0; i < l.size; ++i) y[i] = holds(a[i * l.step[0]], b[i * l.step[1]]);
+      });
+    });
+  }
+  const ComparisonParams params;
+
+ private:
+  template <class T>
+  bool holds(T a, T b) const {
+    switch (params.relation) {
+      case Relation::equal:
+        return a == b;
+      case Relation::not_equal:
+        return a != b;
+      case Relation::less:
+        return a < b;
+      case Relation::less_equal:
+        return a <= b;
+    }
+    return false;
+  }
+};
+
+// The derivative of a comparison is 0 wherever it has one, so nothing flows back through it.
+Tensor compare(Relation relation, const Tensor& a, const Tensor& b) {
+  return apply1(std::make_shared<Comparison>(ComparisonParams{relation}), {detach(a), detach(b)});
+}
+
+struct WhereParams {
+  bool operator==(const WhereParams&) const = default;
+};
+
+class Where final : public OpBase<Where> {
+ public:
+  std::string_view name() const override { return "where"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    if (in[0].dtype != DType::u8)
+      throw ShapeError(fmt::format(
+          "where: the condition must be uint8, as comparisons give it, is {}", in[0].text()));
+    return {{in[1].dtype, broadcast(in[0].shape, common_shape(name(), in.subspan(1)), name()), {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_dtype(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_lines<3>(where.pool(), out[0].spec.shape, in, [&](const Line<3>& l) {
+        const uint8_t* condition = in[0].as<uint8_t>() + l.from[0];
+        const T *a = in[1].as<T>() + l.from[1], *b = in[2].as<T>() + l.from[2];
+        T* y = out[0].as<T>() + l.first;
+        for (int64_t i = 0; i < l.size; ++i)
+          y[i] = condition[i * l.step[0]] != 0 ? a[i * l.step[1]] : b[i * l.step[2]];
+      });
+    });
+  }
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b001}; }
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor &condition = args.inputs[0], &dy = args.grad_outputs[0];
+    const Tensor zero = full({}, 0, dy.dtype());
+    Tensors grads(3);
+    if (args.needs(1))
+      grads[1] = sum_to(tessera::where(condition, dy, zero), args.input_specs[1].shape);
+    if (args.needs(2))
+      grads[2] = sum_to(tessera::where(condition, zero, dy), args.input_specs[2].shape);
+    return grads;
+  }
+  const WhereParams params{};
+};
+
+}  // namespace
+
+const char* name_of(IntegerOp op) {
+  constexpr const char* kNames[] = {"add",       "sub",     "mul",    "floor_divide",
+                                    "remainder", "maximum", "minimum"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+Tensor integer_arithmetic(IntegerOp op, const Tensor& a, const Tensor& b) {
+  return apply1(std::make_shared<IntegerArithmetic>(IntegerParams{op}), {a, b});
+}
+
+Tensor constant_like(const char* who, const Tensor& x, double value) {
+  bool fits = true;
+  if (!is_float(x.dtype()))
+    visit_integer(x.dtype(), [&](auto zero) {
+      using Limits = std::numeric_limits<decltype(zero)>;
+      fits = value >= static_cast<double>(Limits::min()) &&
+             value <= static_cast<double>(Limits::max()) && value == std::floor(value) &&
+             value < 0x1p63;
+    });
+  if (!fits)
+    throw ShapeError(fmt::format("{}: {} is no {}, which x is ({}); use cast()", who, value,
+                                 name_of(x.dtype()), x.spec().text()));
+  return full({}, value, x.dtype());
+}
+
+namespace {
+
+Tensor divided(IntegerOp op, const Tensor& a, const Tensor& b) {
+  for (const Tensor* x : {&a, &b})
+    if (is_float(x->dtype()))
+      throw ShapeError(fmt::format("{}: both must be integers, given {}; use / or cast()",
+                                   name_of(op), x->spec().text()));
+  return integer_arithmetic(op, a, b);
+}
+
+}  // namespace
+
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return divided(IntegerOp::floor_divide, a, b);
+}
+Tensor floor_divide(const Tensor& a, double b) {
+  return floor_divide(a, constant_like("floor_divide", a, b));
+}
+Tensor remainder(const Tensor& a, const Tensor& b) { return divided(IntegerOp::remainder, a, b); }
+Tensor remainder(const Tensor& a, double b) {
+  return remainder(a, constant_like("remainder", a, b));
+}
+
+Tensor equal(const Tensor& a, const Tensor& b) { return compare(Relation::equal, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare(Relation::not_equal, a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare(Relation::less, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(Relation::less_equal, a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
+Tensor equal(const Tensor& a, double b) { return equal(a, constant_like("equal", a, b)); }
+Tensor not_equal(const Tensor& a, double b) {
+  return not_equal(a, constant_like("not_equal", a, b));
+}
+Tensor less(const Tensor& a, double b) { return less(a, constant_like("less", a, b)); }
+Tensor less_equal(const Tensor& a, double b) {
+  return less_equal(a, constant_like("less_equal", a, b));
+}
+Tensor greater(const Tensor& a, double b) { return greater(a, constant_like("greater", a, b)); }
+Tensor greater_equal(const Tensor& a, double b) {
+  return greater_equal(a, constant_like("greater_equal", a, b));
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return apply1(std::make_shared<Where>(), {condition, a, b});
+}
+
+}  // namespace tessera

@@ -1,0 +1,262 @@
+// Ops that move elements by their position: permute, gather and its gradient, one_hot.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/recorder.h"
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+int positive_axis(std::string_view who, int axis, int rank, const TensorSpec& x) {
+  if (axis < -rank || axis >= rank)
+    throw ShapeError(fmt::format("{}: there is no axis {} (x {})", who, axis, x.text()));
+  return axis < 0 ? axis + rank : axis;
+}
+
+struct PermuteParams {
+  std::vector<int> axes;  // of the output: which of the input
+  bool operator==(const PermuteParams&) const = default;
+};
+
+class Permute final : public OpBase<Permute> {
+ public:
+  explicit Permute(PermuteParams p) : params(std::move(p)) {}
+  std::string_view name() const override { return "permute"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    Shape shape = in[0].shape;
+    for (int i = 0; i < shape.rank(); ++i) shape[i] = in[0].shape[params.axes.at(size_t(i))];
+    return {{in[0].dtype, shape, {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape &x = in[0].spec.shape, &y = out[0].spec.shape;
+    int64_t strides[kMaxRank] = {};
+    for (int i = 0; i < y.rank(); ++i)
+      strides[i] = x.elements(params.axes[size_t(i)] + 1, x.rank());
+    const int last = y.rank() - 1;
+    const int64_t size = y.back(), lines = size == 0 ? 0 : y.elements() / size;
+    visit_dtype(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      where.pool().parallel_for(lines, [&](int64_t line) {
+        int64_t from = 0, rest = line;
+        for (int axis = last - 1; axis >= 0; --axis) {
+          from += rest % y[axis] * strides[axis];
+          rest /= y[axis];
+        }
+        const T* a = in[0].as<T>() + from;
+        T* b = out[0].as<T>() + line * size;
+        const int64_t step = last < 0 ? 0 : strides[last];
+        for (int64_t i = 0; i < size; ++i) b[i] = a[i * step];
+      });
+    });
+  }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    std::vector<int> back(params.axes.size());
+    for (size_t i = 0; i < back.size(); ++i) back[size_t(params.axes[i])] = static_cast<int>(i);
+    return {permute(args.grad_outputs[0], back)};
+  }
+  const PermuteParams params;
+};
+
+struct AxisParams {
+  int axis = 0;
+  int64_t size = 0;  // of the axis in what is read or, by the gradient, written
+  bool operator==(const AxisParams&) const = default;
+};
+
+// x as [outer, size, inner], the indices as [outer, count, inner].
+struct Geometry {
+  int64_t outer, count, inner;
+  Geometry(const Shape& index, int axis)
+      : outer(index.elements(0, axis)),
+        count(index[axis]),
+        inner(index.elements(axis + 1, index.rank())) {}
+};
+
+// Calls fn(position, index) for each index of a slice of `outer`, or with -1 where it is outside.
+template <class F>
+void for_indices(const Buffer& indices, const Geometry& g, int64_t size, int64_t outer, F&& fn) {
+  visit_integer(indices.spec.dtype, [&](auto zero) {
+    using I = decltype(zero);
+    const I* index = indices.as<I>() + outer * g.count * g.inner;
+    for (int64_t i = 0; i < g.count * g.inner; ++i) {
+      int64_t at = static_cast<int64_t>(index[i]);
+      if (at < 0) at += size;
+      fn(i, at >= 0 && at < size ? at : -1);
+    }
+  });
+}
+
+void check_indices(std::string_view who, std::span<const TensorSpec> in, int axis) {
+  const TensorSpec &x = in[0], &index = in[1];
+  bool fits = !is_float(index.dtype) && index.shape.rank() == x.shape.rank();
+  for (int i = 0; fits && i < x.shape.rank(); ++i) fits = i == axis || index.shape[i] == x.shape[i];
+  if (!fits)
+    throw ShapeError(fmt::format(
+        "{}: the indices must be integers, shaped like x but for axis {} (x {}, indices {})", who,
+        axis, x.text(), index.text()));
+}
+
+Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size);
+
+// y[o, j, i] = x[o, index[o, j, i], i]
+class Gather final : public OpBase<Gather> {
+ public:
+  explicit Gather(AxisParams p) : params(p) {}
+  std::string_view name() const override { return "gather"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    check_indices(name(), in, params.axis);
+    return {{in[0].dtype, in[1].shape, {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Geometry g(in[1].spec.shape, params.axis);
+    visit_dtype(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      where.pool().parallel_for(g.outer, [&](int64_t o) {
+        const T* x = in[0].as<T>() + o * params.size * g.inner;
+        T* y = out[0].as<T>() + o * g.count * g.inner;
+        for_indices(in[1], g, params.size, o, [&](int64_t i, int64_t at) {
+          y[i] = at < 0 ? std::numeric_limits<T>::quiet_NaN() : x[at * g.inner + i % g.inner];
+        });
+      });
+    });
+  }
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b10}; }
+  Tensors grad(const GradArgs& args) const override {
+    return {scatter_add(args.grad_outputs[0], args.inputs[1], params.axis, params.size), {}};
+  }
+  const AxisParams params;
+};
+
+// dx[o, index[o, j, i], i] += dy[o, j, i], in the order of j
+class ScatterAdd final : public OpBase<ScatterAdd> {
+ public:
+  explicit ScatterAdd(AxisParams p) : params(p) {}
+  std::string_view name() const override { return "scatter_add"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    Shape shape = in[0].shape;
+    shape[params.axis] = params.size;
+    return {{in[0].dtype, shape, {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Geometry g(in[1].spec.shape, params.axis);
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      where.pool().parallel_for(g.outer, [&](int64_t o) {
+        const T* dy = in[0].as<T>() + o * g.count * g.inner;
+        T* dx = out[0].as<T>() + o * params.size * g.inner;
+        std::fill_n(dx, params.size * g.inner, T(0));
+        for_indices(in[1], g, params.size, o, [&](int64_t i, int64_t at) {
+          if (at >= 0) dx[at * g.inner + i % g.inner] += dy[i];
+        });
+      });
+    });
+  }
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b10}; }
+  Tensors grad(const GradArgs& args) const override {
+    return {gather(args.grad_outputs[0], params.axis, args.inputs[1]), {}};
+  }
+  const AxisParams params;
+};
+
+Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size) {
+  return apply1(std::make_shared<ScatterAdd>(AxisParams{axis, size}), {values, index});
+}
+
+struct OneHotParams {
+  int64_t classes;
+  DType dtype;
+  bool operator==(const OneHotParams&) const = default;
+};
+
+class OneHot final : public OpBase<OneHot> {
+ public:
+  explicit OneHot(OneHotParams p) : params(p) {}
+  std::string_view name() const override { return "one_hot"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    if (is_float(in[0].dtype))
+      throw ShapeError(fmt::format("one_hot: labels must be integers, given {}", in[0].text()));
+    std::vector<int64_t> sizes(in[0].shape.begin(), in[0].shape.end());
+    sizes.push_back(params.classes);
+    return {{params.dtype, Shape(sizes), {}}};
+  }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    visit_dtype(params.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* y = out[0].as<T>();
+      std::fill_n(y, out[0].elements(), T(0));
+      const Geometry all(Shape{in[0].elements()}, 0);
+      for_indices(in[0], all, params.classes, 0, [&](int64_t i, int64_t at) {
+        if (at >= 0) y[i * params.classes + at] = T(1);
+      });
+    });
+  }
+  const OneHotParams params;
+};
+
+// Kernels cannot throw, so indices are looked at here, wherever there are values to look at.
+void check_values(std::string_view who, const Tensor& index, int64_t size) {
+  if (!index.device().is_cpu() || current_recorder() != nullptr) return;
+  visit_integer(index.dtype(), [&](auto zero) {
+    const auto values = index.to_vector<decltype(zero)>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto at = static_cast<int64_t>(values[i]);
+      if (at < -size || at >= size)
+        throw Error(
+            fmt::format("{}: index {} is {}, but the axis has {} elements", who, i, at, size));
+    }
+  });
+}
+
+}  // namespace
+
+Tensor permute(const Tensor& x, const std::vector<int>& axes) {
+  const int rank = x.shape().rank();
+  PermuteParams params;
+  std::vector<bool> seen(static_cast<size_t>(rank));
+  for (int axis : axes) {
+    const int positive = positive_axis("permute", axis, rank, x.spec());
+    if (seen[static_cast<size_t>(positive)])
+      throw ShapeError(
+          fmt::format("permute: axis {} is named twice (x {})", axis, x.spec().text()));
+    seen[static_cast<size_t>(positive)] = true;
+    params.axes.push_back(positive);
+  }
+  if (std::ssize(params.axes) != rank)
+    throw ShapeError(fmt::format("permute: {} axes are named, x has {} ({})", axes.size(), rank,
+                                 x.spec().text()));
+  return apply1(std::make_shared<Permute>(std::move(params)), {x});
+}
+
+Tensor transpose(const Tensor& x, int first, int second) {
+  const int rank = x.shape().rank();
+  std::vector<int> axes;
+  for (int i = 0; i < rank; ++i) axes.push_back(i);
+  std::swap(axes[static_cast<size_t>(positive_axis("transpose", first, rank, x.spec()))],
+            axes[static_cast<size_t>(positive_axis("transpose", second, rank, x.spec()))]);
+  return permute(x, axes);
+}
+
+Tensor gather(const Tensor& x, int axis, const Tensor& index) {
+  const int positive = positive_axis("gather", axis, x.shape().rank(), x.spec());
+  const int64_t size = x.shape()[positive];
+  Tensor y = apply1(std::make_shared<Gather>(AxisParams{positive, size}), {x, index});
+  check_values("gather", index, size);
+  return y;
+}
+
+Tensor one_hot(const Tensor& labels, int64_t classes, DType dtype) {
+  if (classes < 1)
+    throw ShapeError(fmt::format("one_hot: {} classes; there is at least 1", classes));
+  Tensor y = apply1(std::make_shared<OneHot>(OneHotParams{classes, dtype}), {labels});
+  check_values("one_hot", labels, classes);
+  return y;
+}
+
+}  // namespace tessera

@@ -1,0 +1,136 @@
+// Compiled functions that eager code around them differentiates.
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/store.h"
+#include "tessera/engine/structural.h"
+#include "tessera/graph/compile.h"
+#include "tessera/graph/plan_report.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/activation.h"
+#include "tessera/layers/bias.h"
+#include "tessera/layers/conv2d.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/layers/linear.h"
+#include "tessera/layers/pool2d.h"
+#include "tessera/layers/reduce_max.h"
+#include "tessera/layers/sgd.h"
+#include "tessera/tests/engine/op_testing.h"
+
+namespace tessera {
+namespace {
+
+// LeNet-5 in two halves, so that one of them can be compiled.
+struct Halves {
+  Store store{3};
+  Tensor c1 = store.parameter("c1", {6, 5, 5, 1}, Initializer::he_normal(25));
+  Tensor b1 = store.parameter("b1", {6}, Initializer::zeros());
+  Tensor c2 = store.parameter("c2", {16, 5, 5, 6}, Initializer::he_normal(150));
+  Tensor b2 = store.parameter("b2", {16}, Initializer::zeros());
+  Tensor f1 = store.parameter("f1", {84, 256}, Initializer::he_normal(256));
+  Tensor f2 = store.parameter("f2", {10, 84}, Initializer::he_normal(84));
+  Sgd sgd{store, store.parameters(), {.momentum = 0.9}};
+
+  Tensor convolutions(const Tensor& x) {
+    const Tensor first = max_pool2d(relu(bias(conv2d(x, c1), b1)), {.kernel = 2});
+    return flatten(max_pool2d(relu(bias(conv2d(first, c2), b2)), {.kernel = 2}));
+  }
+  // The loss and the weights of 50 steps.
+  std::vector<float> train(const std::function<Tensor(const Tensor&)>& part) {
+    std::vector<float> seen;
+    for (uint64_t i = 0; i < 50; ++i) {
+      const int64_t n = i % 5 == 4 ? 3 : 8;
+      const Tensor x = random_normal({n, 28, 28, 1}, i);
+      std::vector<int32_t> kinds;
+      for (int64_t k = 0; k < n; ++k) kinds.push_back(static_cast<int32_t>((i + k) % 10));
+      const Tensor logits = linear(relu(linear(part(x), f1)), f2);
+      const Tensor loss = cross_entropy(logits, from_vector<int32_t>({n}, kinds));
+      sgd.step(gradients(loss, store.parameters()), scalar(0.05, DType::f64));
+      seen.push_back(loss.item<float>());
+    }
+    for (const Tensor& w : store.parameters())
+      for (float v : w.to_vector<float>()) seen.push_back(v);
+    return seen;
+  }
+};
+
+TEST(FunctionGradient, LeNetWithACompiledPartTrainsInTheBitsOfEagerCode) {
+  Halves eager, parts;
+  auto part = compile([&](const Tensor& x) { return parts.convolutions(x); });
+  const std::vector<float> expected =
+      eager.train([&](const Tensor& x) { return eager.convolutions(x); });
+  EXPECT_EQ(parts.train([&](const Tensor& x) { return part(x); }), expected);
+  EXPECT_EQ(part.trace_count(), 2);
+  EXPECT_NE(expected[48], expected[0]);
+}
+
+TEST(FunctionGradient, WhatItReadsIsPlannedAndReported) {
+  Halves halves;
+  auto part = compile([&](const Tensor& x) { return halves.convolutions(x); });
+  const Tensor x = random_normal({8, 28, 28, 1}, 1);
+  part(x);
+  const PlanReport report = plan_report(*part.step(0).program());
+  EXPECT_GT(report.classes.at("saved"), 8 * 24 * 24 * 6 * 4);
+  EXPECT_EQ(static_cast<size_t>(report.slots), part.step(0).program()->slot_bytes());
+  EXPECT_GT(part.step(0).slot_bytes(), part.step(0).program()->slot_bytes());
+  const NoGradScope no_grad;
+  part(x);
+  ASSERT_EQ(part.trace_count(), 2);
+  EXPECT_EQ(part.trace_reasons()[1], "in a NoGradScope");
+  EXPECT_EQ(part.step(1).gradient_program(), nullptr);
+  EXPECT_EQ(plan_report(*part.step(1).program()).classes.count("saved"), 0u);
+}
+
+TEST(FunctionGradient, AnEarlierCallIsAnErrorNotTheGradientOfALaterOne) {
+  const Tensor a = requires_grad(normal({3}, 1)), b = requires_grad(normal({3}, 2));
+  auto cube = compile([](const Tensor& x) { return sum(x * x * x); });
+  const Tensor first = cube(a), second = cube(b);
+  const std::string says = error_of([&] { gradients(first, Tensors{a}); });
+  EXPECT_NE(says.find("called again"), std::string::npos) << says;
+  expect_near(gradients(second, Tensors{b})[0], (b * b * 3.0).to_vector<double>());
+}
+
+TEST(FunctionGradient, AParameterThatHasChangedSinceIsAnErrorNotAWrongNumber) {
+  Store store(1, DType::f64);
+  const Tensor w = store.parameter("w", {3}, Initializer::ones());
+  const Tensor x = requires_grad(normal({3}, 1));
+  auto f = compile([&](const Tensor& t) { return sum(t * t * w); });
+  const Tensor y = f(x);
+  Tensor(w).assign<double>(std::vector<double>{1, 2, 3});
+  const std::string says = error_of([&] { gradients(y, Tensors{x, w}); });
+  EXPECT_NE(says.find("w has been overwritten"), std::string::npos) << says;
+}
+
+TEST(FunctionGradient, OfItsGradientIsAnErrorFromEagerCode) {
+  const Tensor x = requires_grad(normal({3}, 1));
+  auto cube = compile([](const Tensor& t) { return sum(t * t * t); });
+  const Tensor y = cube(x);
+  const std::string says = error_of([&] { gradients(y, Tensors{x}, {}, CreateGraph::yes); });
+  EXPECT_NE(says.find("eager mode"), std::string::npos) << says;
+}
+
+TEST(FunctionGradient, AStepThatTookItsGradientsSaysThatTheTapeIsGone) {
+  Store store(1, DType::f64);
+  const Tensor w = store.parameter("w", {3}, Initializer::ones());
+  auto step = compile([&](const Tensor& x) {
+    const Tensor loss = sum(x * w * w);
+    gradients(loss, Tensors{w});
+    return loss;
+  });
+  const Tensor loss = step(normal({3}, 1));
+  EXPECT_EQ(step.step(0).gradient_program(), nullptr);
+  const std::string says = error_of([&] { gradients(loss, Tensors{w}); });
+  EXPECT_NE(says.find("let go"), std::string::npos) << says;
+}
+
+TEST(FunctionGradient, OfSomeResultsIsRightWhenOthersAreNotUsed) {
+  const Tensor x = requires_grad(normal({3}, 1));
+  auto f = compile([](const Tensors& t) {
+    return Tensors{exp(t[0]), t[0] * t[0], argmax(t[0], 0)};
+  });
+  expect_near(gradients(sum(f(Tensors{x})[1]), Tensors{x})[0], (x * 2.0).to_vector<double>());
+  const Tensors both = f(Tensors{x});
+  expect_near(gradients(sum(both[0] * both[1]), Tensors{x})[0],
+              (exp(x) * (x * x + x * 2.0)).to_vector<double>());
+}
+
+}  // namespace
+}  // namespace tessera
