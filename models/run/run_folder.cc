@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -89,7 +90,7 @@ void require_run_folder(const std::string& dir) {
                                      dir, there.string(), why));
   };
   if (!std::filesystem::is_directory(there, error)) refuse("make", "is no folder");
-  if (::access(there.c_str(), W_OK | X_OK) != 0)
+  if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     refuse("write", fmt::format("cannot be written: {}", std::strerror(errno)));
 }
 

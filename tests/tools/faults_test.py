@@ -32,6 +32,7 @@ class Refusals(Test):
             (QUICKSTART, ["data.name=cifar10", "data.root=none", "data.test_count=0"], BAD_DATA,
              "no such folder"),
             (QUICKSTART, ["data.name=hdf5", "data.root=none.h5"], BAD_DATA, "none.h5"),
+            (QUICKSTART, ["device=gpu:77"], NO_DEVICE, "gpu:77"),
             (schedule, [], MISUSE, "schedule.yaml:3:3: error: schedule.milestones: must rise, but "
                                    "1ep is step 4 and follows step 9"),
         ]
