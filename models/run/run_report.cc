@@ -151,7 +151,14 @@ std::string epochs_html(const std::vector<Metrics>& metrics) {
         "<td>{:.4g}</td></tr>\n",
         m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy, m.lr);
   }
-  return html + "</table>\n";
+  html += "</table>\n";
+  const bool validated = std::any_of(metrics.begin(), metrics.end(), [](const Metrics& m) {
+    return std::string_view(m.phase) == "validation";
+  });
+  if (validated) return html;
+  return html +
+         "<p>All of these are of the test images: the best of these was chosen on them, and "
+         "is no test any more (data.validation keeps them apart).</p>\n";
 }
 
 std::string summary_html(const RunReport& report) {

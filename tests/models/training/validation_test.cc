@@ -1,9 +1,7 @@
 // data.validation: what chooses the best checkpoint, and when the test set is looked at.
 #include <atomic>
-#include <map>
-#include <sstream>
+#include <filesystem>
 
-#include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/evaluate_run.h"
@@ -87,6 +85,47 @@ TEST_F(Validation, AFinishedTrainingThatIsResumedTestsAgainWithoutASecondLine) {
   EXPECT_EQ(again.test_accuracy, first.test_accuracy);
   EXPECT_EQ(again.validation_accuracy, first.validation_accuracy);
   EXPECT_EQ(lines("test").size(), 1u);
+}
+
+// The signal comes between the last evaluation and the one of the test set.
+TEST_F(Validation, ATestThatIsBrokenOffIsMadeUpForOnce) {
+  const TrainResult whole = run();
+  config_.run.dir = folder_.path("stopped");
+  std::atomic<int> stop{0};
+  const auto print = [&](const std::string& line) {
+    if (line.starts_with("epoch 4/4")) stop = 15;
+  };
+  EXPECT_EQ(train(config_, print, {.stop = &stop}).stopped_by, 15);
+  EXPECT_EQ(lines("validation").size(), 4u);
+  EXPECT_TRUE(lines("test").empty());
+  EXPECT_FALSE(std::filesystem::exists(config_.run.dir + "/weights.h5"));
+  const TrainResult result = run({.resume = "auto"});
+  EXPECT_EQ(result.stopped_by, 0);
+  EXPECT_EQ(result.test_accuracy, whole.test_accuracy);
+  EXPECT_EQ(lines("validation").size(), 4u);
+  EXPECT_EQ(lines("test").size(), 1u);
+  run({.resume = "auto"});
+  EXPECT_EQ(lines("test").size(), 1u);
+}
+
+TEST_F(Validation, ALongerTrainingTestsAtItsNewEnd) {
+  run();
+  config_.train.epochs = 5;
+  run({.resume = "auto"});
+  ASSERT_EQ(lines("test").size(), 2u);
+  EXPECT_EQ(lines("test")[1].step, 20);
+}
+
+TEST_F(Validation, TheReportSaysOfWhichImagesItsEvaluationsAre) {
+  run();
+  const std::string own = read_all(config_.run.dir + "/report.html");
+  EXPECT_NE(own.find("<td>validation</td>"), own.npos);
+  EXPECT_EQ(own.find("was chosen on them"), own.npos);
+  config_.run.dir = folder_.path("other");
+  config_.data.validation = {};
+  run();
+  const std::string shared = read_all(config_.run.dir + "/report.html");
+  EXPECT_NE(shared.find("the best of these was chosen on them"), shared.npos);
 }
 
 std::string evaluated(const std::string& dir, const std::string& checkpoint) {
