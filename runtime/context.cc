@@ -11,8 +11,22 @@
 
 namespace tessera {
 
+namespace {
+
+// Nobody asked for a number of threads yet: without any the steps still run.
+std::unique_ptr<ThreadPool> first_pool(int threads) {
+  try {
+    return std::make_unique<ThreadPool>(threads);
+  } catch (const DeviceError&) {
+    if (threads > 0) throw;
+    return std::make_unique<ThreadPool>(1);
+  }
+}
+
+}  // namespace
+
 CpuContext::CpuContext(int threads)
-    : Context(Device{}), pool_(std::make_unique<ThreadPool>(threads)), stream_(make_cpu_stream()) {}
+    : Context(Device{}), pool_(first_pool(threads)), stream_(make_cpu_stream()) {}
 
 void CpuContext::set_threads(int threads) {
   if (threads <= 0) threads = available_cores();

@@ -11,6 +11,7 @@
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/status_line.h"
+#include "tessera/runtime/text/terminal.h"
 
 namespace tessera {
 namespace {
@@ -62,7 +63,8 @@ void log(LogLevel level, std::string_view text) {
     sink_now()(level, text);
     return;
   }
-  std::string line = fmt::format("tessera {}: {}\n", kWords[static_cast<size_t>(level)], text);
+  std::string line = fmt::format("tessera {}: {}", kWords[static_cast<size_t>(level)], text);
+  line = wrapped(line, columns_of(stderr)) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

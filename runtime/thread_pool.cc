@@ -5,6 +5,8 @@
 
 #include <sched.h>
 
+#include "tessera/runtime/start_thread.h"
+
 namespace tessera {
 
 int available_cores() {
@@ -38,10 +40,18 @@ ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = available_cores();
   spins_ = threads <= available_cores() ? kSpins : 0;  // else it would keep others from working
   workers_.reserve(threads - 1);
-  for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
+  try {
+    for (int t = 1; t < threads; ++t)
+      workers_.push_back(start_thread("the steps", "lower threads", [this, t] { work(t); }));
+  } catch (...) {
+    join();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { join(); }
+
+void ThreadPool::join() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

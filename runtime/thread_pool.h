@@ -14,7 +14,8 @@ namespace tessera {
 
 class ThreadPool {
  public:
-  // threads >= 1 counts the calling thread; 0 takes every core the process may use.
+  // threads >= 1 counts the calling thread; 0 takes every core the process may use. Throws
+  // DeviceError where the system has no threads left.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -48,6 +49,7 @@ class ThreadPool {
   }
   void run(int64_t tasks, Body body, void* fn);
   void work(int thread);
+  void join();
   void run_share(int thread) const;
 
   std::vector<std::thread> workers_;

@@ -1,6 +1,7 @@
 #include "tessera/tools/output.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/terminal.h"
 
 namespace tessera {
 namespace {
@@ -25,11 +27,18 @@ void write_out(std::string_view text) {
   keep(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
 }
 
+void begin_program() { std::signal(SIGXFSZ, SIG_IGN); }
+
 void flush_out() { keep(std::fflush(stdout) == 0); }
 
 void say(const std::string& line) {
-  write_out(line + "\n");
+  write_out(wrapped(line, columns_of(stdout)) + "\n");
   flush_out();
+}
+
+void complain(const std::string& line) {
+  const std::string text = wrapped(line, columns_of(stderr)) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 std::string take_output_fault() {

@@ -7,12 +7,19 @@
 
 namespace tessera {
 
+// What main() does first: a file that grows beyond the limit of the process (ulimit -f) is an error
+// like a full disk, and no end by a signal.
+void begin_program();
+
 // To standard output. Where that cannot be, the program goes on and the fault is kept for
 // take_output_fault().
 void write_out(std::string_view text);
 
-// A whole line, to be seen at once.
+// A whole line, to be seen at once; on a terminal broken where it is wider than that.
 void say(const std::string& line);
+
+// The same to standard error, where nothing is left to be done if that fails.
+void complain(const std::string& line);
 
 // Before something is written to standard error that belongs behind it.
 void flush_out();

@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tessera::begin_program();
   try {
     return tessera::end_program("planner", run(argc, argv));
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 // that did all else only warns of that.
 #include "tessera/models/training/trainer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -14,13 +15,14 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/models/training/bench.h"
 #include "tessera/models/training/doctor.h"
 #include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
@@ -32,16 +34,15 @@ using namespace tessera;
 struct Arguments {
   std::string config, run, checkpoint, command;
   std::vector<std::string> overrides;
-  int64_t steps = 50;
-  bool json = false, verify_plan = false;
+  bool json = false, verify_plan = false, quiet = false;
   TrainOptions train;
   ConfigLook look;
 };
 
 std::atomic<int> g_signal{0};
 
-// The first SIGTERM or SIGINT asks the training to stop after its step; more of them change
-// nothing.
+// The first of these asks the training to stop after its step; more of them change nothing. What
+// whoever started the program ignores stays so: SIGHUP with nohup, or SIGPIPE.
 void catch_signals() {
   static_assert(std::atomic<int>::is_always_lock_free);
   struct sigaction action {};
@@ -51,44 +52,76 @@ void catch_signals() {
   };
   action.sa_flags = SA_RESTART;
   for (int number : {SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
+  for (int number : {SIGHUP, SIGPIPE}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+  }
+}
+
+const char* signal_name(int number) {
+  switch (number) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "SIGPIPE";
+  }
 }
 
 std::string result_table(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
-  std::string text =
-      fmt::format("{:<8}{:>10}{:>12}{}\n", "", "loss", "accuracy", top5 ? "  first five" : "");
-  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %\n", "train", result.train_loss,
-                      100 * result.train_accuracy);
-  text += fmt::format("{:<8}{:>10.4f}{:>10.2f} %", "test", result.test_loss,
-                      100 * result.test_accuracy);
+  const int first = result.has_validation ? 12 : 8;
+  std::string text = fmt::format("{:<{}}{:>10}{:>12}{}\n", "", first, "loss", "accuracy",
+                                 top5 ? "  first five" : "");
+  const auto line = [&](const char* phase, double loss, double accuracy) {
+    return fmt::format("{:<{}}{:>10}{:>10.2f} %", phase, first, loss_text(loss), 100 * accuracy);
+  };
+  text += line("train", result.train_loss, result.train_accuracy) + "\n";
+  if (result.has_validation)
+    text += line("validation", result.validation_loss, result.validation_accuracy) + "\n";
+  text += line("test", result.test_loss, result.test_accuracy);
   if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
   if (result.skipped > 0)
     text += fmt::format("\nskipped {} of {} batches, as train.non_finite says", result.skipped,
                         result.steps);
   if (result.best_step < 0) return text;
   const bool loss = config.checkpoint.best == BestBy::kLoss;
-  text += loss ? fmt::format("\n{:<8}{:>10.4f}{:>12}", "best", result.best_value, "")
-               : fmt::format("\n{:<8}{:>10}{:>10.2f} %", "best", "", 100 * result.best_value);
-  return text + fmt::format("  on test, after step {}", result.best_step);
+  text +=
+      loss ? fmt::format("\n{:<{}}{:>10}{:>12}", "best", first, loss_text(result.best_value), "")
+           : fmt::format("\n{:<{}}{:>10}{:>10.2f} %", "best", first, "", 100 * result.best_value);
+  return text +
+         (result.has_validation
+              ? fmt::format("  on validation, after step {}; of the test set `trainer eval "
+                            "--checkpoint=best` tells",
+                            result.best_step)
+              : fmt::format("  on test, after step {}; chosen on the test set: data.validation "
+                            "keeps them apart",
+                            result.best_step));
 }
 
-void say_result(const Config& config, const TrainResult& result) {
-  if (const std::string table = result.confusion.text(); !table.empty()) say(table);
-  say(result_table(config, result));
-  say(fmt::format("final test accuracy {:.2f} % (loss {:.4f}, {} steps, {:.4g} epochs, {:.1f} s)",
-                  100 * result.test_accuracy, result.test_loss, result.steps, result.epochs,
-                  result.seconds));
+// What --quiet leaves out.
+void say_nothing(const std::string&) {}
+
+void say_result(const Config& config, const TrainResult& result, bool quiet) {
+  if (const std::string table = result.confusion.text(); !quiet && !table.empty()) say(table);
+  if (!quiet) say(result_table(config, result));
+  say(fmt::format("final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s)",
+                  100 * result.test_accuracy, loss_text(result.test_loss), result.steps,
+                  result.epochs, result.seconds));
 }
 
-int tell_result(const Config& config, const TrainResult& result) {
+int tell_result(const Config& config, const TrainResult& result, bool quiet) {
   if (result.stopped_by != 0) {
-    say(fmt::format("stopped by {} after step {}; {}",
-                    result.stopped_by == SIGTERM ? "SIGTERM" : "SIGINT", result.steps,
+    say(fmt::format("stopped by {} after step {}; {}", signal_name(result.stopped_by), result.steps,
                     result.checkpoint.empty() ? "nothing is kept, as checkpoint.keep is 0"
                                               : "go on with --resume from " + result.checkpoint));
     return 128 + result.stopped_by;
   }
-  say_result(config, result);
+  say_result(config, result, quiet);
   return 0;
 }
 
@@ -102,9 +135,9 @@ void forgive_lost_lines(const Config& config) {
 
 TrainResult train_and_say(const Config& config, const TrainOptions& options) {
   try {
-    return train(config, say, options);
+    return train(config, options.quiet ? say_nothing : say, options);
   } catch (const ResultNotKept& error) {
-    say_result(config, error.result);
+    say_result(config, error.result, options.quiet);
     throw;
   }
 }
@@ -125,11 +158,31 @@ int run_train(const Arguments& arguments) {
   catch_signals();
   TrainOptions options = arguments.train;
   options.stop = &g_signal;
+  options.quiet = arguments.quiet;
   options.command = arguments.command;
   const TrainResult result = train_and_say(config, options);
-  const int code = tell_result(config, result);
+  const int code = tell_result(config, result, arguments.quiet);
   forgive_lost_lines(config);
   return code;
+}
+
+std::string evaluation_json(const TrainResult& result) {
+  std::vector<Json> confusion;
+  const int64_t classes = result.confusion.classes;
+  for (int64_t row = 0; row < classes; ++row) {
+    const int64_t* first = result.confusion.counts.data() + row * classes;
+    confusion.push_back(Json::list(std::vector<Json>(first, first + classes)));
+  }
+  return Json::object({{"weights", result.checkpoint},
+                       {"step", result.steps < 0 ? Json(nullptr) : Json(result.steps)},
+                       {"chosen_on_the_test_set", result.chosen_on_test},
+                       {"images", result.test_images},
+                       {"accuracy", result.test_accuracy},
+                       {"top5_accuracy", result.test_top5},
+                       {"loss", result.test_loss},
+                       {"seconds", rounded(result.seconds, 3)},
+                       {"confusion", Json::list(confusion)}})
+      .text();
 }
 
 int run_eval(const Arguments& arguments) {
@@ -138,27 +191,19 @@ int run_eval(const Arguments& arguments) {
       if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
         throw ConfigError(
             fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
-  TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides, say);
+  const bool silent = arguments.quiet || arguments.json;
+  const TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides,
+                                          silent ? say_nothing : say);
+  if (arguments.json) {
+    say(evaluation_json(result));
+    return 0;
+  }
   const std::string top5 =
       result.confusion.classes > 5
           ? fmt::format(", {:.2f} % among the first five", 100 * result.test_top5)
           : "";
-  say(fmt::format("test accuracy {:.2f} %{} (loss {:.4f})", 100 * result.test_accuracy, top5,
-                  result.test_loss));
-  return 0;
-}
-
-int run_bench(const Arguments& arguments) {
-  BenchResult r = bench(load_config(arguments.config, arguments.overrides), arguments.steps);
-  if (arguments.json) {
-    say(r.json());
-  } else {
-    say(fmt::format(
-        "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
-        "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",
-        r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
-        static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.kernels, r.loss));
-  }
+  say(fmt::format("test accuracy {:.2f} %{} (loss {})", 100 * result.test_accuracy, top5,
+                  loss_text(result.test_loss)));
   return 0;
 }
 
@@ -214,12 +259,25 @@ void hint_at_config(const std::vector<std::string>& words) {
       fmt::print(stderr, "did you mean '--config {}'?\n", words[i]);
 }
 
-// train is what is meant where an option of it is the first word, or the first behind a planner.
+// Where the words for a verb begin: behind the options of all verbs.
+size_t first_of_verb(const std::vector<std::string>& words) {
+  size_t first = 0;
+  for (; first < words.size(); ++first) {
+    const std::string& word = words[first];
+    if (word == "--planner-lib" || word == "--log-level") {
+      ++first;  // its value
+    } else if (word != "--quiet" && !word.starts_with("--planner-lib=") &&
+               !word.starts_with("--log-level=")) {
+      break;
+    }
+  }
+  return std::min(first, words.size());
+}
+
+// train is what is meant where an option of it is the first word behind them.
 bool train_is_meant(const CLI::App& app, const CLI::App& train,
                     const std::vector<std::string>& words) {
-  size_t first = 0;
-  while (first < words.size() && words[first].starts_with("--planner-lib"))
-    first += words[first] == "--planner-lib" ? 2 : 1;
+  const size_t first = first_of_verb(words);
   if (first >= words.size()) return false;
   const std::string name = words[first].substr(0, words[first].find('='));
   return name.starts_with("--") && app.get_option_no_throw(name) == nullptr &&
@@ -240,6 +298,11 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "trainer of Tessera " TESSERA_VERSION);
   app.fallthrough();
+  app.add_flag("--quiet", arguments.quiet,
+               "of train and eval only the result; warnings and errors are shown all the same");
+  app.add_option("--log-level", "debug, info, warning (the default), error or off")
+      ->type_name("LEVEL")
+      ->each([](const std::string& level) { set_log_level(parse_log_level(level)); });
   app.add_option("--planner-lib", "a shared library with a planner, to be named in memory.planner")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -261,14 +324,13 @@ int dispatch(int argc, char** argv) {
   eval->add_option("--checkpoint", arguments.checkpoint,
                    "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
   eval->add_option("overrides", arguments.overrides, "key=value, dotted");
+  eval->add_flag("--json", arguments.json, "as JSON, with the confusion matrix");
   add_config_look(*train, arguments.look);
   train->get_option("--verify-plan")->excludes(train->get_option("--print-config"));
   add_plan_verb(app, verb);
   add_config_verbs(app, verb);
   add_data_verbs(app, verb);
-  CLI::App* bench = with_config(add("bench", "time the training step", run_bench), arguments);
-  bench->add_option("--steps", arguments.steps, "steps to time")->check(CLI::Range(1, 1000000));
-  bench->add_flag("--json", arguments.json, "as JSON");
+  add_bench_verb(app, verb);
   with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
   add("devices", "list the devices", run_devices);
 
@@ -288,13 +350,14 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  begin_program();
   try {
     return end_program("trainer", dispatch(argc, argv));
   } catch (const tessera::ConfigErrors& errors) {  // each begins with its place
     fmt::print(stderr, "{}\n", errors.what());
     return errors.exit_code();
   } catch (const tessera::Error& error) {
-    fmt::print(stderr, "trainer: {}\n", error.what());
+    complain(fmt::format("trainer: {}", error.what()));
     return error.exit_code();
   } catch (const std::exception& error) {
     return end_program("trainer", error);

@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/config_data.h"
@@ -20,6 +19,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/status_line.h"
+#include "tessera/runtime/text/terminal.h"
 #include "tessera/tools/data_fetch.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
@@ -101,6 +101,7 @@ int run_inspect(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   DataSplit data = open_data(data_source(config));
   inspect_split(data.train, config);
+  if (data.validation != nullptr) inspect_split(data.validation, config);
   inspect_split(data.test, config);
   return 0;
 }
@@ -112,6 +113,7 @@ std::string words_for_packed(Config config, const std::string& path) {
   const char* const word = root.c_str();
   std::string words = "data.name=hdf5 " + shell_command(1, &word);
   if (!std::exchange(config.data.images, "").empty()) words += " ~data.images";
+  if (!config.data.validation.folder.empty()) words += " ~data.validation";
   for (const ConfigKey& key : config_keys(config))
     if (!why_without_effect(config, key).empty()) words += " ~" + key.path;
   return words;
@@ -120,7 +122,9 @@ std::string words_for_packed(Config config, const std::string& path) {
 int run_pack(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   check_pack_target(arguments.out, arguments.overwrite);  // decoding may take hours
-  DataSplit data = open_data(data_source(config));
+  DataSource source = data_source(config);
+  source.validation = {};  // is held out of the pack again, by the same seed
+  DataSplit data = open_data(source);
   int64_t shown = 0;
   const auto progress = [&](int64_t done, int64_t all) {
     if (done * 10 / all == shown) return;
@@ -183,7 +187,7 @@ class FetchLine {
   }
 
  private:
-  const bool active_ = isatty(fileno(stdout)) != 0;
+  const bool active_ = can_redraw(stdout);
   std::chrono::steady_clock::time_point next_{};
 };
 

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/graph/lower.h"
 #include "tessera/graph/plan_diff.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
@@ -18,6 +19,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
+#include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
 
@@ -30,7 +32,7 @@ struct Arguments {
   std::string config, csv, html, svg, why;
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1;
-  bool json = false, draw = false, max_batch = false;
+  bool json = false, draw = false, max_batch = false, ablation = false;
   CompileOptions compile;
 };
 
@@ -152,10 +154,7 @@ int check_need(const Arguments& arguments, const Config& config, const PlanRepor
 
 // What the figures of the plan should not leave unsaid.
 void print_remarks(const Config& config, const PlanReport& report) {
-  const int64_t batch = running_batch(config);
-  if (batch < config.data.batch)
-    write_out(fmt::format("data.batch is cut from {} to the {} training images\n",
-                          config.data.batch, batch));
+  for (const std::string& line : remarks_on(config, known_data(config))) write_out(line + "\n");
   if (!config.memory.limit) return;
   const int64_t limit = config.memory.limit->bytes, over = report.need() - limit;
   write_out(fmt::format("memory.limit is {}: {} of the {} needed\n", byte_text(limit),
@@ -197,6 +196,10 @@ int run(const Arguments& arguments) {
   }
   if (arguments.config.empty())
     throw ConfigError("plan: --config F or --diff A.json B.json is needed");
+  if (arguments.ablation) {
+    say_plan_ablation(arguments.config, arguments.overrides, arguments.json);
+    return 0;
+  }
   check_terminal(arguments);
   const bool drawn = arguments.draw || !arguments.svg.empty();
   if (!arguments.beside.empty() && (arguments.html.empty() || drawn))
@@ -224,9 +227,11 @@ void exclude(CLI::App& plan) {
   const auto apart = [&](const char* name, std::initializer_list<const char*> others) {
     for (const char* other : others) plan.get_option(name)->excludes(plan.get_option(other));
   };
-  apart("--diff",
-        {"--config", "overrides", "--json", "--draw", "--csv", "--html", "--svg", "--beside",
-         "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after", "--disable-pass"});
+  apart("--diff", {"--config", "overrides", "--json", "--draw", "--csv", "--html", "--svg",
+                   "--beside", "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after",
+                   "--disable-pass", "--ablation"});
+  apart("--ablation", {"--draw", "--csv", "--html", "--svg", "--beside", "--why", "--max-bytes",
+                       "--max-batch", "--dump-after", "--disable-pass"});
   apart("--max-batch", {"--draw", "--csv", "--html", "--svg", "--beside", "--why", "--max-bytes",
                         "--dump-after", "--disable-pass"});
   apart("--dump-after", {"--json", "--draw", "--csv", "--html", "--svg", "--beside", "--why"});
@@ -263,9 +268,11 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
   plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--disable-pass", arguments->compile.disabled_passes,
-                   "leave out a pass; may be given again")
+  plan->add_option("--disable-pass,--off", arguments->compile.disabled_passes,
+                   "leave out a pass; may be given again: " + pass_names())
       ->allow_extra_args(false);
+  plan->add_flag("--ablation", arguments->ablation,
+                 "what each technique is worth: bytes with each pass and planner left out in turn");
   exclude(*plan);
   plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 
@@ -84,6 +85,15 @@ std::string Duration::text() const {
   constexpr const char* kNames[] = {"st", "ep", "min", "h"};
   return fmt::format("{}{}", count, kNames[static_cast<int>(unit)]);
 }
+
+Workers Workers::automatic() {
+  constexpr int kMax = 16;
+  Workers workers(std::min(available_cores(), kMax));
+  workers.automatic_ = true;
+  return workers;
+}
+
+std::string Workers::text() const { return automatic_ ? "auto" : fmt::format("{}", count_); }
 
 std::string ByteSize::text() const { return exact_byte_text(bytes); }
 

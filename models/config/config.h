@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +48,20 @@ struct ByteSize {
 
   std::string text() const;  // in the largest unit that leaves it whole
   bool operator==(const ByteSize&) const = default;
+};
+
+// How many threads load data: a number, or "auto": one for each core, within bounds.
+class Workers {
+ public:
+  Workers(int count) : count_(count) {}
+  static Workers automatic();
+
+  operator int() const { return count_; }
+  std::string text() const;
+
+ private:
+  int count_;
+  bool automatic_ = false;
 };
 
 // What configurations choose by name.
@@ -95,7 +110,7 @@ struct DataConfig {
   std::string name = "synthetic";
   std::string root;             // folder of the files; hdf5: the file
   int64_t batch = 128;          // images of a step
-  int workers = 2;              // loader threads; 0: load in the training thread
+  Workers workers = 2;          // loader threads; 0: load in the training thread
   int read_ahead = 4;           // batches held ready at most
   int image_size = 0;           // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
   std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
@@ -104,11 +119,12 @@ struct DataConfig {
   std::string layout = "hwc";  // hwc | chw | cwh
   std::vector<double> range;   // [low, high] of the values; empty: that of their type
   std::string class_names;     // path, or path@attribute
-  double validation = 0.1;     // without {split}: part of the images that is the test set
+  double test_part = 0.1;      // without {split}: part of the images that is the test set
   ByteSize cache{int64_t{256} << 20};        // decoded images that are kept
   Named<Damaged> damaged = Damaged::kError;  // image_folder, pictures that do not decode
   int64_t train_count = 0;                   // use only so many training images; 0: all
   int64_t test_count = 0;                    // the same for the test images
+  ValidationSource validation;               // held out of the training images, or a folder
   std::vector<AugmentConfig> augment;
   std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
   std::vector<double> std;
@@ -153,12 +169,17 @@ struct MemoryConfig {
 struct CheckpointConfig {
   Duration every{1, Duration::Unit::kEpochs};  // 0: only at the end; may be a time
   int keep = 2;  // how many of the newest stay; 0: none are written at all
-  Named<BestBy> best = BestBy::kAccuracy;  // keep the best one on the test data too
+  Named<BestBy> best = BestBy::kAccuracy;  // keep the best too: on the validation images, where
+                                           // there are none on those of the test
 };
 
 struct RunConfig {
   std::string dir = "runs/run";
 };
+
+struct SourceRange;  // diagnostics.h
+// Where each key that was given was given last.
+using GivenKeys = std::map<std::string, SourceRange>;
 
 struct Config {
   uint64_t seed = 1;
@@ -176,6 +197,10 @@ struct Config {
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   RunConfig run;
+  // What an override made meaningless of what the file says: "optimizer.nesterov: true (a.yaml:3)".
+  std::vector<std::string> put_aside;
+  // Of a configuration that was read, for errors that only a run finds (placed(), diagnostics.h).
+  std::shared_ptr<const GivenKeys> given;
 };
 
 // Where each key that was given was given last: "resnet.yaml:10", or "command line".

@@ -14,6 +14,7 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/runtime/data/sets/held_out.h"
 #include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/device.h"
@@ -164,14 +165,26 @@ class Checks {
 
   // Where the name of the data set tells; no file is looked at here.
   void check_counts() {
-    if (config_.data.name == "hdf5" || config_.data.name == "image_folder") return;
+    const ValidationSource& validation = config_.data.validation;
+    if (config_.data.name == "image_folder") return;
+    if (!validation.folder.empty())
+      add({"data.validation"},
+          fmt::format("data.validation: '{}' is taken for a folder, which only image_folder can "
+                      "have; of {} give a part such as 10%, or how many images",
+                      validation.folder, config_.data.name));
+    if (config_.data.name == "hdf5") return;
     DataSource source = data_source(config_);
     source.train_count = source.test_count = 0;
+    source.validation = {};
     const DataNeed all = data_need(source);
     if (config_.model.classes < all.classes && !wrong_.count("model"))
       add({"model.classes", "data.name", "model.name"},
           fmt::format("model.classes: {} has {} classes, the model only {}", config_.data.name,
                       all.classes, config_.model.classes));
+    const int64_t train = config_.data.train_count > 0 ? config_.data.train_count : all.train_count;
+    if (validation.any() && validation.folder.empty())
+      if (const std::string problem = held_out_problem(validation, train); !problem.empty())
+        add({"data.validation"}, "data.validation: " + problem);
     if (config_.data.name == "synthetic") return;  // as many as are asked for
     const auto check = [&](const char* key, int64_t asked, int64_t there) {
       if (there > 0 && asked > there)

@@ -1,7 +1,6 @@
 // What must hold between several keys of a configuration.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 
@@ -9,9 +8,6 @@
 #include "tessera/models/config/diagnostics.h"
 
 namespace tessera {
-
-// Where each key that was given was given last.
-using GivenKeys = std::map<std::string, SourceRange>;
 
 // wrong: groups with errors, about which nothing more is said. otherwise: the place of errors about
 // keys that nobody gave.

@@ -19,7 +19,7 @@ Hdf5Source hdf5_source(const DataConfig& data) {
   source.class_names = data.class_names;
   source.layout = data.layout;
   source.range = data.range;
-  source.validation = data.validation;
+  source.test_part = data.test_part;
   source.cache = data.cache.bytes;
   return source;
 }
@@ -36,7 +36,8 @@ DataSource data_source(const Config& config) {
   source.image_size = config.data.image_size;
   source.coarse = config.data.labels == "coarse";
   source.damaged = config.data.damaged;
-  source.readers = std::clamp(config.data.workers, 1, 256);
+  source.validation = config.data.validation;
+  source.readers = std::clamp<int>(config.data.workers, 1, 256);
   source.hdf5 = hdf5_source(config.data);
   return source;
 }

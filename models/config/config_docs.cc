@@ -39,9 +39,13 @@ train: {epochs: 15}
   twice, anchors, aliases, tags, tabs, more than one document, 32 levels or 1 MiB are errors; so are
   numbers that readers of YAML disagree about (`010`, `0x10`, `1_000`) and `yes` for `true`.
 - So are networks that cannot be built for the images, and settings that nothing would read: a
-  `schedule.gamma` beside `cosine`, unless it is the default. Where an override chooses another data
-  set or mode, what the file gave for the first (`data.root`, `memory.planner`, with `data.workers=0`
-  `data.read_ahead`, with `checkpoint.keep=0` `checkpoint.best`) is put aside.
+  `schedule.gamma` beside `cosine`, unless it is the default. Where an override chooses another model,
+  optimizer, data set or mode, what the file gave for the first (`model.widths`, `optimizer.nesterov`,
+  `data.root`, `memory.planner`, with `data.workers=0` `data.read_ahead`, with `checkpoint.keep=0`
+  `checkpoint.best`) is put aside, which `train`, `plan` and `--print-config` say.
+- `data.validation: 10%` holds training images out, by which the best checkpoint is chosen; the test
+  set is then evaluated once, at the end. Without it the best is chosen on the test set, which is said
+  wherever it is shown.
 - A length above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit.
 
 )";

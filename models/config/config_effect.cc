@@ -78,7 +78,7 @@ const std::vector<Dependent>& dependents() {
         {"data.layout", "data.name", arrays, {kNamedArrays}, true},
         {"data.range", "data.name", arrays, {kNamedArrays}, true},
         {"data.class_names", "data.name", arrays, {kNamedArrays}, true},
-        {"data.validation", "data.name", cut, {kCutFile}, true},
+        {"data.test_part", "data.name", cut, {kCutFile}, true},
         {"data.cache", "data.name", data, {"hdf5"}, true},
         {"data.damaged", "data.name", data, {"image_folder"}},
         {"schedule.every", "schedule.name", schedule, {"step"}},
@@ -90,7 +90,7 @@ const std::vector<Dependent>& dependents() {
     };
     OptimizerConfig config;
     for (const ConfigKey& key : optimizer_keys(config))
-      known.push_back({key.path, "optimizer.name", optimizer, optimizers_with(key.leaf())});
+      known.push_back({key.path, "optimizer.name", optimizer, optimizers_with(key.leaf()), true});
     return known;
   }();
   return all;

@@ -84,6 +84,11 @@ struct TypeText {
   Text operator()(const ByteSize*) const {
     return {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
+  Text operator()(const Workers*) const { return {"auto or a whole number", ""}; }
+  Text operator()(const ValidationSource*) const {
+    return {"none, a part of the training images, how many of them, or a folder of image_folder",
+            " (such as 10%, 5000 or val)"};
+  }
   Text operator()(const std::optional<int64_t>*) const { return {"none or a whole number", ""}; }
   Text operator()(const std::optional<double>*) const { return {"none or a number", ""}; }
   Text operator()(const std::optional<ByteSize>*) const {
@@ -166,7 +171,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},
     {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images of a step"},
-    {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread"},
+    {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one for each core, 16 at most"},
     {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
     {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), image_size_help()},
     {"data.labels", &c.data.labels, any(), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
@@ -174,11 +179,12 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), "hdf5: order of an image's dimensions; cwh: MATLAB"},
     {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), "hdf5: [low, high], what becomes black and white; []: 0 to 255, of floats 0 to 1"},
     {"data.class_names", &c.data.class_names, any(), "hdf5: path, or path@attribute, of the names; none: class_names beside the labels"},
-    {"data.validation", &c.data.validation, between(0, 1), "hdf5 without {split}: part of each class that is the test set"},
+    {"data.test_part", &c.data.test_part, between(0, 1), "hdf5 without {split}: part of each class that is the test set"},
     {"data.cache", &c.data.cache, above(0), "hdf5: decoded images kept in memory, of each set"},
     {"data.damaged", &c.data.damaged, one_of<Damaged>(), "image_folder: broken pictures"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
+    {"data.validation", &c.data.validation, any(), "training images that choose the best checkpoint instead of the test set, which then is looked at once, at the end; drawn by the seed, of each class in proportion"},
     {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
     {"data.mean", &c.data.mean, at_least(-kMaxFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
     {"data.std", &c.data.std, at_least(kMinFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
@@ -204,8 +210,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
      "a batch whose loss or gradients are not finite ends the training, or updates nothing; "
      "to skip takes the memory of all gradients at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
-    {"train.log_every", &c.train.log_every, at_least(0),
-     "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
+    {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
@@ -213,7 +218,7 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
-    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), "keep the best too"},
+    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), "keep the best too: on the images of data.validation, without them on those of the test"},
 
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };

@@ -49,9 +49,10 @@ KeyRule required(KeyRule rule);
 struct ConfigKey {
   using Target =
       std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
-                   NamedValue*, std::optional<int64_t>*, std::optional<ByteSize>*,
-                   std::optional<double>*, std::vector<int64_t>*, std::vector<double>*,
-                   std::vector<Duration>*, std::vector<AugmentConfig>*, std::vector<LayerConfig>*>;
+                   NamedValue*, ValidationSource*, Workers*, std::optional<int64_t>*,
+                   std::optional<ByteSize>*, std::optional<double>*, std::vector<int64_t>*,
+                   std::vector<double>*, std::vector<Duration>*, std::vector<AugmentConfig>*,
+                   std::vector<LayerConfig>*>;
 
   std::string path;  // "data.batch"
   Target target;     // into the Config the list was made for

@@ -1,13 +1,17 @@
 // YAML and overrides to Config: walks each along config_keys(), and gathers every error on the way.
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_checks.h"
+#include "tessera/models/config/config_effect.h"
+#include "tessera/models/config/config_print.h"
 #include "tessera/models/config/config_values.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -56,9 +60,11 @@ class Parser {
   // What several keys must keep between them; then the errors of all.
   void finish() {
     prefer_last_length();
+    put_aside();
     if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
     if (file_is_read_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
+    config_.given = std::make_shared<const GivenKeys>(given_);
   }
 
   ConfigOrigins origins() const {
@@ -204,6 +210,59 @@ class Parser {
       given_.erase(epochs);
     }
     config_.train.epochs = TrainConfig().epochs;
+  }
+
+  bool is_overridden(const std::string& path) const {
+    const auto given = given_.find(path);
+    return given != given_.end() && is_override(given->second);
+  }
+
+  // What the file gives for one model, optimizer or data set means nothing beside another that an
+  // override chooses: it goes, and is named.
+  void put_aside() {
+    std::vector<std::string> known;  // options of the model
+    if (wrong_groups_.count("model") == 0) {
+      if (is_overridden("model.name")) drop("model.layers");
+      if (is_overridden("model.layers")) drop("model.name");
+      known = given_.count("model.layers") != 0 ? std::vector<std::string>{"classes", "layers"}
+                                                : model_options(config_.model.name);
+      known.emplace_back("name");
+    }
+    const bool other_model = is_overridden("model.name") || is_overridden("model.layers");
+    const std::vector<ConfigKey> keys = keys_;
+    for (const ConfigKey& key : keys) {
+      const std::string choice = choice_that_puts_aside(key.path);
+      const size_t dot = choice.find('.');
+      const std::string group = dot == std::string::npos ? "" : choice.substr(0, dot);
+      if (key.group() == "model") {
+        if (other_model && !known.empty() &&
+            std::find(known.begin(), known.end(), key.leaf()) == known.end())
+          drop(key.path);
+      } else if (!choice.empty() && is_overridden(choice) && wrong_groups_.count(group) == 0 &&
+                 wrong_groups_.count(key.group()) == 0 &&
+                 !why_without_effect(config_, key).empty()) {
+        drop(key.path);
+      }
+    }
+  }
+
+  // Of the file alone: what overrides contradict is an error.
+  void drop(const std::string& path) {
+    const auto given = given_.find(path);
+    if (given == given_.end() || is_override(given->second)) return;
+    Config defaults;
+    const std::vector<ConfigKey> fresh = config_keys(defaults);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (keys_[i].path != path) continue;
+      const std::string value = value_text(keys_[i]), usual = value_text(fresh[i]);
+      if (value != usual || path == "model.name")
+        config_.put_aside.push_back(fmt::format("{}: {} ({}:{})", path, value,
+                                                given->second.source->name, given->second.line()));
+      if (path != "model.name")
+        std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh[i].target); },
+                   keys_[i].target);
+    }
+    given_.erase(path);
   }
 
   static constexpr const char* kNested = "`data: {batch: 128}`";

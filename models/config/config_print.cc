@@ -24,6 +24,11 @@ std::string text_of(uint64_t value) { return fmt::format("{}", value); }
 std::string text_of(const Duration& value) { return value.text(); }
 std::string text_of(const ByteSize& value) { return value.text(); }
 std::string text_of(const NamedValue& value) { return value.text(); }
+std::string text_of(const Workers& value) { return value.text(); }
+std::string text_of(const std::string& value);
+std::string text_of(const ValidationSource& value) {
+  return value.folder.empty() ? value.text() : text_of(value.folder);
+}
 
 bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -138,6 +143,8 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
     out += line + "\n";
     if (is_layers) out += layers_text(config.model.layers);
   }
+  if (origins != nullptr)
+    for (const std::string& aside : config.put_aside) out += "# put aside: " + aside + "\n";
   return out;
 }
 

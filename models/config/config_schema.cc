@@ -57,6 +57,13 @@ class ValueSchema {
   Json operator()(const NamedValue*) const {
     return Json::object({{"enum", Json::list({rule_.names.begin(), rule_.names.end()})}});
   }
+  Json operator()(const Workers*) const {
+    return any_of({constant("auto"), (*this)(static_cast<const int*>(nullptr))});
+  }
+  Json operator()(const ValidationSource*) const {
+    return any_of(
+        {Json::object({{"type", "string"}}), Json::object({{"type", "integer"}, {"minimum", 1}})});
+  }
   Json operator()(const Duration*) const {
     const Json text = pattern(rule_.time ? "(ep|st|min|h)" : "(ep|st)");
     return rule_.above_min ? text : any_of({constant(0), text});

@@ -18,6 +18,7 @@ namespace tessera {
 
 namespace {
 
+constexpr int64_t kMaxValidation = int64_t{1} << 32;
 constexpr size_t kShown = 64;  // characters of a wrong value that an error repeats
 
 // Why a text is not the value: a remark for the error, and what was probably meant.
@@ -143,6 +144,46 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, ByteSize& value) 
   return {};
 }
 
+MaybeProblem parse(std::string_view text, const KeyRule& rule, Workers& value) {
+  if (text == "auto") {
+    value = Workers::automatic();
+    return {};
+  }
+  int count = 0;
+  MaybeProblem problem = parse(text, rule, count);
+  if (!problem) value = count;
+  return problem;
+}
+
+// "10%", 5000 or a folder, which does not begin like a number.
+MaybeProblem parse(std::string_view text, const KeyRule&, ValidationSource& value) {
+  if (text == "none") {
+    value = {};
+    return {};
+  }
+  const bool is_path = text.find('/') != text.npos;
+  const bool is_number =
+      !text.empty() && !is_path && std::string_view("0123456789.+-").find(text[0]) != text.npos;
+  ValidationSource given;
+  if (!is_number) {
+    if (text.empty()) return Problem{};
+    given.folder = text;
+  } else if (text.ends_with('%')) {
+    const std::string_view number = text.substr(0, text.size() - 1);
+    if (parse_number(number, given.percent) != std::errc()) return number_problem(number, false);
+    if (!(given.percent > 0 && given.percent < 100))
+      return Problem{"which is not above 0% and below 100%", ""};
+  } else if (double part = 0; parse_number(text, part) == std::errc() && part > 0 && part < 1) {
+    return Problem{"a part is written in percent", fmt::format("{:.4g}%", 100 * part)};
+  } else if (parse_number(text, given.count) != std::errc()) {
+    return number_problem(text, true);
+  } else if (given.count < 1 || given.count > kMaxValidation) {
+    return Problem{};
+  }
+  value = given;
+  return {};
+}
+
 class Reader {
  public:
   Reader(const ConfigKey& key, Diagnostics& errors) : key_(key), errors_(errors) {}
@@ -150,8 +191,11 @@ class Reader {
   template <class T>
   void read(const YamlNode& node, T& value) {
     if (!node.is_plain()) return refuse(node, node.quoted ? "leave out the quotes" : "");
-    if (MaybeProblem problem = parse(node.text, key_.rule, value))
-      refuse(node, problem->remark, problem->instead);
+    MaybeProblem problem = parse(node.text, key_.rule, value);
+    if (!problem) return;
+    if constexpr (std::is_arithmetic_v<T>)
+      if (const Problem unit = unit_problem(node.text, value); !unit.remark.empty()) problem = unit;
+    refuse(node, problem->remark, problem->instead);
   }
 
   void read(const YamlNode& node, std::string& value) {
@@ -168,6 +212,16 @@ class Reader {
       return;
     }
     value = node.text;
+  }
+
+  // A text, which may be quoted as one.
+  void read(const YamlNode& node, ValidationSource& value) {
+    std::string text;
+    const size_t before = errors_.size();
+    read(node, text);
+    if (errors_.size() > before) return;
+    if (MaybeProblem problem = parse(text, key_.rule, value))
+      refuse(node, problem->remark, problem->instead);
   }
 
   void read(const YamlNode& node, NamedValue& value) {
@@ -200,6 +254,20 @@ class Reader {
   }
 
  private:
+  // Of a length where a number of them is wanted: "15ep" of train.epochs.
+  template <class T>
+  Problem unit_problem(std::string_view text, T value) const {
+    const Quantity given = split_unit(text);
+    const std::string unit = lower(given.unit);
+    const bool epochs = unit == "ep" || unit == "epoch" || unit == "epochs";
+    const bool steps = unit == "st" || unit == "step" || unit == "steps";
+    if (!epochs && !steps) return {};
+    if (key_.path == "train.epochs" && steps) return {"a number of steps is train.steps", ""};
+    if (key_.path == "train.steps" && epochs) return {"a number of epochs is train.epochs", ""};
+    const bool fits = !parse(given.number, key_.rule, value);
+    return {"leave the unit out", fits ? std::string(given.number) : ""};
+  }
+
   static std::string shown(std::string_view text) {
     return utf8_printable(text.substr(0, utf8_start(text, kShown)));
   }

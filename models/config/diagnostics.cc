@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/config/config.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
@@ -63,6 +64,19 @@ std::string SourceRange::error(const std::string& text, const std::string& inste
   return fmt::format("{}: error: {}\n  {}\n  {}^{}{}", name(), text, shown,
                      std::string(utf8_length(head), ' '), std::string(marked - 1, '~'),
                      instead.empty() ? "" : fmt::format(" did you mean '{}'?", instead));
+}
+
+std::string placed_text(const Config& config, const ConfigError& error) {
+  const std::string text = error.what();
+  if (config.given == nullptr || dynamic_cast<const ConfigErrors*>(&error) != nullptr) return text;
+  const auto key = config.given->find(text.substr(0, text.find(':')));
+  return key == config.given->end() ? text : key->second.error(text);
+}
+
+void rethrow_placed(const Config& config, const ConfigError& error) {
+  const std::string text = placed_text(config, error);
+  if (text == error.what()) throw;
+  throw ConfigErrors(text);
 }
 
 void Diagnostics::add(const SourceRange& range, const std::string& text,

@@ -41,6 +41,13 @@ struct SourceRange {
   std::string error(const std::string& text, const std::string& instead = "") const;
 };
 
+struct Config;  // config.h
+// What only a run finds wrong with a configuration: the error with its line, as above, where its
+// text begins with a key that was given ("schedule.milestones: ..."); else as it is.
+std::string placed_text(const Config& config, const ConfigError& error);
+// Throws that, within the handler of the error.
+[[noreturn]] void rethrow_placed(const Config& config, const ConfigError& error);
+
 // Gathers the errors of one reading. Keeps the first kMax and counts the rest.
 class Diagnostics {
  public:

@@ -57,6 +57,11 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   }
 }
 
+Schedule check_epochs(const Config& config, int64_t images) {
+  const int64_t batch = config.data.batch, batches = (images + batch - 1) / batch;
+  return {config.schedule, config.optimizer.lr, batches, config.train.total_steps(batches)};
+}
+
 double Schedule::lr(int64_t step) const {
   if (step < warmup_) {
     return base_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);

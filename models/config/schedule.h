@@ -43,4 +43,7 @@ class Schedule {
   std::vector<int64_t> milestones_;
 };
 
+// That of a training on so many images. Throws ConfigError as the constructor does.
+Schedule check_epochs(const Config& config, int64_t images);
+
 }  // namespace tessera

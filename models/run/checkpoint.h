@@ -36,7 +36,8 @@ struct TrainingState {
   int64_t batches = 1;  // of an epoch
   int64_t images = 0;   // of an epoch
   int64_t seed = 0;
-  int64_t evaluation_due = 0;  // 1: stopped before the evaluation that follows this step
+  int64_t evaluation_due = 0;  // 1: stopped before the evaluation that follows this step; 2: with
+                               // data.validation, before that of the test set at the end
   double lr = 0;               // of the last step
   // Sums over the images since the last line of the metrics.
   int64_t log_images = 0;

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/runtime/start_thread.h"
 
 namespace tessera {
 
@@ -25,7 +26,7 @@ CheckpointWriter::CheckpointWriter(const CheckpointFolder& folder, CheckpointIma
       steps_(folder.steps()) {
   steps_.reserve(steps_.size() + keep_ + 3);  // the best one and a new one come on top
   folder_.remove_partial_files();
-  thread_ = std::thread([this] { work(); });
+  thread_ = start_thread("writing checkpoints", "set checkpoint.keep=0", [this] { work(); });
 }
 
 CheckpointWriter::~CheckpointWriter() {

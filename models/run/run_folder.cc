@@ -1,11 +1,13 @@
 #include "tessera/models/run/run_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 
@@ -65,6 +68,46 @@ std::string resolved_config_path(const std::string& run_dir) {
 }
 
 std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.h5"; }
+
+namespace {
+
+// The folder, or the nearest one above it that is there.
+std::filesystem::path nearest(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(dir, error);
+  while (!std::filesystem::exists(path, error) && path.has_relative_path())
+    path = path.parent_path();
+  return path;
+}
+
+}  // namespace
+
+void require_run_folder(const std::string& dir) {
+  const std::filesystem::path there = nearest(dir);
+  std::error_code error;
+  const auto refuse = [&](const char* doing, const std::string& why) {
+    throw RunFolderError(fmt::format("run folder: cannot {} '{}': '{}' {}; check run.dir", doing,
+                                     dir, there.string(), why));
+  };
+  if (!std::filesystem::is_directory(there, error)) refuse("make", "is no folder");
+  if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    refuse("write", fmt::format("cannot be written: {}", std::strerror(errno)));
+}
+
+int64_t room_for(const std::string& dir) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(nearest(dir), error);
+  return error ? INT64_MAX : static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
+}
+
+void require_room(const std::string& dir, int64_t bytes) {
+  const int64_t free = room_for(dir);
+  if (free >= bytes) return;
+  throw RunFolderError(
+      fmt::format("run folder: '{}': its disk has only {} free, but a checkpoint and what else is "
+                  "written there take {}; free some, or give another run.dir",
+                  dir, byte_text(free), byte_text(bytes)));
+}
 
 RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files)
     : files_(files), dir_(config.run.dir) {

@@ -37,7 +37,7 @@ struct HostBuffer;  // runtime/host_buffer.h
 struct Metrics {
   double epoch = 0;             // epochs done, a fraction within one
   int64_t step = 0;             // steps done
-  const char* phase = "train";  // train | test
+  const char* phase = "train";  // train | validation | test
   double loss = 0;              // mean over the images since the last line of this phase
   double accuracy = 0;          // part of them that is right, in [0, 1]
   double lr = 0;                // of the last step done
@@ -94,6 +94,14 @@ class RunFolder {
   std::optional<RecordFile> csv_, jsonl_;
   std::vector<std::string> not_written_;
 };
+
+// What a training needs of its folder, asked before it does anything; nothing is written. Throws
+// RunFolderError: the folder is a file or cannot be made or written; require_room: its disk has
+// less than so many bytes left.
+void require_run_folder(const std::string& dir);
+void require_room(const std::string& dir, int64_t bytes);
+// Bytes left on the disk that the folder is or will be on.
+int64_t room_for(const std::string& dir);
 
 // Where trainer eval --run DIR finds things.
 std::string resolved_config_path(const std::string& run_dir);

@@ -23,9 +23,16 @@ struct Curve {
   std::vector<Point> points;
 };
 
+// The phase as a text that stays; nullptr for another word.
+const char* phase_of(std::string_view word) {
+  for (const char* phase : {"train", "validation", "test"})
+    if (word == phase) return phase;
+  return nullptr;
+}
+
 Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
                double Metrics::*value, double scale) {
-  Curve curve{phase == "train" ? "train" : "test", colour, {}};
+  Curve curve{phase_of(phase), colour, {}};
   for (const Metrics& m : metrics) {
     if (phase == m.phase && std::isfinite(m.*value))
       curve.points.push_back({m.epoch, scale * (m.*value)});
@@ -98,7 +105,7 @@ std::string chart(const char* title, const std::vector<Curve>& curves) {
     svg += line_of(curve, x, y);
     svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
                        legend, curve.colour, curve.name);
-    legend -= 48;
+    legend -= 24 + 6 * static_cast<double>(std::string_view(curve.name).size());
   }
   return svg + "</svg>\n";
 }
@@ -135,15 +142,23 @@ std::string matrix_html(const RunReport& report) {
 
 std::string epochs_html(const std::vector<Metrics>& metrics) {
   std::string html =
-      "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>loss</th>"
+      "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>images</th><th>loss</th>"
       "<th>accuracy</th><th>lr</th></tr>\n";
   for (const Metrics& m : metrics) {
-    if (std::string_view(m.phase) != "test") continue;
+    if (std::string_view(m.phase) == "train") continue;
     html += fmt::format(
-        "<tr><td>{:.4g}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td><td>{:.4g}</td></tr>\n",
-        m.epoch, m.step, m.loss, 100 * m.accuracy, m.lr);
+        "<tr><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td>"
+        "<td>{:.4g}</td></tr>\n",
+        m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy, m.lr);
   }
-  return html + "</table>\n";
+  html += "</table>\n";
+  const bool validated = std::any_of(metrics.begin(), metrics.end(), [](const Metrics& m) {
+    return std::string_view(m.phase) == "validation";
+  });
+  if (validated) return html;
+  return html +
+         "<p>All of these are of the test images: the best of these was chosen on them, and "
+         "is no test any more (data.validation keeps them apart).</p>\n";
 }
 
 std::string summary_html(const RunReport& report) {
@@ -166,9 +181,9 @@ table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: 
 
 std::string report_html(const RunReport& report) {
   const std::vector<Metrics>& m = report.metrics;
-  const char *blue = "#2563c9", *orange = "#d9730d";
-  std::string result =
-      fmt::format("<p class=\"big\">{:.2f} % of the test images are right", 100 * report.top1);
+  const char *blue = "#2563c9", *orange = "#d9730d", *green = "#1d8a5a";
+  std::string result = fmt::format("<p class=\"big\">{:.2f} % of the {} images are right",
+                                   100 * report.top1, report.phase);
   if (report.top5 >= 0) result += fmt::format(", {:.2f} % among the first five", 100 * report.top5);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><meta "
@@ -177,8 +192,10 @@ std::string report_html(const RunReport& report) {
       "{8}</html>\n",
       html_escaped(report.title), kStyle, result,
       chart("accuracy in %", {curve_of(m, "test", orange, &Metrics::accuracy, 100),
+                              curve_of(m, "validation", green, &Metrics::accuracy, 100),
                               curve_of(m, "train", blue, &Metrics::accuracy, 100)}),
       chart("loss", {curve_of(m, "test", orange, &Metrics::loss, 1),
+                     curve_of(m, "validation", green, &Metrics::loss, 1),
                      curve_of(m, "train", blue, &Metrics::loss, 1)}),
       chart("learning rate", {curve_of(m, "train", blue, &Metrics::lr, 1)}), epochs_html(m),
       matrix_html(report), summary_html(report));
@@ -200,7 +217,7 @@ std::vector<Metrics> read_metrics(const std::string& path) {
       else
         fields.back() += c;
     }
-    if (fields.size() != 7 || (fields[2] != "train" && fields[2] != "test")) continue;
+    if (fields.size() != 7 || phase_of(fields[2]) == nullptr) continue;
     const auto number = [&](size_t i) {
       double value = NAN;  // an empty field
       std::from_chars(fields[i].data(), fields[i].data() + fields[i].size(), value);
@@ -209,7 +226,7 @@ std::vector<Metrics> read_metrics(const std::string& path) {
     Metrics m;
     m.epoch = number(0);
     m.step = static_cast<int64_t>(number(1));
-    m.phase = fields[2] == "train" ? "train" : "test";
+    m.phase = phase_of(fields[2]);
     m.loss = number(3);
     m.accuracy = number(4);
     m.lr = number(5);

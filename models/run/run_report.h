@@ -14,9 +14,10 @@ struct RunReport {
   std::string title;             // "resnet20 on cifar10"
   std::string summary;           // plain text: of the model, of memory; may be empty
   std::vector<Metrics> metrics;  // as in metrics.csv
+  const char* phase = "test";    // of which images the following is: test | validation
   ConfusionMatrix confusion;
   std::vector<std::string> classes;  // names; may be empty
-  double top1 = 0, top5 = -1;        // of the test images, in [0, 1]; -1: not known
+  double top1 = 0, top5 = -1;        // in [0, 1]; -1: not known
 };
 
 std::string report_html(const RunReport& report);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "tessera/graph/arena.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
@@ -24,9 +26,9 @@ double milliseconds_since(Clock::time_point start) {
 
 }  // namespace
 
-BenchResult bench(const Config& config, int64_t steps) {
+BenchResult bench(const Config& config, int64_t steps, const CompileOptions& options) {
   const int64_t batch = config.data.batch;
-  const auto session = prepared_session(config, DataNeed(), Purpose::timing);
+  const auto session = prepared_session(config, DataNeed(), Purpose::timing, options);
   require_fit(config, DataNeed(), Purpose::timing, *session);
   CompiledStep& step = session->train_step(batch);
   session->bind();
@@ -52,6 +54,8 @@ BenchResult bench(const Config& config, int64_t steps) {
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
   result.compile_ms = session->compile_milliseconds();
   result.peak_bytes = cpu_memory().statistics().peak_bytes;
+  result.arena_bytes = session->arena()->bytes();
+  result.total_bytes = static_cast<size_t>(total_bytes(session->regions()));
   result.threads = cpu_context().threads();
   result.kernels = cpu_context().kernels_name();
   return result;
@@ -64,7 +68,10 @@ std::string BenchResult::json() const {
                        {"first_step_ms", rounded(first_step_ms, 4)},
                        {"compile_ms", rounded(compile_ms, 4)},
                        {"loss", rounded(loss, 6)},
+                       {"step_us", std::llround(1000 * step_ms_p50)},
                        {"peak_bytes", peak_bytes},
+                       {"arena_bytes", arena_bytes},
+                       {"total_bytes", total_bytes},
                        {"threads", threads},
                        {"kernels", kernels}})
       .text();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tessera/graph/compile_options.h"
 #include "tessera/models/config/config.h"
 
 namespace tessera {
@@ -13,15 +14,17 @@ struct BenchResult {
   double images_per_second = 0;  // of the median step
   double step_ms_p50 = 0, step_ms_p95 = 0;
   double first_step_ms = 0, compile_ms = 0;
-  double loss = 0;        // of the last step
-  size_t peak_bytes = 0;  // asked of the machine for tensors, at most
+  double loss = 0;                          // of the last step
+  size_t peak_bytes = 0;                    // asked of the machine for tensors, at most
+  size_t arena_bytes = 0, total_bytes = 0;  // as planned; all: with parameters and slots
   int threads = 0;
   std::string kernels;  // native or eigen
   std::string json() const;
 };
 
 // Times `steps` training steps on generated batches of the configuration's shape. Throws
-// PlanInfeasible as require_fit() does for a timing (memory_limit.h).
-BenchResult bench(const Config& config, int64_t steps);
+// PlanInfeasible as require_fit() does for a timing (memory_limit.h), ConfigError for an unknown
+// pass.
+BenchResult bench(const Config& config, int64_t steps, const CompileOptions& options = {});
 
 }  // namespace tessera

@@ -71,8 +71,13 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
 }  // namespace
 
 void check_same_training(const Config& config, const CheckpointFile& checkpoint) {
-  const auto now = values_of(print_config(config)), then = values_of(checkpoint.config()),
-             usual = values_of(print_config(Config()));
+  const auto now = values_of(print_config(config)), usual = values_of(print_config(Config()));
+  auto then = values_of(checkpoint.config());
+  // data.test_part was called so once.
+  if (const auto old = then.find("data.validation"); old != then.end() && old->second[0] == '0') {
+    then["data.test_part"] = old->second;
+    then.erase(old);
+  }
   auto value = [&](const std::map<std::string, std::string>& values, const std::string& key) {
     if (const auto found = values.find(key); found != values.end()) return found->second;
     const auto found = usual.find(key);
@@ -335,6 +340,13 @@ std::vector<HostBuffer> Checkpointing::planned_buffers(const Config& config,
                                                        const Tensors& tensors) {
   if (config.checkpoint.keep == 0) return {};
   return {{"checkpoint", CheckpointImage::planned_bytes(tensors, print_config(config))}};
+}
+
+int64_t Checkpointing::bytes_on_disk(const Config& config, const Tensors& tensors) {
+  constexpr int64_t kReports = int64_t{1} << 20;
+  int64_t weights = 0;
+  for (const Tensor& tensor : tensors) weights += static_cast<int64_t>(tensor.spec().bytes());
+  return total_bytes(planned_buffers(config, tensors)) + weights + kReports;
 }
 
 }  // namespace tessera

@@ -56,6 +56,8 @@ class Checkpointing {
 
   // What reserve() takes for a configuration and its tensors, and what it took.
   static std::vector<HostBuffer> planned_buffers(const Config& config, const Tensors& tensors);
+  // What a training writes at least: a checkpoint, weights no larger than it, reports.
+  static int64_t bytes_on_disk(const Config& config, const Tensors& tensors);
   const std::vector<HostBuffer>& host_buffers() const { return buffers_; }
   const CheckpointWriter* writer() const { return writer_.get(); }
   std::string path(int64_t step) const { return folder_.path(step); }

@@ -1,15 +1,16 @@
 #include "tessera/models/training/doctor.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/config/diagnostics.h"
+#include "tessera/models/config/schedule.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
@@ -24,7 +25,14 @@
 namespace tessera {
 namespace {
 
-Finding device_of(const Config& config) {
+// What is found on the way, and needed by what is looked at next.
+struct Examination {
+  const Config& config;
+  std::unique_ptr<Session> session;  // of all steps; nullptr where there can be none
+};
+
+Finding device_of(Examination& about) {
+  const Config& config = about.config;
   const Device device = configured_device(config);
   std::string text;
   for (const DeviceInfo& info : physical_devices())
@@ -37,58 +45,57 @@ Finding device_of(const Config& config) {
   return {"device", text, 0, fell_back};
 }
 
-Finding memory_of(const Config& config) {
-  const DataNeed data = known_data(config);
-  require_fit(config, data, Purpose::training);
-  const int64_t needed = memory_need(config, data).bytes(), free = host_memory().free;
-  if (free > 0 && needed > free) {
-    const int64_t batch = BatchSearch(data, Purpose::training).largest(config, free).batch;
-    throw OutOfMemory(fmt::format(
-        "{} are needed, but this machine has only {} free; {}", byte_text(needed), byte_text(free),
-        batch > 0 ? fmt::format("data.batch={} would fit", batch)
-                  : "not even a batch of one image would fit: take a smaller model or machine"));
+Finding memory_of(Examination& about) {
+  const Config& config = about.config;
+  DataNeed data;
+  try {
+    data = known_data(config);
+  } catch (const DataError&) {
+    return {"memory", "not known, as the data cannot be opened", 0, true};
   }
+  auto session = prepared_session(config, data, Purpose::training);
+  require_fit(config, data, Purpose::training, *session);
+  about.session = std::move(session);
+  const int64_t needed = memory_need(config, data).bytes();
   return {"memory", headroom_text(config, data, needed) +
                         (data.complete ? "" : "; what decoders of pictures take comes on top")};
 }
 
-Finding data_of(const Config& config) {
-  const DataSplit data = open_fitting(config);
+// The memory was asked about before: what is wrong with it is said once.
+Finding data_of(Examination& about) {
+  const Config& config = about.config;
+  const DataSplit data =
+      about.session != nullptr ? open_fitting(config) : open_data(data_source(config));
   check_classes(config, *data.train);
-  return {"data", fmt::format("{}; {}", data.train->describe(), data.test->describe())};
+  check_epochs(config, data.train->count());
+  std::string text = data.train->describe();
+  if (data.validation != nullptr) text += "; " + data.validation->describe();
+  text += "; " + data.test->describe();
+  for (const std::string& line : remarks_on(config, data_need(data))) text += "\n" + line;
+  return {"data", text};
 }
 
-// The folder, or the nearest one above it that is there.
-std::filesystem::path nearest(const std::filesystem::path& folder) {
-  std::filesystem::path path = std::filesystem::absolute(folder);
-  std::error_code error;
-  while (!std::filesystem::exists(path, error) && path.has_relative_path())
-    path = path.parent_path();
-  return path;
-}
-
-Finding run_folder_of(const Config& config) {
-  const std::filesystem::path folder = nearest(config.run.dir);
-  const auto fail = [&](const char* why) {
-    throw Error(fmt::format("'{}' cannot be made: '{}': {}; check run.dir", config.run.dir,
-                            folder.string(), why));
-  };
-  if (!std::filesystem::is_directory(folder)) fail("is no folder");
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail(std::strerror(errno));
-  int64_t needed = 0;
-  for (const HostBuffer& block : memory_need(config).blocks)
-    if (block.name == "checkpoint") needed = static_cast<int64_t>(block.bytes);
+Finding run_folder_of(Examination& about) {
+  const Config& config = about.config;
+  require_run_folder(config.run.dir);
+  const int64_t free = room_for(config.run.dir);
+  const std::string text = fmt::format("{}: {} free", config.run.dir, byte_text(free));
+  if (about.session == nullptr) return {"run folder", text};
+  const Tensors& tensors = about.session->store().persistent();
+  require_room(config.run.dir, Checkpointing::bytes_on_disk(config, tensors));
   // Those that stay, the best, the one being written, and the weights at the end.
-  needed *= config.checkpoint.keep + 3;
-  const auto free = static_cast<int64_t>(std::filesystem::space(folder).available);
-  const std::string text = fmt::format("{}: {} free, checkpoints take up to {}", config.run.dir,
-                                       byte_text(free), byte_text(needed));
-  if (free < needed) throw CheckpointError(text + "; lower checkpoint.keep or free some");
-  return {"run folder", text};
+  const int64_t most =
+      total_bytes(Checkpointing::planned_buffers(config, tensors)) * (config.checkpoint.keep + 3);
+  const bool scarce = free < most;
+  return {"run folder",
+          fmt::format("{}, checkpoints take up to {}{}", text, byte_text(most),
+                      scarce ? "; lower checkpoint.keep or free some" : ""),
+          0, scarce};
 }
 
 // That which --resume goes on from, on whatever device it was made.
-Finding checkpoint_of(const Config& config) {
+Finding checkpoint_of(Examination& about) {
+  const Config& config = about.config;
   const CheckpointFolder folder(checkpoints_path(config.run.dir));
   std::string damaged;
   for (const int64_t step : folder.candidates()) {
@@ -110,18 +117,29 @@ Finding checkpoint_of(const Config& config) {
 }  // namespace
 
 std::vector<Finding> examine(const Config& config) {
-  const std::pair<const char*, std::function<Finding(const Config&)>> checks[] = {
+  const std::pair<const char*, std::function<Finding(Examination&)>> checks[] = {
       {"device", device_of},         {"memory", memory_of},         {"data", data_of},
       {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
+  Examination about{config, nullptr};
   std::vector<Finding> findings;
+  const auto fault = [&](const char* what, const std::string& text, int exit_code) {
+    const auto known = std::find_if(findings.begin(), findings.end(),
+                                    [&](const Finding& other) { return other.text == text; });
+    findings.push_back(
+        known == findings.end()
+            ? Finding{what, text, exit_code}
+            : Finding{what, "not looked at before the " + known->what + " is right", 0, true});
+  };
   for (const auto& [what, check] : checks) {
     try {
-      findings.push_back(check(config));
+      findings.push_back(check(about));
+    } catch (const ConfigError& error) {
+      fault(what, placed_text(config, error), error.exit_code());
     } catch (const Error& error) {
-      findings.push_back({what, error.what(), error.exit_code()});
+      fault(what, error.what(), error.exit_code());
     } catch (const std::filesystem::filesystem_error& error) {
-      findings.push_back({what, error.what(), 2});
+      fault(what, error.what(), 2);
     }
   }
   return findings;

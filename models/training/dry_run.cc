@@ -6,26 +6,36 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/session.h"
 
 namespace tessera {
 
-void dry_run(const Config& config, const Print& print, const TrainOptions& options) {
+void dry_run(const Config& config, const Print& print, const TrainOptions& options) try {
+  require_run_folder(config.run.dir);
   require_fit(config);
   const Checkpointing checkpoints(config, options, print);
-  const DataSplit data = open_fitting(config);
+  const OpenedRun run = open_run(config, Purpose::training);
+  const DataSplit& data = run.data;
   check_classes(config, *data.train);
+  const Schedule schedule = check_epochs(config, data.train->count());
+  if (!options.overwrite)
+    require_room(config.run.dir,
+                 Checkpointing::bytes_on_disk(config, run.session->store().persistent()));
+  for (const std::string& line : remarks_on(config, data_need(data))) print(line);
   print(data.train->describe());
+  if (data.validation != nullptr) print(data.validation->describe());
   print(data.test->describe());
   const int64_t batch = run_steps(config, data_need(data), Purpose::training).train.front();
   const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
   checkpoints.check_data(steps_per_epoch, data.train->count());
   const int64_t steps = config.train.total_steps(steps_per_epoch);
-  const Schedule schedule(config.schedule, config.optimizer.lr, steps_per_epoch, steps);
   print(
       fmt::format("{}, batch {}: {} steps an epoch, {} steps in all; lr {:.4g} at first, {:.4g} at "
                   "last",
@@ -34,6 +44,8 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   print(plan(config).text());
   print(fmt::format("dry run: nothing was written; training would write to {}{}", config.run.dir,
                     std::filesystem::exists(config.run.dir) ? ", which exists" : ""));
+} catch (const ConfigError& error) {
+  rethrow_placed(config, error);
 }
 
 }  // namespace tessera

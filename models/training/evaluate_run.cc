@@ -20,14 +20,24 @@ namespace tessera {
 namespace {
 
 // Says what it loaded.
-std::string load_trained(Session& session, const std::string& run_dir,
-                         const std::string& checkpoint) {
+std::string load_trained(Session& session, const Config& config, const std::string& run_dir,
+                         const std::string& checkpoint, TrainResult& result) {
   if (!checkpoint.empty()) {
     const bool name = checkpoint == "best" || checkpoint == "latest";
     const CheckpointFile file(
         checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
     file.load(session.store().persistent());
-    return fmt::format("{}, after step {}", file.path(), file.state().step);
+    const TrainingState& state = file.state();
+    const bool is_best = config.checkpoint.best != BestBy::kNone && state.step == state.best_step;
+    result.checkpoint = file.path();
+    result.steps = state.step;
+    result.chosen_on_test = is_best && !config.data.validation.any();
+    return fmt::format("{}, after step {}{}", file.path(), state.step,
+                       !is_best ? ""
+                       : config.data.validation.any()
+                           ? ", the best on the validation images"
+                           : ", chosen on the test images that now test it (data.validation keeps "
+                             "them apart)");
   }
   const std::string path = weights_path(run_dir);
   if (!std::filesystem::exists(path))
@@ -37,6 +47,8 @@ std::string load_trained(Session& session, const std::string& run_dir,
         path));
   session.load_weights(path);
   const std::optional<int64_t> step = weights_step(path);
+  result.checkpoint = path;
+  result.steps = step.value_or(-1);
   if (!step) return path;
   const std::optional<int64_t> latest = CheckpointFolder(checkpoints_path(run_dir)).named("latest");
   return fmt::format("{}, after step {}{}", path, *step,
@@ -60,11 +72,12 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
   check_classes(config, *data.test);
   Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
   session->bind();
-  print("evaluating " + load_trained(*session, run_dir, checkpoint));
+  TrainResult result;
+  print("evaluating " + load_trained(*session, config, run_dir, checkpoint, result));
   print(data.test->describe());
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();
-  TrainResult result;
+  result.test_images = tally.images;
   result.test_top5 = tally.top5();
   result.confusion = tally.confusion;
   result.test_accuracy = tally.accuracy();

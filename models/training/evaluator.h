@@ -1,4 +1,4 @@
-// The run over the test images.
+// The run over the test images, or those of validation.
 #pragma once
 
 #include <atomic>

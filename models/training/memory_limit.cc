@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -96,6 +97,20 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
          "take a smaller model or smaller images\n";
 }
 
+// What is said of a need that is too large, behind how large it is.
+std::string breakdown(const Config& config, const DataNeed& data, Purpose purpose,
+                      const MemoryNeed& need, int64_t allowed) {
+  std::string text = fmt::format(
+      "by class, in the arena at its fullest time:\n{}the largest tensors of that "
+      "time:\n{}what would fit:\n{}",
+      by_class(need), at_the_peak(need.report), what_fits(config, data, purpose, allowed));
+  int64_t of_images = data.bytes;
+  for (const HostBuffer& block : need.blocks)
+    if (block.name.starts_with("loader")) of_images += static_cast<int64_t>(block.bytes);
+  if (of_images > allowed) text += "  fewer images: data.train_count and data.test_count\n";
+  return text;
+}
+
 // Whether there is a limit to keep to.
 bool is_limited(const Config& config) {
   if (!config.memory.limit) return false;
@@ -109,61 +124,76 @@ void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
   const int64_t limit = config.memory.limit->bytes;
   if (need.bytes() <= limit) return;
   throw PlanInfeasible(
-      fmt::format("memory.limit: this {} needs {}{} ({} bytes), the limit is {}, over by {}\n"
-                  "by class, in the arena at its fullest time:\n{}"
-                  "the largest tensors of that time:\n{}"
-                  "what would fit:\n{}",
+      fmt::format("memory.limit: this {} needs {}{} ({} bytes), the limit is {}, over by {}\n{}",
                   purpose_name(purpose), need.complete ? "" : "at least ", byte_text(need.bytes()),
-                  need.bytes(), byte_text(limit), byte_text(need.bytes() - limit), by_class(need),
-                  at_the_peak(need.report), what_fits(config, data, purpose, limit)));
+                  need.bytes(), byte_text(limit), byte_text(need.bytes() - limit),
+                  breakdown(config, data, purpose, need, limit)));
+}
+
+// What the machine has not, is refused before the part of it that there is has been taken. `taken`:
+// bytes of the need that the process holds already.
+void refuse_what_is_not_there(const Config& config, const DataNeed& data, Purpose purpose,
+                              Session& session, int64_t taken) {
+  if (!configured_device(config).is_cpu()) return;
+  std::vector<HostBuffer> blocks = session.regions();
+  for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
+    blocks.push_back(std::move(block));
+  const int64_t needed = total_bytes(blocks), free = host_memory().free;
+  if (free == 0 || needed - taken <= free) return;
+  const int64_t allowed = free + taken;
+  std::string text =
+      fmt::format("memory: this {} needs {} ({} bytes), but this machine has only {} free",
+                  purpose_name(purpose), byte_text(needed), needed, byte_text(allowed));
+  if (config.mode == Mode::kEager)
+    throw PlanInfeasible(text +
+                         ", before eager steps ask for more; take a smaller model or fewer "
+                         "images (data.train_count, data.test_count)");
+  throw PlanInfeasible(fmt::format(
+      "{}\n{}", text,
+      breakdown(config, data, purpose, memory_need(session, config, data, purpose), allowed)));
+}
+
+void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session,
+                 int64_t taken) {
+  if (is_limited(config))
+    refuse_excess(config, data, purpose, memory_need(session, config, data, purpose));
+  refuse_what_is_not_there(config, data, purpose, session, taken);
 }
 
 }  // namespace
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session) {
-  if (is_limited(config))
-    refuse_excess(config, data, purpose, memory_need(session, config, data, purpose));
+  require_fit(config, data, purpose, session, 0);
 }
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
-  if (is_limited(config)) refuse_excess(config, data, purpose, memory_need(config, data, purpose));
+  is_limited(config);  // in eager mode there is no other need to look at
+  require_fit(config, data, purpose, *prepared_session(config, data, purpose));
 }
 
+// Other data have to be opened to know more, which then is done once.
 void require_fit(const Config& config, Purpose purpose) {
-  if (config.memory.limit) require_fit(config, known_data(config), purpose);
+  const bool is_named = config.data.name != "hdf5" && config.data.name != "image_folder";
+  if (config.memory.limit || is_named) require_fit(config, known_data(config, purpose), purpose);
 }
-
-namespace {
-
-// The order of the images and the batches held ready are asked for at once.
-void require_loaders(const Config& config, const DataSplit& data, Purpose purpose) {
-  const int64_t needed = total_bytes(loader_blocks(config, data_need(data), purpose)),
-                free = host_memory().free;
-  if (free == 0 || needed <= free) return;
-  throw OutOfMemory(fmt::format(
-      "data: the batches and the order of {} training and {} test images take {}, but this machine "
-      "has only {} free; take fewer with data.train_count and data.test_count, or a smaller "
-      "data.batch or data.read_ahead",
-      data.train->count(), data.test->count(), byte_text(needed), byte_text(free)));
-}
-
-}  // namespace
 
 DataSplit open_fitting(const Config& config) {
   DataSplit data = open_data(data_source(config));
-  require_fit(config, data_need(data), Purpose::training);
-  require_loaders(config, data, Purpose::training);
+  const DataNeed need = data_need(data);
+  require_fit(config, need, Purpose::training, *prepared_session(config, need, Purpose::training),
+              need.bytes);
   return data;
 }
 
 OpenedRun open_run(const Config& config, Purpose purpose) {
-  OpenedRun run{open_data(data_source(config)), nullptr};
+  DataSource source = data_source(config);
+  source.test_only = purpose == Purpose::evaluation;
+  OpenedRun run{open_data(source), nullptr};
   const DataNeed data = data_need(run.data);
   const Normalization normalization =
       normalization_of(config, purpose == Purpose::training ? *run.data.train : *run.data.test);
   run.session = prepared_session(config, data, purpose, {}, &normalization);
-  require_fit(config, data, purpose, *run.session);
-  require_loaders(config, run.data, purpose);
+  require_fit(config, data, purpose, *run.session, data.bytes);
   return run;
 }
 

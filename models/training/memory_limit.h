@@ -1,4 +1,5 @@
-// memory.limit: what does not fit is refused, with the reason and with what would fit.
+// memory.limit, and the memory that the machine has free: what does not fit is refused, with the
+// reason and with what would fit.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +9,21 @@
 
 namespace tessera {
 
-// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed,
-// available, over by, by class, the tensors that set the minimum, and what would fit. Throws
-// ConfigError for a limit in eager mode, whose need nobody knows before it ran. Without `data`: as
-// far as is known without opening them. With `session`: of the one that will run, its steps
-// prepared (run_steps.h); else one is prepared to ask.
+// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded, or where this
+// machine has less free: needed, available, by class, the tensors that set the minimum, and what
+// would fit. Throws ConfigError for a limit in eager mode, whose need nobody knows before it ran.
+// Without `data`: where they need not be looked at to know what they take. With `session`: of the
+// one that will run, its steps prepared (run_steps.h); else one is prepared to ask.
 void require_fit(const Config& config, Purpose purpose = Purpose::training);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session);
 
 // Opens the data of a training that passed require_fit(), and asks once more, as opening them may
-// tell of more. Throws what open_data() and require_fit() throw, and OutOfMemory where the machine
-// has less free than the loaders take.
+// tell of more. Throws what open_data() and require_fit() throw.
 DataSplit open_fitting(const Config& config);
 
-// The same for what then runs: the data, and a session with the steps for them, which the limit was
-// asked of.
+// The same for what then runs: the data, of an evaluation the test images alone, and a session with
+// the steps for them, which the limit was asked of.
 struct OpenedRun {
   DataSplit data;
   std::unique_ptr<Session> session;

@@ -40,7 +40,7 @@ MemoryNeed memory_need(const Config& config, const DataNeed& data, Purpose purpo
 }
 
 MemoryNeed memory_need(const Config& config, Purpose purpose) {
-  return memory_need(config, known_data(config), purpose);
+  return memory_need(config, known_data(config, purpose), purpose);
 }
 
 struct BatchSearch::Impl {

@@ -6,21 +6,14 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/status_line.h"
+#include "tessera/runtime/text/terminal.h"
 
 namespace tessera {
 namespace {
-
-int columns_of(std::FILE* out) {
-  winsize size{};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 100;
-}
 
 std::string bar(double share, size_t width) {
   const auto done = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
@@ -163,7 +156,7 @@ std::string progress_text(const ProgressState& s, double seconds_left, int colum
 }
 
 Progress::Progress(std::FILE* out, bool always)
-    : out_(out), active_(always || isatty(fileno(out)) != 0) {}
+    : out_(out), active_(out != nullptr && (always || can_redraw(out))) {}
 
 void Progress::update(const ProgressState& state) {
   if (!active_) return;
@@ -177,7 +170,9 @@ void Progress::update(const ProgressState& state) {
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const auto done = static_cast<double>(first_left_ - state.steps_left);
   const double left = done > 0 ? seconds / done * static_cast<double>(state.steps_left) : NAN;
-  set_status(out_, progress_text(state, left, columns_of(out_) - 1));
+  constexpr int kInFiles = 100;
+  const int columns = columns_of(out_);
+  set_status(out_, progress_text(state, left, (columns > 0 ? columns : kInFiles) - 1));
   drawn_ = true;
 }
 

@@ -31,8 +31,9 @@ std::string progress_text(const ProgressState& state, double seconds_left, int c
 // Not thread-safe.
 class Progress {
  public:
-  // Draws only where `out` is a terminal, unless `always`. As the status line
-  // (runtime/text/status_line.h), so lines that are logged stand above it.
+  // Draws only where `out` is a terminal that can (TERM is not "dumb"), unless `always`; nullptr:
+  // never. As the status line (runtime/text/status_line.h), so lines that are logged stand above
+  // it.
   explicit Progress(std::FILE* out = stderr, bool always = false);
   ~Progress() { clear(); }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
@@ -50,13 +52,25 @@ const char* purpose_name(Purpose purpose) {
   return "";
 }
 
-DataNeed known_data(const Config& config) { return data_need(data_source(config)); }
+DataNeed known_data(const Config& config, Purpose purpose) {
+  DataSource source = data_source(config);
+  source.test_only = purpose == Purpose::evaluation;
+  return data_need(source);
+}
 
 RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose) {
   const int64_t batch = config.data.batch, half = (batch + 1) / 2;
   switch (purpose) {
-    case Purpose::training:
-      return {batches_of_epoch(data.train_count, batch), batches_of_epoch(data.test_count, batch)};
+    case Purpose::training: {
+      RunSteps steps{batches_of_epoch(data.train_count, batch),
+                     batches_of_epoch(data.test_count, batch)};
+      if (config.data.validation.any())
+        for (const int64_t count : batches_of_epoch(data.validation_count, batch))
+          if (std::find(steps.evaluation.begin(), steps.evaluation.end(), count) ==
+              steps.evaluation.end())
+            steps.evaluation.push_back(count);
+      return steps;
+    }
     case Purpose::evaluation:
       return {{}, batches_of_epoch(data.test_count, batch)};
     case Purpose::timing:
@@ -65,6 +79,16 @@ RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose) 
       return {{batch, half}, {half}};
   }
   return {};
+}
+
+std::vector<std::string> remarks_on(const Config& config, const DataNeed& data) {
+  std::vector<std::string> lines;
+  for (const std::string& aside : config.put_aside)
+    lines.push_back("put aside, as nothing reads it beside the overrides: " + aside);
+  if (data.train_count > 0 && data.train_count < config.data.batch)
+    lines.push_back(fmt::format("data.batch is cut from {} to the {} training images",
+                                config.data.batch, data.train_count));
+  return lines;
 }
 
 std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
@@ -93,7 +117,10 @@ std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data
   };
   const HostBuffer evaluation{"loader of evaluation", bytes(data.test_count, false)};
   if (purpose != Purpose::training) return {evaluation};
-  return {{"loader of training", bytes(data.train_count, true)}, evaluation};
+  std::vector<HostBuffer> blocks{{"loader of training", bytes(data.train_count, true)}, evaluation};
+  if (config.data.validation.any())
+    blocks.push_back({"loader of validation", bytes(data.validation_count, false)});
+  return blocks;
 }
 
 std::vector<HostBuffer> blocks_beside(const Config& config, const DataNeed& data, Purpose purpose,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tessera/engine/tensor.h"
@@ -26,15 +27,19 @@ enum class Purpose {
 const char* purpose_name(Purpose purpose);
 
 // As far as is known without opening the data (data_need() says how far).
-DataNeed known_data(const Config& config);
+DataNeed known_data(const Config& config, Purpose purpose = Purpose::training);
 
 // Images of the batches that steps are made for: the full batch first, then the last of an epoch
-// where that is smaller.
+// where that is smaller; of evaluations those of the test images, then what validation has besides.
 struct RunSteps {
   std::vector<int64_t> train, evaluation;
 };
 // Where the number of images is not known, batches are taken to be full.
 RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose);
+
+// What of the configuration does not count, line by line: keys put aside, a batch larger than the
+// data.
+std::vector<std::string> remarks_on(const Config& config, const DataNeed& data);
 
 // A session of which all steps of the run are prepared and which has taken no memory yet (in eager
 // mode only that of arguments). `normalization` of the data; nullptr where no data will be seen.

@@ -20,6 +20,7 @@ struct TrainOptions {
   // and training returns. Looked at between steps and between batches of an evaluation.
   const std::atomic<int>* stop = nullptr;
   std::string command = {};     // for command.txt of the run folder; "": none
+  bool quiet = false;           // no progress bar; what is printed is for Print to leave out
   FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: the machine's
 };
 

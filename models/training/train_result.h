@@ -11,14 +11,20 @@
 namespace tessera {
 
 struct TrainResult {
-  double test_accuracy = 0, test_loss = 0;    // after the last step; accuracy in [0, 1]
-  double test_top5 = 0;                       // part that is right among the first five
+  double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
+  double test_top5 = 0;                     // part that is right among the first five
+  // The same on the images of data.validation, where there are some.
+  bool has_validation = false;
+  double validation_accuracy = 0, validation_loss = 0;
   double train_accuracy = 0, train_loss = 0;  // over the last steps, as in the last line of
                                               // metrics; NaN where all of them were skipped
   int64_t skipped = 0;                        // batches that train.non_finite left out
-  int64_t best_step = -1;     // after which checkpoint.best was reached; -1: unknown
-  double best_value = 0;      // its accuracy or loss on the test images
-  ConfusionMatrix confusion;  // of the test images
+  int64_t test_images = 0;
+  bool chosen_on_test = false;  // of an evaluation: these weights were, so it is no fair test
+  int64_t best_step = -1;       // after which checkpoint.best was reached; -1: unknown
+  double best_value = 0;        // its accuracy or loss on the images of data.validation; without
+                                // them on those of the test, which then are no fair test of it
+  ConfusionMatrix confusion;    // of the test images
   int64_t steps = 0;
   double epochs = 0;
   double seconds = 0;          // of training and evaluation, without opening the data

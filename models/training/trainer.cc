@@ -1,13 +1,22 @@
 #include "tessera/models/training/trainer.h"
 
+#include "tessera/models/config/diagnostics.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/training_loop.h"
 #include "tessera/models/training/training_setup.h"
 
 namespace tessera {
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
-  require_fit(config);
-  TrainingSetup setup = set_up_training(config, print, options);
+  TrainingSetup setup = [&] {
+    try {
+      require_run_folder(config.run.dir);
+      require_fit(config);
+      return set_up_training(config, print, options);
+    } catch (const ConfigError& error) {
+      rethrow_placed(config, error);
+    }
+  }();
   return run_training(setup, options.stop);
 }
 

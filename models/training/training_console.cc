@@ -1,11 +1,13 @@
 #include "tessera/models/training/training_console.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/tally.h"
 #include "tessera/models/training/training_setup.h"
@@ -14,6 +16,7 @@
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/number.h"
 
 namespace tessera {
 namespace {
@@ -23,12 +26,16 @@ double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); 
 }  // namespace
 
 TrainingConsole::TrainingConsole(const TrainingSetup& setup)
-    : setup_(setup), held_bytes_(static_cast<size_t>(total_bytes(setup.blocks()))) {}
+    : setup_(setup),
+      held_bytes_(static_cast<size_t>(total_bytes(setup.blocks()))),
+      progress_(setup.quiet ? nullptr : stderr) {}
 
 void TrainingConsole::introduce() const {
   const Config& config = setup_.config;
   Session& session = *setup_.run.session;
+  for (const std::string& line : remarks_on(config, data_need(setup_.run.data))) setup_.print(line);
   setup_.print(setup_.run.data.train->describe());
+  if (setup_.run.data.validation != nullptr) setup_.print(setup_.run.data.validation->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
   const size_t arena = session.arena()->bytes();
   const size_t rest = static_cast<size_t>(total_bytes(session.regions())) - arena;
@@ -73,18 +80,19 @@ void TrainingConsole::say_steps(double seconds) {
   last_line_ = Clock::now();
   const TrainingState& state = setup_.state;
   setup_.print(fmt::format(
-      "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
-      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step, state.train_loss,
-      100 * state.train_accuracy, state.lr, seconds));
+      "epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
+      loss_text(state.train_loss), 100 * state.train_accuracy, state.lr, seconds));
 }
 
-void TrainingConsole::say_epoch(const Evaluation& tested, double seconds) const {
+void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds) const {
   const TrainingState& state = setup_.state;
-  setup_.print(fmt::format(
-      "epoch {:.4g}/{:.4g}  step {}  train loss {:.4f} accuracy {:.2f} %  "
-      "test loss {:.4f} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
-      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step, state.train_loss,
-      100 * state.train_accuracy, tested.mean_loss(), 100 * tested.accuracy(), state.lr, seconds));
+  setup_.print(
+      fmt::format("epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  "
+                  "{} loss {} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+                  setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
+                  loss_text(state.train_loss), 100 * state.train_accuracy, phase,
+                  loss_text(tested.mean_loss()), 100 * tested.accuracy(), state.lr, seconds));
 }
 
 void TrainingConsole::say_memory() const {

@@ -29,7 +29,8 @@ class TrainingConsole {
   // The training metrics of the state, where no bar shows how training goes.
   void say_steps(double seconds);
   // The same with those of an evaluation.
-  void say_epoch(const Evaluation& tested, double seconds) const;
+  // `phase`: of which images, "validation" or "test".
+  void say_epoch(const char* phase, const Evaluation& tested, double seconds) const;
   // What was known of memory before, and what the system says of it.
   void say_memory() const;
 

@@ -1,13 +1,17 @@
 #include "tessera/models/training/training_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/store.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
@@ -26,6 +30,27 @@
 namespace tessera {
 namespace {
 
+// TrainingState::evaluation_due
+enum { kNoneDue, kEvaluationDue, kTestDue };
+
+// A training ends well with weights that say something.
+void require_finite(const char* phase, const Evaluation& result) {
+  if (std::isfinite(result.mean_loss())) return;
+  throw DivergedError(
+      fmt::format("training: the {} loss at its end is {}: the weights are lost; lower "
+                  "optimizer.lr or lengthen schedule.warmup",
+                  phase, result.mean_loss()));
+}
+
+// The place of the first number that is none; of float32 alone, as weights are.
+std::optional<size_t> first_non_finite(const Tensor& tensor) {
+  if (tensor.dtype() != DType::f32) return {};
+  const std::vector<float> values = tensor.to_vector<float>();
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i])) return i;
+  return {};
+}
+
 class TrainingLoop {
  public:
   TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop);
@@ -38,8 +63,10 @@ class TrainingLoop {
   const Batch& next_step();
   void train_on(const Batch& batch);
   void not_finite(int64_t count, double loss, bool skipped);
+  std::string why_lost();
   void after_step(bool last_of_epoch);
   bool evaluate();
+  bool test();
   void report(const char* phase, const Tally& tally);
   TrainResult finish();
   TrainResult result() const;
@@ -55,7 +82,7 @@ class TrainingLoop {
   WaitMonitor waits_;
   TrainingConsole console_;
   Tally since_log_;
-  std::optional<Evaluation> tested_;
+  std::optional<Evaluation> tested_, validated_;
   Clock::time_point start_;
 };
 
@@ -64,8 +91,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
       state_(setup.state),
       stop_(stop),
       skips_(setup.config.train.non_finite == OnNonFinite::kSkip),
-      schedule_(setup.config.schedule, setup.config.optimizer.lr, setup.loader->batches(),
-                setup.total_steps),
+      schedule_(check_epochs(setup.config, setup.loader->samples())),
       waits_(*setup.loader),
       console_(setup) {
   since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
@@ -75,7 +101,10 @@ TrainResult TrainingLoop::run() {
   console_.introduce();
   release_unused_heap();  // what the search for larger batches left
   start_ = since_log_.start = Clock::now();
-  if (state_.evaluation_due && evaluate()) setup_.checkpoints->after_step(position());
+  const bool goes_on = state_.step < setup_.total_steps;
+  if (goes_on && state_.evaluation_due == kTestDue) state_.evaluation_due = kNoneDue;  // lengthened
+  if (state_.evaluation_due == kEvaluationDue && evaluate())
+    setup_.checkpoints->after_step(position());
   while (state_.step < setup_.total_steps && !stopped()) {
     const Batch& batch = next_step();
     if (waits_.step()) setup_.print(waits_.warning());
@@ -131,11 +160,25 @@ void TrainingLoop::train_on(const Batch& batch) {
   state_.skipped_in_a_row = 0;
 }
 
+// Skipping leaves the weights as they are, so what fails on all the images of an epoch fails on
+// them for ever, and so does what multiplies by a weight that is no number.
+std::string TrainingLoop::why_lost() {
+  constexpr int64_t kMinSkipped = 10, kMaxSkipped = 100;
+  for (const Tensor& tensor : setup_.persistent()) {
+    const std::optional<size_t> element = first_non_finite(tensor);
+    if (element)
+      return fmt::format("{} is not finite at element {}, and no batch that is skipped mends it",
+                         persistent_name(tensor), *element);
+  }
+  if (state_.skipped_in_a_row < std::clamp(state_.batches, kMinSkipped, kMaxSkipped)) return "";
+  return fmt::format("{} batches in a row were skipped{}", state_.skipped_in_a_row,
+                     state_.skipped_in_a_row >= state_.batches ? ", all of an epoch" : "");
+}
+
 // No update was made from a number that is not finite. Says where it came from; ends the training
 // or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
 // could not be updated from.
 void TrainingLoop::not_finite(int64_t count, double loss, bool skipped) {
-  constexpr int kMaxSkipped = 100;
   const std::string culprit = setup_.run.session->find_non_finite(count);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
@@ -143,11 +186,18 @@ void TrainingLoop::not_finite(int64_t count, double loss, bool skipped) {
       state_.step, setup_.epochs(state_.step), state_.lr, culprit.empty() ? "" : ": ", culprit);
   state_.skipped += skipped;
   state_.skipped_in_a_row += skipped;
-  if (!skips_ || state_.skipped_in_a_row == kMaxSkipped)
+  const std::string lost = skipped ? why_lost() : "";
+  if (!lost.empty())
+    throw DivergedError(fmt::format(
+        "training: {}; the weights are lost: {}; lower optimizer.lr or lengthen "
+        "schedule.warmup, and begin anew or with --resume=PATH from a checkpoint before "
+        "that",
+        text, lost));
+  if (!skips_)
     throw DivergedError(
-        fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup{}", text,
-                    skips_ ? fmt::format(" ({} batches in a row were skipped)", kMaxSkipped)
-                           : ", or set train.non_finite to skip such batches"));
+        fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup, or set "
+                    "train.non_finite to skip such batches",
+                    text));
   log(LogLevel::warning, fmt::format("training: {}; {}", text,
                                      skipped ? "the batch is skipped"
                                              : "the statistics made of it stay as they were"));
@@ -167,21 +217,37 @@ void TrainingLoop::after_step(bool last_of_epoch) {
     if (!evaluates) console_.say_steps(seconds());
   }
   if (evaluates) {
-    state_.evaluation_due = 1;
+    state_.evaluation_due = kEvaluationDue;
     evaluate();
   }
   if (!end && !stopped()) setup_.checkpoints->after_step(position());
 }
 
-// False when it was broken off; it is made up for when training goes on.
+// Of the validation images; without them the test images have to do. False when it was broken off;
+// it is made up for when training goes on.
 bool TrainingLoop::evaluate() {
+  const bool validates = setup_.validation != nullptr;
+  std::optional<Evaluation>& result = validates ? validated_ : tested_;
+  const char* phase = validates ? "validation" : "test";
+  result = (validates ? setup_.validation : setup_.evaluator)->run(stop_);
+  if (!result) return false;
+  const bool end = state_.step == setup_.total_steps;
+  state_.evaluation_due = validates && end ? kTestDue : kNoneDue;
+  report(phase, *result);
+  if (end) require_finite(phase, *result);
+  console_.say_epoch(phase, *result, seconds());
+  setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
+  since_log_.start = Clock::now();
+  return true;
+}
+
+// At the end of a training that the validation images were watched in: the test set, once. False
+// when it was broken off.
+bool TrainingLoop::test() {
   tested_ = setup_.evaluator->run(stop_);
   if (!tested_) return false;
-  state_.evaluation_due = 0;
-  report("test", *tested_);
-  console_.say_epoch(*tested_, seconds());
-  setup_.checkpoints->evaluated(state_, tested_->mean_loss(), tested_->accuracy());
-  since_log_.start = Clock::now();
+  require_finite("test", *tested_);
+  if (std::exchange(state_.evaluation_due, kNoneDue) == kTestDue) report("test", *tested_);
   return true;
 }
 
@@ -191,8 +257,11 @@ void TrainingLoop::report(const char* phase, const Tally& tally) {
 }
 
 TrainResult TrainingLoop::finish() {
-  const bool complete = state_.step == setup_.total_steps && !state_.evaluation_due;
-  if (complete && !tested_) tested_ = setup_.evaluator->run(stop_);  // resumed at the end
+  const bool evaluated = state_.evaluation_due != kEvaluationDue;
+  const bool complete = state_.step == setup_.total_steps && evaluated;
+  if (complete && setup_.validation != nullptr && !validated_)  // resumed at the end
+    validated_ = setup_.validation->run(stop_);
+  if (complete && !tested_) test();
   console_.clear_progress();
   const bool ended = complete && tested_;
   try {
@@ -219,6 +288,11 @@ TrainResult TrainingLoop::result() const {
     result.test_top5 = tested_->top5();
     result.confusion = tested_->confusion;
   }
+  if (validated_) {
+    result.has_validation = true;
+    result.validation_accuracy = validated_->accuracy();
+    result.validation_loss = validated_->mean_loss();
+  }
   result.train_accuracy = state_.train_accuracy;
   result.train_loss = state_.train_loss;
   result.skipped = state_.skipped;
@@ -240,7 +314,7 @@ void TrainingLoop::keep_result(bool complete) {
   } catch (const CheckpointError& error) {
     lost = error.what();
   }
-  if (tested_) write_report();
+  if (tested_ || validated_) write_report();
   for (const std::string& file : setup_.folder->incomplete())
     log(LogLevel::warning, "the run folder is not complete: " + file);
   try {
@@ -265,10 +339,12 @@ void TrainingLoop::write_report() {
   } catch (const DataError& error) {
     log(LogLevel::warning, fmt::format("report.html has no curves: {}", error.what()));
   }
-  report.confusion = tested_->confusion;
+  const Evaluation& result = tested_ ? *tested_ : *validated_;
+  report.phase = tested_ ? "test" : "validation";
+  report.confusion = result.confusion;
   report.classes = setup_.run.data.test->class_names();
-  report.top1 = tested_->accuracy();
-  if (config.model.classes > 5) report.top5 = tested_->top5();
+  report.top1 = result.accuracy();
+  if (config.model.classes > 5) report.top5 = result.top5();
   setup_.folder->put_if_possible("report.html", report_html(report));
 }
 

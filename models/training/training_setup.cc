@@ -8,6 +8,7 @@
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/config/schedule.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
@@ -69,6 +70,10 @@ std::vector<HostBuffer> TrainingSetup::blocks() const {
        {loader->host_buffers(), evaluator->loader().host_buffers(), run.data.train->host_buffers(),
         run.data.test->host_buffers(), checkpoints->host_buffers()})
     all.insert(all.end(), more.begin(), more.end());
+  if (validation != nullptr)
+    for (const auto& more :
+         {validation->loader().host_buffers(), run.data.validation->host_buffers()})
+      all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
@@ -76,10 +81,12 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
                               const TrainOptions& options) {
   TrainingSetup setup;
   setup.config = config;
+  setup.quiet = options.quiet;
   setup.print = [&print](const std::string& line) {
     const WithoutStatus above;
     print(line);
   };
+  require_run_folder(config.run.dir);
   // 1. The run folder where it is there, so that what is read of it next stays so.
   setup.lock = std::make_unique<RunLock>(config.run.dir);
   // 2. What to begin from. Refuses before data are opened, which may take minutes.
@@ -88,10 +95,17 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   //    checked.
   setup.run = open_run(config, Purpose::training);
   check_classes(config, *setup.run.data.train);
+  check_epochs(config, setup.run.data.train->count());
+  if (!options.overwrite)
+    require_room(config.run.dir, Checkpointing::bytes_on_disk(config, setup.persistent()));
   // 4. The loaders, whose threads begin to read.
   setup.loader = std::make_unique<Loader>(setup.run.data.train, loader_options(config, true));
   setup.evaluator = std::make_unique<Evaluator>(
       *setup.run.session, setup.run.data.test, loader_options(config, false), config.model.classes);
+  if (setup.run.data.validation != nullptr)
+    setup.validation =
+        std::make_unique<Evaluator>(*setup.run.session, setup.run.data.validation,
+                                    loader_options(config, false), config.model.classes);
   setup.total_steps = config.train.total_steps(setup.loader->batches());
   // 5. The memory of the steps and of the checkpoints: what the machine does not have ends the
   //    training here, with the folder as it was.

@@ -32,11 +32,13 @@ struct TrainingSetup {
   std::unique_ptr<Checkpointing> checkpoints;
   OpenedRun run;
   std::unique_ptr<Loader> loader;
-  std::unique_ptr<Evaluator> evaluator;
-  TrainingState state;  // where the training begins
+  std::unique_ptr<Evaluator> evaluator;   // on the test images
+  std::unique_ptr<Evaluator> validation;  // on those of data.validation; nullptr without
+  TrainingState state;                    // where the training begins
   std::unique_ptr<RunFolder> folder;
 
   int64_t total_steps = 0;
+  bool quiet = false;             // TrainOptions::quiet
   std::string summary, overview;  // the model line by line, and its parts; empty in eager mode
 
   // How many epochs so many steps are.

@@ -122,8 +122,21 @@ struct Hdf5Source {
   std::string class_names = {};          // of a data set, or "PATH@ATTRIBUTE"
   std::string layout = "hwc";            // order of an image's dimensions: hwc, chw or cwh
   std::vector<double> range = {};        // low, high: the values of black and white
-  double validation = 0.1;               // without {split}: the part that becomes the test set
+  double test_part = 0.1;                // without {split}: the part that becomes the test set
   int64_t cache = int64_t{256} << 20;    // bytes of decoded images kept, of each set
+};
+
+// Which images a training is judged by while it goes, so that the test set is kept for its end: a
+// part of the training images, so many of them, or a folder of pictures. At most one is given.
+struct ValidationSource {
+  double percent = 0;       // of the training images, above 0 and below 100
+  int64_t count = 0;        // of them
+  std::string folder = {};  // "image_folder": classes as in train; from the root, or absolute
+  bool any() const { return percent > 0 || count > 0 || !folder.empty(); }
+  // How many of so many training images are held out, by percent or count.
+  int64_t images(int64_t training) const;
+  std::string text() const;  // "10%", "5000", "val", "none"
+  bool operator==(const ValidationSource&) const = default;
 };
 
 // Which data to open.
@@ -141,10 +154,15 @@ struct DataSource {
   Damaged damaged = Damaged::kError;  // "image_folder": pictures that do not decode
   int readers = 2;  // "image_folder", "hdf5": how many threads can decode at once, 1 to 256
   Hdf5Source hdf5 = {};
+  ValidationSource validation = {};  // of the training images that are left by train_count
+  // Only the test set is wanted: files and folders of training images are not opened, and where
+  // they are apart from it DataSplit::train is nullptr.
+  bool test_only = false;
 };
 
 struct DataSplit {
-  std::shared_ptr<const Dataset> train, test;
+  std::shared_ptr<const Dataset> train, test;           // train: nullptr with DataSource::test_only
+  std::shared_ptr<const Dataset> validation = nullptr;  // where one was asked for
 };
 
 // hdf5, image_folder, synthetic and the published sets (sets/published.h), sorted.
@@ -162,6 +180,7 @@ struct DataNeed {
   int classes = 0;                          // 0: only opening tells
   int64_t bytes = 0;                        // in memory
   bool complete = true;                     // false: opening may tell of more
+  int64_t validation_count = 0;             // 0: there is none, or only opening tells
   bool operator==(const DataNeed&) const = default;
 };
 DataNeed data_need(const DataSplit& data);

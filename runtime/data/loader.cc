@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/start_thread.h"
 
 namespace tessera {
 
@@ -220,7 +221,8 @@ Loader::Impl::~Impl() {
 
 void Loader::Impl::start_workers() {
   for (int i = 0; i < options_.workers; ++i) {
-    threads_.emplace_back([this, i] { work(scratch(static_cast<size_t>(i))); });
+    threads_.push_back(start_thread("the loader", "lower data.workers",
+                                    [this, i] { work(scratch(static_cast<size_t>(i))); }));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <fmt/format.h>
+
 namespace tessera {
 
 namespace {
@@ -30,6 +32,13 @@ template std::errc parse_number(std::string_view, int&);
 template std::errc parse_number(std::string_view, int64_t&);
 template std::errc parse_number(std::string_view, uint64_t&);
 template std::errc parse_number(std::string_view, double&);
+
+std::string loss_text(double loss) {
+  const double size = std::abs(loss);
+  if (std::isnan(loss)) return "nan";
+  if (size < 1e4) return fmt::format("{:.4f}", loss);
+  return size < 1e6 ? fmt::format("{:.1f}", loss) : fmt::format("{:.3e}", loss);
+}
 
 Quantity split_unit(std::string_view text) {
   size_t end = text.find_first_not_of("0123456789.-+_eE");

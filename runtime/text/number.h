@@ -1,6 +1,7 @@
 // Numbers as people write them: decimal, and only what everybody reads alike.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -11,6 +12,10 @@ namespace tessera {
 // int64_t, uint64_t, double.
 template <class T>
 std::errc parse_number(std::string_view text, T& value);
+
+// A loss with four decimals; one that is large in fewer characters: "0.5213", "12345.7",
+// "1.235e+24"; "nan" without a sign.
+std::string loss_text(double loss);
 
 // "15ep" or "15 ep": the number, which may be none, and what follows it.
 struct Quantity {

@@ -230,8 +230,23 @@ class Training(Test):
         self.assertIn("269722 parameters in 59 tensors", before)
         self.assertRegex(after, r"\ntrain +\d+\.\d{4} +\d+\.\d\d %\n"
                                 r"test +\d+\.\d{4} +\d+\.\d\d % +\d+\.\d\d %\n"
-                                r"best +\d+\.\d\d %  on test, after step 2\nfinal test")
+                                r"best +\d+\.\d\d %  on test, after step 2; chosen on the test set: "
+                                r"data.validation keeps them apart\nfinal test")
         self.assertRegex(after, r"\nmemory: [\d.]+ MiB as planned; the process has [\d.]+ MiB in use")
+
+    def test_validation_images_choose_and_the_test_set_is_seen_once(self):
+        run, said = self.train("run", "data.validation=25%")
+        self.assertRegex(said, r"\nvalidation +\d+\.\d{4} +\d+\.\d\d %\n"
+                               r"test +\d+\.\d{4} +\d+\.\d\d % +\d+\.\d\d %\n"
+                               r"best +\d+\.\d\d %  on validation, after step \d+; of the test set")
+        self.assertEqual([line["step"] for line in metrics(run) if line["phase"] == "test"],
+                         [metrics(run)[-1]["step"]])
+        self.assertEqual(len([line for line in metrics(run) if line["phase"] == "validation"]), 2)
+        report = (run / "report.html").read_text()
+        self.assertIn(">validation<", report)
+        self.assertIn("of the test images are right", report)
+        said = self.succeed("data", "inspect", "--config", QUICKSTART, *TINY, "data.validation=25%")
+        self.assertIn("synthetic validation: 22 images", said)
 
     def test_nothing_is_promised_of_what_eager_steps_take(self):
         _, said = self.train("run", "mode=eager")
@@ -264,19 +279,6 @@ class Training(Test):
                 self.assertRegex(done.stderr, "made|before the first op")
                 said[mix, mode] = re.sub(r"%\d+", "", done.stderr)
             self.assertEqual(said[mix, "eager"], said[mix, "graph"])
-
-    def test_a_batch_that_is_not_finite_can_be_skipped(self):
-        run = self.folder / "run"
-        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
-                       "train.non_finite=skip")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        skipped = done.stderr.count("the batch is skipped")
-        self.assertGreater(skipped, 6)
-        self.assertIn(f"\nskipped {skipped} of 12 batches", done.stdout)
-        last = list(csv.DictReader((run / "metrics.csv").read_text().splitlines()))[-1]
-        self.assertEqual(int(last["step"]), 12)
-        nothing = [line for line in metrics(run) if line["phase"] == "train"][-1]
-        self.assertEqual((nothing["loss"], nothing["accuracy"]), (None, None))
 
     def test_what_a_run_says_about_itself(self):
         run, _ = self.train("run")
@@ -491,8 +493,8 @@ class Questions(Test):
         words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
         bench = json.loads(self.succeed(*words, "--json"))
         self.assertEqual(sorted(bench), sorted(
-            "images_per_second step_ms_p50 step_ms_p95 first_step_ms compile_ms loss peak_bytes "
-            "threads kernels".split()))
+            "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss peak_bytes "
+            "arena_bytes total_bytes threads kernels".split()))
         self.assertEqual(bench["threads"], 2)
         self.assertIn(bench.pop("kernels"), ("native", "eigen"))
         self.assertGreater(min(bench.values()), 0)

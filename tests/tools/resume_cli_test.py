@@ -67,7 +67,31 @@ class Resuming(unittest.TestCase):
         self.assertIn(f"after step {step};", said)
         said = self.interrupted(signal.SIGINT, again=3)
         self.assertIn("stopped by SIGINT", said)
+        self.assertIn("stopped by SIGHUP", self.interrupted(signal.SIGHUP))
         self.assertGreater(int(said.split(";")[0].split()[-1]), step)
+
+    def test_a_pipe_that_nobody_reads_any_more_is_a_signal_too(self):
+        process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000", "train.log_every=1st"],
+                                   cwd=self.folder, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        while "step 3 " not in process.stdout.readline():
+            pass
+        process.stdout.close()
+        err = process.stderr.read()
+        process.stderr.close()
+        self.assertEqual(process.wait(), 128 + signal.SIGPIPE, err)
+        self.assertTrue(list((self.run_folder / "checkpoints").glob("step-*.h5")))
+        self.assertIn("Broken pipe", err)
+
+    def test_nohup_is_heeded(self):
+        process = subprocess.Popen([TRAINER, *TINY, "train.steps=200", "train.log_every=1st"],
+                                   cwd=self.folder, text=True, stdout=subprocess.PIPE,
+                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate()
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("final test accuracy", out)
 
     @unittest.skipUnless(importlib.util.find_spec("h5py"), "no h5py here (Debian: python3-h5py)")
     def test_the_example_of_the_documentation_reads_a_checkpoint(self):

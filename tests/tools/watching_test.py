@@ -14,7 +14,7 @@ import sys
 import termios
 import unittest
 
-from cli_test import BAD_WEIGHTS, QUICKSTART, TINY, TRAINER, Test, metrics, trainer
+from cli_test import BAD_WEIGHTS, DIVERGED, QUICKSTART, TINY, TRAINER, Test, metrics, trainer
 
 
 def read_terminal(terminal):
@@ -30,33 +30,34 @@ class Watching(Test):
         run = self.folder / name
         return run, self.succeed("--config", QUICKSTART, *TINY, *more, f"run.dir={run}")
 
-    def on_a_terminal(self, columns, *more):
+    def on_a_terminal(self, columns, *more, code=0, kind="xterm"):
         """What stands on the screen, line by line, and what each progress bar was."""
         words = ["--config", QUICKSTART, *TINY, "data.train_count=320", "train.epochs=3", *more,
                  f"run.dir={self.folder / 'run'}"]
         child, terminal = pty.fork()
         if child == 0:
-            os.execv(TRAINER, [TRAINER, *map(str, words)])
+            os.execve(TRAINER, [TRAINER, *map(str, words)], {**os.environ, "TERM": kind})
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         said = b""
         while piece := read_terminal(terminal):
             said += piece
-        self.assertEqual(os.waitpid(child, 0)[1], 0, said)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), code, said)
         os.close(terminal)
         drawn = [line.split("\r\x1b[K") for line in said.decode().split("\r\n")]
         bars = [text for line in drawn for text in line
                 if re.match("epoch .* loss .* acc ", text) and "step" not in text]
-        self.assertTrue(bars)
         return [line[-1] for line in drawn], bars
 
     def test_a_terminal_shows_progress(self):
         asked = r"[\d.]+k? img/s +loss [\d.]+ +acc [\d.]+ % +eta [\d:?]+ +wait \d+ % +\d+ MiB$"
         short = r"[\d.]+k?/s +loss [\d.]+ +acc [\d.]+% +eta [\d:?]+ +wait \d+% +\d+MiB$"
         lines, bars = self.on_a_terminal(110)
+        self.assertTrue(bars)
         for bar in bars:
             self.assertLess(len(bar), 110)
             self.assertRegex(bar, r"^epoch [123]/3 \[=*>? *\] +\d+/20  " + asked)
         self.assertRegex(lines[-2], "^final test accuracy")
+        self.assertLessEqual(max(map(len, lines)), 110)
         self.assertNotIn("img/s", "".join(lines))
         self.assertFalse([line for line in lines if re.search(r"step \d+  train loss \S+ accuracy \S+ %  lr", line)])
         _, bars = self.on_a_terminal(80, "--overwrite")
@@ -69,12 +70,23 @@ class Watching(Test):
             self.assertRegex(bar, r"^epoch [123]/3 \[[=> ]{8,16}\] \S+/s +loss [\d.]+ +acc [\d.]+% +eta")
 
     def test_lines_stand_above_the_progress_bar(self):
-        lines, bars = self.on_a_terminal(80, "optimizer.lr=1e30", "train.non_finite=skip")
-        skipped = [line for line in lines if "the batch is skipped" in line]
-        self.assertGreater(len(skipped), 20)
+        lines, bars = self.on_a_terminal(80, "optimizer.lr=1e30", "train.non_finite=skip",
+                                         code=DIVERGED)
+        self.assertLessEqual(max(map(len, lines)), 80)
+        said = re.sub("\n  +", " ", "\n".join(lines))  # as it was before it was broken to fit
+        skipped = [line for line in said.split("\n") if "the batch is skipped" in line]
+        self.assertGreater(len(skipped), 15)
         for line in skipped:
             self.assertRegex(line, "^tessera warning: training: ")
         self.assertGreater(len(bars), len(skipped) // 2)  # drawn again behind them
+
+    def test_a_dumb_terminal_has_plain_lines(self):
+        lines, bars = self.on_a_terminal(80, "train.log_every=5st", kind="dumb")
+        self.assertFalse(bars)
+        self.assertNotIn("\x1b", "".join(lines))
+        self.assertNotIn("\r", "".join(lines))
+        said = re.sub("\n  +", " ", "\n".join(lines))
+        self.assertRegex(said, r"\nepoch 0.25/3 +step 5 +train loss ")
 
     def test_without_a_terminal_lines_tell_how_it_goes(self):
         _, said = self.train("run", "train.log_every=2st", "train.evaluate_every=0")

@@ -299,9 +299,8 @@ std::vector<bool> cut_off(const Hdf5DataInfo& info, const std::vector<int32_t>& 
     cut[i] = any = true;
   }
   if (!any)
-    fail(info,
-         fmt::format("data.validation: {} of its {} images, class by class, is none; raise it",
-                     part, labels.size()));
+    fail(info, fmt::format("data.test_part: {} of its {} images, class by class, is none; raise it",
+                           part, labels.size()));
   return cut;
 }
 
@@ -375,7 +374,7 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
   info.classes = class_names.empty() ? *std::max_element(classes.begin(), classes.end()) + 1
                                      : static_cast<int>(class_names.size());
   check_labels(labels, classes, info.classes);
-  if (!test) return cut_in_two(info, images, pictures, classes, source.validation);
+  if (!test) return cut_in_two(info, images, pictures, classes, source.test_part);
   auto others = std::make_shared<Images>(test->images, source, readers, 0);
   if (others->shape() != pictures->shape())
     fail(test->images->info(),

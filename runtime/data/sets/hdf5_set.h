@@ -10,7 +10,7 @@
 // has `val` and no `test`, {split} becomes val.
 //
 // Without {split} the file is cut: of each class the last images, in the order of the file, its
-// part `validation` rounded, become the test set. The same images in every run and with every seed,
+// part `test_part` rounded, become the test set. The same images in every run and with every seed,
 // each class in proportion; neighbours, such as frames of one film, are parted at one place a
 // class.
 //

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include <fmt/format.h>
@@ -280,7 +281,10 @@ std::vector<Checked> check_all(const std::string& root, const std::vector<ImageF
       checked[i] = check_picture(root + "/" + files[i].path, options, buffers);
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < options.readers; ++i) threads.emplace_back(work);
+  try {
+    for (int i = 1; i < options.readers; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // those that could be had do it
+  }
   work();
   for (std::thread& thread : threads) thread.join();
   return checked;
@@ -302,9 +306,11 @@ struct Located {
   std::string root, test;
   std::vector<std::string> classes;
   bool both = false;  // test and val
+  // The folder of validation within a root of its own; empty where there is none.
+  std::string validation_root, validation;
 };
 
-Located locate(const std::string& root) {
+Located locate(const std::string& root, const std::string& validation) {
   std::error_code error;
   fs::path real = fs::canonical(root.empty() ? "." : root, error);
   if (error)
@@ -312,7 +318,14 @@ Located locate(const std::string& root) {
         fmt::format("image folder '{}': {}; set data.root to the folder that has train "
                     "and test",
                     printable(root), error.message()));
-  std::string test = fs::is_directory(real / "test", error) ? "test" : "val";
+  const bool has_test = fs::is_directory(real / "test", error);
+  if (!has_test && validation == "val")
+    throw DataError(fmt::format(
+        "image folder '{}': data.validation is its folder 'val', which is the test set where there "
+        "is no 'test'; put test pictures into test/<class>/, or let data.validation be a part of "
+        "the training images, such as 10%",
+        printable(real.string())));
+  std::string test = has_test ? "test" : "val";
   for (const std::string& split : {std::string("train"), test})
     if (!fs::is_directory(real / split, error))
       throw DataError(
@@ -320,7 +333,22 @@ Located locate(const std::string& root) {
                       "belong into train/<class>/ and test/<class>/ or val/<class>/",
                       printable(real.string()), split == "val" ? "test" : split));
   const bool both = test == "test" && fs::is_directory(real / "val", error);
-  return {real.string(), test, image_classes(real.string(), "train"), both};
+  Located at{real.string(), test, image_classes(real.string(), "train"), both, "", ""};
+  if (validation.empty()) return at;
+  const fs::path folder = fs::canonical(real / validation, error);
+  if (error || !fs::is_directory(folder, error))
+    throw DataError(fmt::format(
+        "data.validation: there is no folder '{}'; give a folder of classes like train, "
+        "or a part of the training images, such as 10%",
+        printable((real / validation).string())));
+  for (const std::string& other : {std::string("train"), test})
+    if (fs::equivalent(folder, real / other, error))
+      throw DataError(
+          fmt::format("data.validation: '{}' is the folder of {} images; give one of its own",
+                      printable(folder.string()), other == "train" ? "the training" : "the test"));
+  at.validation_root = folder.parent_path().string();
+  at.validation = folder.filename().string();
+  return at;
 }
 
 // A line for each kind.
@@ -341,9 +369,9 @@ std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
   return notes;
 }
 
-std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& split,
-                                          DatasetInfo info, const ImageFolderOptions& options) {
-  const std::string& root = at.root;
+std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& root,
+                                          const std::string& split, DatasetInfo info,
+                                          const ImageFolderOptions& options) {
   ImageFiles files = find_images(root, split, at.classes);
   std::vector<Checked> checked = check_all(root, files.pictures, options);
   std::string paths;
@@ -366,7 +394,8 @@ std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& 
     throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ") +
                     "\n  get them again, or leave them out with data.damaged: skip");
   notes = stray_notes(files.stray);
-  if (split == "test" && at.both) notes.push_back("val is not read, test stands beside it");
+  if (split == "test" && at.both && at.validation != "val")
+    notes.push_back("val is not read, test stands beside it");
   if (!damaged.empty())
     notes.push_back(
         list_text(damaged, "damaged picture was skipped", "damaged pictures were skipped", "\n  "));
@@ -379,17 +408,18 @@ std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& 
 
 }  // namespace
 
-ImageFolderList list_image_folder(const std::string& root) {
-  const Located at = locate(root);
+ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options) {
+  const Located at = locate(root, options.test_only ? "" : options.validation);
   ImageFolderList list;
-  const auto add = [&](const std::string& split, int64_t& count) {
-    for (const ImageFile& file : find_images(at.root, split, at.classes).pictures) {
+  const auto add = [&](const std::string& from, const std::string& split, int64_t& count) {
+    for (const ImageFile& file : find_images(from, split, at.classes).pictures) {
       list.bytes += static_cast<int64_t>(file.path.size() + 1 + sizeof(Entry));
       ++count;
     }
   };
-  add("train", list.train_count);
-  add(at.test, list.test_count);
+  if (!options.test_only) add(at.root, "train", list.train_count);
+  add(at.root, at.test, list.test_count);
+  if (!at.validation.empty()) add(at.validation_root, at.validation, list.validation_count);
   return list;
 }
 
@@ -401,7 +431,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   };
   within("data.image_size", options.size, kLargestFolderImage);
   within("readers", options.readers, kMaxReaders);
-  const Located at = locate(root);
+  const Located at = locate(root, options.test_only ? "" : options.validation);
   // Mean and deviation of natural pictures, as measured on ImageNet and used everywhere.
   DatasetInfo info{.name = "image_folder train",
                    .shape = {options.size, options.size, 3},
@@ -412,9 +442,14 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   // Shown and packed line by line, so cleaned of what a file's name may have in it.
   for (const std::string& name : at.classes) info.class_names.push_back(printable(name));
   info.classes = static_cast<int>(info.class_names.size());
-  auto train = open_split(at, "train", info, options);
+  DataSplit split;
+  if (!options.test_only) split.train = open_split(at, at.root, "train", info, options);
   info.name = "image_folder test";
-  return {train, open_split(at, at.test, info, options)};
+  split.test = open_split(at, at.root, at.test, info, options);
+  if (at.validation.empty()) return split;
+  info.name = "image_folder validation";
+  split.validation = open_split(at, at.validation_root, at.validation, info, options);
+  return split;
 }
 
 }  // namespace tessera

@@ -23,6 +23,9 @@ struct ImageFolderOptions {
   Damaged damaged = Damaged::kError;
   int readers = 2;  // pictures that can be decoded at once; more have to wait
   PictureLimits limits = {};
+  // A folder of classes like train, from the root or absolute; "": none.
+  std::string validation = {};
+  bool test_only = false;  // of train the names of its folders alone, which are the classes
 };
 
 // Looks at every picture's header, with kSkip at the whole picture. Throws ConfigError for options
@@ -32,8 +35,8 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
 // How many pictures there are and what an open folder's lists of them take; opens no picture.
 // Throws DataError as open_image_folder() does.
 struct ImageFolderList {
-  int64_t train_count = 0, test_count = 0, bytes = 0;
+  int64_t train_count = 0, test_count = 0, validation_count = 0, bytes = 0;
 };
-ImageFolderList list_image_folder(const std::string& root);
+ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options = {});
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/sets/cifar.h"
 #include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/runtime/data/sets/held_out.h"
 #include "tessera/runtime/data/sets/idx.h"
 #include "tessera/runtime/data/sets/image_folder.h"
 #include "tessera/runtime/data/sets/packed.h"
@@ -61,7 +62,7 @@ class Folder {
 
 std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t count,
                                     const char* key, SubsetOrder order) {
-  if (count == 0 || count == all->count()) return all;
+  if (all == nullptr || count == 0 || count == all->count()) return all;
   if (count < 0 || count > all->count()) {
     throw ConfigError(fmt::format("data.{}: {} is asked for, but {} has {} images; 0 takes all",
                                   key, count, all->name(), all->count()));
@@ -91,7 +92,9 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
       paths.push_back(idx ? folder.find(name, {"", ".gz"}) : folder.find(name));
     return paths;
   };
-  const std::vector<std::string> train = find(set.train), test = find(set.test);
+  const std::vector<std::string> train = source.test_only ? std::vector<std::string>()
+                                                          : find(set.train),
+                                 test = find(set.test);
   const PublishedLabels& labels = set.labels_of(source.coarse);
   DatasetInfo info{.name = "",
                    .shape = {},
@@ -101,7 +104,7 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
                    .normalization = set.normalization};
   if (!labels.names_file.empty())
     info.class_names =
-        read_class_names(fs::path(train[0]).parent_path() / labels.names_file, labels.classes);
+        read_class_names(fs::path(test[0]).parent_path() / labels.names_file, labels.classes);
   const auto read = [&](const char* split, const std::vector<std::string>& files, int64_t count) {
     info.name = source.name + " " + split;
     if (idx) return read_idx(files[0], files[1], info);
@@ -110,7 +113,8 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
                              .records_per_file = count / static_cast<int64_t>(files.size())};
     return read_cifar(files, format, info);
   };
-  return {read("train", train, set.train_count), read("test", test, set.test_count)};
+  return {source.test_only ? nullptr : read("train", train, set.train_count),
+          read("test", test, set.test_count)};
 }
 
 DataSplit open_folder(const DataSource& source) {
@@ -118,14 +122,17 @@ DataSplit open_folder(const DataSource& source) {
     throw ConfigError(
         "data.image_size: image_folder needs it: pixels a side that every picture is "
         "brought to, such as 224");
-  return open_image_folder(
-      source.root,
-      {.size = source.image_size, .damaged = source.damaged, .readers = source.readers});
+  return open_image_folder(source.root, {.size = source.image_size,
+                                         .damaged = source.damaged,
+                                         .readers = source.readers,
+                                         .validation = source.validation.folder,
+                                         .test_only = source.test_only});
 }
 
 DataSplit open_hdf5(const DataSource& source) {
-  return source.hdf5.images.empty() ? open_packed(source.root, source.hdf5.cache, source.readers)
-                                    : open_hdf5_set(source.root, source.hdf5, source.readers);
+  return source.hdf5.images.empty()
+             ? open_packed(source.root, source.hdf5.cache, source.readers, source.test_only)
+             : open_hdf5_set(source.root, source.hdf5, source.readers);
 }
 
 // Into memory when that is small: made once then, not again each epoch.
@@ -155,7 +162,9 @@ std::pair<int64_t, int64_t> synthetic_counts(const DataSource& source) {
 DataSplit open_synthetic(const DataSource& source) {
   const int size = synthetic_size(source);
   const auto [train, test] = synthetic_counts(source);
-  return {keep_if_small(synthetic(source.seed, SyntheticSplit::kTrain, train, size)),
+  return {source.test_only
+              ? nullptr
+              : keep_if_small(synthetic(source.seed, SyntheticSplit::kTrain, train, size)),
           keep_if_small(synthetic(source.seed, SyntheticSplit::kTest, test, size))};
 }
 
@@ -192,6 +201,18 @@ const std::vector<std::string>& data_names() {
   return names;
 }
 
+namespace {
+
+void check_validation(const DataSource& source) {
+  if (source.validation.folder.empty() || source.name == "image_folder") return;
+  throw ConfigError(fmt::format(
+      "data.validation: '{}' is taken for a folder, which only image_folder can have; of {} give a "
+      "part such as 10%, or how many images",
+      source.validation.folder, source.name));
+}
+
+}  // namespace
+
 DataSplit open_data(const DataSource& source) {
   for (const Known& known : known_sets()) {
     if (source.name != known.name) continue;
@@ -201,24 +222,39 @@ DataSplit open_data(const DataSource& source) {
                       "to choose, those of {} have their own",
                       source.name));
     }
+    check_validation(source);
     DataSplit split = known.open(source);
-    return {some(split.train, source.train_count, "train_count", known.order),
-            some(split.test, source.test_count, "test_count", known.order)};
+    split.train = some(split.train, source.train_count, "train_count", known.order);
+    split.test = some(split.test, source.test_count, "test_count", known.order);
+    if (split.train == nullptr || !source.validation.any() || !source.validation.folder.empty())
+      return split;
+    const HeldOut parts = hold_out(split.train, source.validation, source.seed);
+    return {parts.train, split.test, parts.validation};
   }
   throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
                                 fmt::join(data_names(), ", ")));
 }
 
 DataNeed data_need(const DataSplit& data) {
-  DataNeed need{data.train->shape(), data.train->count(), data.test->count(), data.train->classes(),
-                0};
-  for (const Dataset* split : {data.train.get(), data.test.get()})
-    for (const HostBuffer& buffer : split->host_buffers())
-      need.bytes += static_cast<int64_t>(buffer.bytes);
+  DataNeed need{data.test->shape(), data.train != nullptr ? data.train->count() : 0,
+                data.test->count(), data.test->classes(), 0};
+  if (data.validation != nullptr) need.validation_count = data.validation->count();
+  for (const Dataset* split : {data.train.get(), data.validation.get(), data.test.get()})
+    if (split != nullptr) need.bytes += total_bytes(split->host_buffers());
   return need;
 }
 
 namespace {
+
+// Of what is known without opening: a part of the training images goes to validation.
+DataNeed with_validation(DataNeed need, const ValidationSource& validation) {
+  if (!validation.any() || !validation.folder.empty() || need.train_count == 0) return need;
+  if (!held_out_problem(validation, need.train_count).empty()) return need;  // opening says so
+  need.bytes += held_out_bytes(need.train_count);
+  need.validation_count = validation.images(need.train_count);
+  need.train_count -= need.validation_count;
+  return need;
+}
 
 // Where the folder is not there a plan can be made all the same.
 DataNeed folder_need(const DataSource& source) {
@@ -226,28 +262,28 @@ DataNeed folder_need(const DataSource& source) {
   need.complete = false;
   if (source.damaged == Damaged::kSkip) return need;
   try {
-    const ImageFolderList list = list_image_folder(source.root);
+    const ImageFolderList list = list_image_folder(
+        source.root, {.validation = source.validation.folder, .test_only = source.test_only});
     need.bytes = list.bytes;
     const auto counted = [&](int64_t all, int64_t wanted) {
       if (wanted <= 0 || wanted >= all) return all;
       need.bytes += subset_bytes(wanted);
       return wanted;
     };
-    need.train_count = counted(list.train_count, source.train_count);
+    if (!source.test_only) need.train_count = counted(list.train_count, source.train_count);
     need.test_count = counted(list.test_count, source.test_count);
+    need.validation_count = list.validation_count;
   } catch (const DataError&) {
   }
   return need;
 }
 
-}  // namespace
-
-DataNeed data_need(const DataSource& source) {
+// Of a set whose name tells its size; zeros of others.
+DataNeed named_need(const DataSource& source) {
   constexpr int64_t kLabel = sizeof(int32_t);
-  if (source.name == "hdf5") return data_need(open_data(source));
-  if (source.name == "image_folder") return folder_need(source);
   if (source.name == "synthetic") {
-    const auto [train, test] = synthetic_counts(source);
+    auto [train, test] = synthetic_counts(source);
+    if (source.test_only) train = 0;
     const int64_t image = int64_t{3} * synthetic_size(source) * synthetic_size(source);
     DataNeed need{{}, train, test, kSyntheticClasses, 0};
     for (int64_t count : {train, test})
@@ -259,11 +295,20 @@ DataNeed data_need(const DataSource& source) {
   const auto some_of = [](int64_t all, int64_t wanted) {
     return wanted == 0 ? all : std::min(all, wanted);
   };
+  const int64_t train = source.test_only ? 0 : set->train_count;
   return {{},
-          some_of(set->train_count, source.train_count),
+          source.test_only ? 0 : some_of(train, source.train_count),
           some_of(set->test_count, source.test_count),
           set->labels_of(source.coarse).classes,
-          (set->train_count + set->test_count) * (set->shape.bytes() + kLabel)};
+          (train + set->test_count) * (set->shape.bytes() + kLabel)};
+}
+
+}  // namespace
+
+DataNeed data_need(const DataSource& source) {
+  if (source.name == "hdf5") return data_need(open_data(source));
+  return with_validation(source.name == "image_folder" ? folder_need(source) : named_need(source),
+                         source.validation);
 }
 
 }  // namespace tessera

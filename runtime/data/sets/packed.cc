@@ -390,7 +390,7 @@ void write_packed(const DataSplit& data, const std::string& path, int workers,
   writer.finish();
 }
 
-DataSplit open_packed(const std::string& path, int64_t cache, int readers) try {
+DataSplit open_packed(const std::string& path, int64_t cache, int readers, bool test_only) try {
   auto file = std::make_shared<const PackedFile>(path);
   DatasetInfo info;
   read_classes(*file, info);
@@ -400,7 +400,9 @@ DataSplit open_packed(const std::string& path, int64_t cache, int readers) try {
   };
   info.normalization = {floats("mean"), floats("std")};
   check_normalization(path, info.normalization);
-  auto train = open_split(file, "train", info), test = open_split(file, "test", info);
+  auto test = open_split(file, "test", info);
+  if (test_only) return {nullptr, test};
+  auto train = open_split(file, "train", info);
   if (train->shape() != test->shape()) file->fail("train and test images differ in shape");
   return {train, test};
 } catch (const DataError&) {

@@ -38,6 +38,7 @@ void write_packed(const DataSplit& data, const std::string& path, int workers = 
 // the images read from the file when they are asked for. A sound file with arrays in chunks goes to
 // open_hdf5_set(), with `cache` bytes for images and `readers` decoders. Throws DataError naming
 // the file.
-DataSplit open_packed(const std::string& path, int64_t cache = Hdf5Source().cache, int readers = 2);
+DataSplit open_packed(const std::string& path, int64_t cache = Hdf5Source().cache, int readers = 2,
+                      bool test_only = false);
 
 }  // namespace tessera

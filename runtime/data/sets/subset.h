@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tessera/runtime/data/dataset.h"
@@ -20,6 +21,15 @@ enum class SubsetOrder {
 // images of a pack of a subset are in proportion too.
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
                                       SubsetOrder order);
+
+// How many each class gives of `count` images when they take turns as above.
+std::vector<int64_t> shares_in_proportion(const std::vector<int64_t>& of_class, int64_t count);
+
+// The images at these places, in this order. `owns`: counts the memory of `all` as its own, which
+// one of several parts does.
+std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::string name,
+                                    std::vector<int64_t> chosen, std::vector<std::string> notes,
+                                    bool owns);
 
 // What kProportion takes of memory where each class lies in one piece.
 inline int64_t subset_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(int64_t)); }

@@ -109,7 +109,10 @@ TEST(ConfigChecks, ASettingThatNothingReadsIsRefused) {
       {"data.root=xx", "data.name=synthetic"},
       {"memory.planner=optimal", "mode=eager"},
       {"checkpoint.best=loss", "checkpoint.keep=0"},
-      {"data.read_ahead=7", "data.workers=0"}};
+      {"data.read_ahead=7", "data.workers=0"},
+      {"optimizer.nesterov=true", "optimizer.name=adamw"},
+      {"model.growth=12", "model.name=lenet5"},
+      {"model.layers=[flatten, {linear: {units: 10}}]", "model.name=lenet5"}};
   for (const auto& [key, choice] : cases) {
     EXPECT_THROW(parse_config("", "a.yaml", {key, choice}), ConfigErrors) << key;
     const std::string text = key;
@@ -122,6 +125,69 @@ TEST(ConfigChecks, ASettingThatNothingReadsIsRefused) {
                ConfigErrors);
   EXPECT_NO_THROW(parse_config("data: {augment: [mixup, cutmix]}", "a.yaml"));
   EXPECT_NO_THROW(parse_config("model: {name: lenet5, dropout: none}", "a.yaml"));
+}
+
+TEST(ConfigChecks, WhatIsPutAsideIsNamedAndGone) {
+  const Config config = parse_config(
+      "model: {name: wide_resnet, depth: 16, widen: 8}\noptimizer: {nesterov: true, weight_decay: "
+      "0.5}\n",
+      "a.yaml", {"model.name=resnet20", "optimizer.name=adamw"});
+  EXPECT_EQ(config.put_aside,
+            (std::vector<std::string>{"model.depth: 16 (a.yaml:1)", "model.widen: 8 (a.yaml:1)",
+                                      "optimizer.nesterov: true (a.yaml:2)"}));
+  EXPECT_FALSE(config.model.depth);
+  EXPECT_FALSE(config.optimizer.sgd.nesterov);
+  EXPECT_EQ(config.optimizer.adamw.weight_decay, 0.5);  // both read it
+  EXPECT_TRUE(parse_config("seed: 2", "a.yaml", {"model.name=lenet5"}).put_aside.empty());
+  const Config layered = parse_config("model: {name: mlp, widths: [8]}", "a.yaml",
+                                      {"model.layers=[flatten, {linear: {units: 10}}]"});
+  EXPECT_EQ(layered.put_aside, (std::vector<std::string>{"model.name: mlp (a.yaml:1)",
+                                                         "model.widths: [8] (a.yaml:1)"}));
+  EXPECT_EQ(layered.model.name, "layers");
+}
+
+TEST(ConfigChecks, WhatARunFindsWrongHasItsLine) {
+  const Config config =
+      parse_config("seed: 1\nschedule: {name: multistep, milestones: [50st, 1ep]}", "a.yaml");
+  const auto text = [&](const std::string& error) {
+    return placed_text(config, ConfigError(error));
+  };
+  EXPECT_TRUE(text("schedule.milestones: must rise")
+                  .starts_with("a.yaml:2:29: error: schedule.milestones: must rise\n  schedule:"));
+  EXPECT_EQ(text("schedule.every: is none"), "schedule.every: is none");  // was not given
+  EXPECT_EQ(text("no key at all"), "no key at all");
+}
+
+TEST(ConfigChecks, ValidationIsAPartACountOrAFolder) {
+  const auto read = [](const std::string& text) {
+    return parse_config("data: {name: image_folder, image_size: 32, validation: " + text +
+                            "}\nmodel: {name: lenet5}",
+                        "a.yaml")
+        .data.validation;
+  };
+  EXPECT_FALSE(read("none").any());
+  EXPECT_EQ(read("12.5%").percent, 12.5);
+  EXPECT_EQ(read("\"10%\"").percent, 10);
+  EXPECT_EQ(read("500").count, 500);
+  EXPECT_EQ(read("val").folder, "val");
+  EXPECT_EQ(read("./10").folder, "./10");
+  for (const char* text : {"none", "12.5%", "500", "val", "./10"}) {
+    Config config;
+    config.data.name = "image_folder";
+    config.data.image_size = 32;
+    config.model.name = "lenet5";
+    config.data.validation = read(text);
+    EXPECT_EQ(parse_config(print_config(config), "b.yaml").data.validation, config.data.validation)
+        << print_config(config);
+  }
+}
+
+TEST(ConfigChecks, WorkersMayBeAuto) {
+  const Config config = parse_config("data: {workers: auto}", "a.yaml");
+  EXPECT_GE(config.data.workers, 1);
+  EXPECT_LE(config.data.workers, 16);
+  EXPECT_NE(print_config(config).find("workers: auto\n"), std::string::npos);
+  EXPECT_EQ(parse_config("data: {workers: 3}", "a.yaml").data.workers, 3);
 }
 
 TEST(ConfigChecks, EveryModelIsBuiltAsTrainingWould) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <regex>
 #include <sstream>
@@ -165,6 +166,38 @@ TEST_F(RunFolderTest, WhatATrainingCanDoWithoutIsAWarning) {
   folder.put_if_possible("report.html", "text");
   EXPECT_NE(warnings_.find("/report.html'"), std::string::npos) << warnings_;
   EXPECT_EQ(folder.incomplete().size(), 1u);
+}
+
+std::string refusal(const std::function<void()>& ask) {
+  try {
+    ask();
+  } catch (const RunFolderError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(RunFolderTest, WhatATrainingNeedsOfItIsAskedWithoutWriting) {
+  const std::string dir = config_.run.dir;
+  require_run_folder(dir);
+  require_room(dir, 1);
+  const std::string full = refusal([&] { require_room(dir, INT64_MAX); });
+  EXPECT_NE(full.find("its disk has only "), full.npos) << full;
+  EXPECT_NE(full.find("free some, or give another run.dir"), full.npos) << full;
+  EXPECT_FALSE(std::filesystem::exists(root_));
+  std::ofstream(root_) << "a file";
+  const std::string file = refusal([&] { require_run_folder(dir); });
+  EXPECT_NE(file.find("cannot make '" + dir + "'"), file.npos) << file;
+  EXPECT_NE(file.find("'" + root_.string() + "' is no folder"), file.npos) << file;
+}
+
+TEST_F(RunFolderTest, OneThatOthersOwnIsRefusedBeforeItIsWritten) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else for a moment";
+  std::filesystem::create_directories(root_);
+  ASSERT_EQ(setresuid(65534, 65534, 0), 0);
+  const std::string text = refusal([&] { require_run_folder(config_.run.dir); });
+  ASSERT_EQ(setresuid(0, 0, 0), 0);
+  EXPECT_NE(text.find("cannot be written: Permission denied; check run.dir"), text.npos) << text;
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsAnError) {

@@ -29,6 +29,18 @@ TEST(RunSteps, AreTheFullBatchAndTheLastOfAnEpoch) {
   EXPECT_EQ(steps_of(8, 0, 0).evaluation, (Counts{8}));
 }
 
+TEST(RunSteps, ValidationAddsTheBatchesThatTheTestSetHasNot) {
+  Config config;
+  config.data.batch = 8;
+  config.data.validation.count = 11;
+  DataNeed data;
+  data.train_count = 40;
+  data.test_count = 20;
+  data.validation_count = 11;
+  EXPECT_EQ(run_steps(config, data, Purpose::training).evaluation, (Counts{8, 4, 3}));
+  EXPECT_EQ(run_steps(config, data, Purpose::evaluation).evaluation, (Counts{8, 4}));
+}
+
 TEST(RunSteps, AreThoseOfThePurpose) {
   const RunSteps evaluation = steps_of(8, 40, 20, Purpose::evaluation);
   EXPECT_EQ(evaluation.train, Counts());

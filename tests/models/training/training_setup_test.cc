@@ -26,6 +26,9 @@ const Case kCases[] = {
     {"fewer images than a batch", [](Config& c) { c.data.batch = 100; }},
     {"one image", [](Config& c) { c.data.batch = 1; }},
     {"no workers, no checkpoints", [](Config& c) { c.data.workers = 0, c.checkpoint.keep = 0; }},
+    {"validation images of which some make a smaller batch",
+     [](Config& c) { c.data.validation.percent = 15; }},
+    {"as many validation images as a batch", [](Config& c) { c.data.validation.count = 16; }},
     {"mixed images", [](Config& c) { c.data.augment = {AugmentConfig{.kind = "mixup"}}; }},
     {"another model and optimizer",
      [](Config& c) { c.model.name = "cnn_bn", c.optimizer.name = OptimizerKind::kAdamW; }},
@@ -36,6 +39,8 @@ Holders held(const TrainingSetup& setup) {
   const auto holder = [&](const std::string& block) -> std::string {
     if (block.starts_with("loader of " + data.train->name())) return "loader of training";
     if (block.starts_with("loader of " + data.test->name())) return "loader of evaluation";
+    if (data.validation != nullptr && block.starts_with("loader of " + data.validation->name()))
+      return "loader of validation";
     for (const char* name : {"persistent", "arena", "slots", "targets", "checkpoint"})
       if (block == name) return block;
     return "data set";

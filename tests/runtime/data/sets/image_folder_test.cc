@@ -104,6 +104,30 @@ TEST(ImageFolderTest, APartOfATurnedPictureIsThatOfTheUprightOne) {
   }
 }
 
+TEST(ImageFolderTest, AFolderOfItsOwnForValidation) {
+  TempFolder folder;
+  write_folder(folder);
+  folder.write("test/bees/t.png", picture("png_palette"));
+  for (const std::string& name : {std::string("val"), folder.path("val")}) {
+    const DataSplit data = open_image_folder(folder.path(), {.size = 16, .validation = name});
+    EXPECT_EQ(data.test->count(), 1);
+    EXPECT_EQ(data.validation->count(), 2);
+    EXPECT_EQ(data.validation->label(0), 0);
+    EXPECT_EQ(data.validation->name(), "image_folder validation");
+    EXPECT_TRUE(data.test->notes().empty());  // val is read
+    EXPECT_EQ(list_image_folder(folder.path(), {.validation = name}).validation_count, 2);
+  }
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    expect_error<DataError>(
+        [&] { open_image_folder(folder.path(), {.size = 16, .validation = name}); }, {why});
+  };
+  refused("vall", "data.validation: there is no folder");
+  refused("test", "is the folder of the test images");
+  refused("train", "is the folder of the training images");
+  fs::remove_all(folder.path("test"));
+  refused("val", "which is the test set where there is no 'test'");
+}
+
 TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
   TempFolder folder;
   write_folder(folder);

@@ -1,0 +1,69 @@
+#include "tessera/runtime/text/terminal.h"
+
+#include <cstdlib>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kIndent = "  ";
+
+void wrap_line(std::string_view line, size_t columns, std::string& text) {
+  size_t room = columns;
+  while (utf8_length(line) > room) {
+    // The last space that leaves no more than the room; else the first one behind it.
+    const size_t first = line.find_first_not_of(' ');
+    size_t end = 0, characters = 0, cut = line.npos;
+    while (end < line.size() && characters <= room) {
+      if (line[end] == ' ' && end > first) cut = end;
+      end += utf8_at(line, end).bytes;
+      ++characters;
+    }
+    if (cut == line.npos) cut = line.find(' ', end);
+    if (cut == line.npos) break;
+    size_t last = cut;
+    while (last > 0 && line[last - 1] == ' ') --last;
+    text += line.substr(0, last);
+    const size_t next = line.find_first_not_of(' ', cut);
+    if (next == line.npos) return;
+    text += '\n';
+    text += kIndent;
+    line.remove_prefix(next);
+    room = columns > kIndent.size() ? columns - kIndent.size() : 1;
+  }
+  text += line;
+}
+
+}  // namespace
+
+bool is_terminal(std::FILE* out) { return isatty(fileno(out)) != 0; }
+
+bool can_redraw(std::FILE* out) {
+  const char* kind = std::getenv("TERM");
+  return is_terminal(out) && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
+int columns_of(std::FILE* out) {
+  constexpr int kUsual = 100;  // of a terminal that does not tell
+  winsize size{};
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return is_terminal(out) ? kUsual : 0;
+}
+
+std::string wrapped(std::string_view text, int columns) {
+  if (columns <= 0) return std::string(text);
+  std::string all;
+  for (;;) {
+    const size_t end = text.find('\n');
+    wrap_line(text.substr(0, end), static_cast<size_t>(columns), all);
+    if (end == text.npos) return all;
+    all += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace tessera

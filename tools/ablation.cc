@@ -1,0 +1,201 @@
+#include "tessera/tools/ablation.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tessera/graph/lower.h"
+#include "tessera/models/training/plan.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
+#include "tessera/runtime/thread_pool.h"
+#include "tessera/tools/output.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kRounds = 3;  // the fastest counts
+
+std::vector<std::string> all_passes() {
+  std::vector<std::string> names;
+  const std::string text = pass_names();
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(", ", at), text.size());
+    names.push_back(text.substr(at, end - at));
+    at = end + 2;
+  }
+  return names;
+}
+
+const char* words_for(const std::string& pass) {
+  if (pass == "in_place") return " (outputs take the bytes of dying inputs)";
+  if (pass == "order_updates") return " (each update when its gradient is there)";
+  return "";
+}
+
+// Eager steps have no plan, and so nothing that could be left out of one.
+void require_graph(const Config& config) {
+  if (config.mode == Mode::kEager)
+    throw ConfigError("mode: --ablation leaves out parts of a plan, which eager mode has not");
+}
+
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// What a command writes to standard output. Its errors go where ours go.
+std::string output_of(const std::vector<std::string>& words, const std::string& max_isa) {
+  int ends[2];
+  if (::pipe(ends) != 0)
+    throw Error(fmt::format("bench: no pipe to be had: {}", std::strerror(errno)));
+  const pid_t child = ::fork();
+  if (child < 0)
+    throw DeviceError(
+        fmt::format("bench: the system has no process left: {}; raise the limit of "
+                    "the user or of the container (ulimit -u)",
+                    std::strerror(errno)));
+  if (child == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    if (!max_isa.empty()) ::setenv("TESSERA_MAX_ISA", max_isa.c_str(), 1);
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    const ssize_t got = ::read(ends[0], piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(piece, static_cast<size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    throw Error("bench: a run of --ablation failed; what it said stands above");
+  return text;
+}
+
+struct Measured {
+  std::string name;
+  double milliseconds = 0;  // of a step, or of making a plan
+  int64_t arena = 0, bytes = 0;
+};
+
+// Other programs on the machine only make it slower.
+double fastest(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
+
+void say_table(const char* time, const std::vector<Measured>& all, bool json) {
+  if (json) {
+    std::vector<Json> rows;
+    for (const Measured& row : all)
+      rows.push_back(Json::object({{"name", row.name},
+                                   {fmt::format("{}_ms", time), rounded(row.milliseconds, 4)},
+                                   {"arena_bytes", row.arena},
+                                   {"total_bytes", row.bytes}}));
+    return say(Json::list(rows).text());
+  }
+  size_t width = 0;
+  for (const Measured& row : all) width = std::max(width, row.name.size());
+  const Measured& whole = all.front();
+  std::string text = fmt::format("{:<{}}  {:>9}  {:>7}  {:>11}  {:>7}  {:>11}", "", width,
+                                 fmt::format("{} ms", time), "times", "arena", "times", "in all");
+  for (const Measured& row : all)
+    text += fmt::format(
+        "\n{:<{}}  {:>9.2f}  {:>7.2f}  {:>11}  {:>7.2f}  {:>11}", row.name, width, row.milliseconds,
+        row.milliseconds / whole.milliseconds, byte_text(row.arena),
+        static_cast<double>(row.arena) / static_cast<double>(whole.arena), byte_text(row.bytes));
+  say(text);
+}
+
+}  // namespace
+
+std::vector<Variant> variants(const Config& config, bool timed) {
+  const std::vector<std::string> passes = all_passes();
+  std::vector<Variant> all{{fmt::format("as configured, planner {}", config.memory.planner)}};
+  for (const std::string& pass : passes)
+    all.push_back({"without " + pass + words_for(pass), {pass}});
+  all.push_back({"without any pass", passes});
+  for (const char* planner : {"in_order", "none"})
+    if (config.memory.planner != planner)
+      all.push_back({fmt::format("planner {}{}", planner,
+                                 std::strcmp(planner, "none") == 0 ? ": no byte shared" : ""),
+                     {},
+                     {fmt::format("memory.planner={}", planner)}});
+  if (!timed) return all;
+  if (has_native_kernels() && config.cpu.kernels != CpuKernels::eigen)
+    all.push_back({"kernels eigen", {}, {"cpu.kernels=eigen"}});
+  const bool needs_native = config.cpu.kernels == CpuKernels::native;
+  for (const Isa isa : {Isa::avx2, Isa::baseline})
+    if (isa < current_isa() && !(needs_native && isa == Isa::baseline))
+      all.push_back({fmt::format("instruction set {}", isa_name(isa)), {}, {}, isa_name(isa)});
+  const int threads = config.threads == 0 ? available_cores() : config.threads;
+  if (threads > 1) all.push_back({"one thread", {}, {"threads=1"}});
+  return all;
+}
+
+void say_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
+                       bool json) {
+  const Config whole = load_config(config, overrides);
+  require_graph(whole);
+  std::vector<Measured> all;
+  for (const Variant& variant : variants(whole, false)) {
+    const Config changed = load_config(config, joined(overrides, variant.overrides));
+    std::vector<double> times;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto start = std::chrono::steady_clock::now();
+      const PlanReport report = plan(changed, {.disabled_passes = variant.disabled_passes});
+      const std::chrono::duration<double, std::milli> took =
+          std::chrono::steady_clock::now() - start;
+      times.push_back(took.count());
+      if (round == 0) all.push_back({variant.name, 0, report.arena, report.need()});
+    }
+    all.back().milliseconds = fastest(times);
+  }
+  say_table("plan", all, json);
+}
+
+void say_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
+                        int64_t steps, bool json) {
+  const Config whole = load_config(config, overrides);
+  require_graph(whole);
+  const std::vector<Variant> what = variants(whole, true);
+  std::vector<std::vector<double>> times(what.size());
+  std::vector<Measured> all(what.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < what.size(); ++i) {
+      std::vector<std::string> words{
+          "trainer", "bench", "--json", "--config", config, "--steps", fmt::format("{}", steps)};
+      for (const std::string& pass : what[i].disabled_passes)
+        words.insert(words.end(), {"--off", pass});
+      words = joined(joined(words, overrides), what[i].overrides);
+      const Json result = Json::parse(output_of(words, what[i].max_isa));
+      times[i].push_back(static_cast<double>(result["step_us"].integer()) / 1000);
+      all[i] = {what[i].name, fastest(times[i]), result["arena_bytes"].integer(),
+                result["total_bytes"].integer()};
+    }
+  }
+  say_table("step", all, json);
+}
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// trainer bench: how fast a training step is, and what makes it so.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/graph/lower.h"
+#include "tessera/models/training/bench.h"
+#include "tessera/tools/ablation.h"
+#include "tessera/tools/output.h"
+#include "tessera/tools/trainer_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  int64_t steps = 50;
+  bool json = false, ablation = false;
+  CompileOptions compile;
+};
+
+int run(const Arguments& arguments) {
+  if (arguments.ablation) {
+    say_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.json);
+    return 0;
+  }
+  const BenchResult r =
+      bench(load_config(arguments.config, arguments.overrides), arguments.steps, arguments.compile);
+  if (arguments.json) {
+    say(r.json());
+  } else {
+    say(fmt::format(
+        "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
+        "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",
+        r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
+        static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.kernels, r.loss));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_verb(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* bench = app.add_subcommand("bench", "time the training step");
+  bench->add_option("--config", arguments->config, "YAML file")->required();
+  bench->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
+  bench->add_flag("--json", arguments->json, "as JSON");
+  bench
+      ->add_option("--off", arguments->compile.disabled_passes,
+                   "leave out a pass; may be given again: " + pass_names())
+      ->allow_extra_args(false);
+  bench
+      ->add_flag("--ablation", arguments->ablation,
+                 "what each technique is worth: time and bytes with each pass, planner,\n"
+                 "instruction set and thread left out in turn")
+      ->excludes(bench->get_option("--off"));
+  bench->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace tessera
