@@ -54,6 +54,7 @@ BenchResult bench(const Config& config, int64_t steps) {
   result.peak_bytes = cpu_memory().statistics().peak_bytes;
   result.threads = cpu_context().threads();
   result.kernels = cpu_context().kernels_name();
+  result.device = configured_device(config).name();
   return result;
 }
 
@@ -66,7 +67,8 @@ std::string BenchResult::json() const {
                        {"loss", rounded(loss, 6)},
                        {"peak_bytes", peak_bytes},
                        {"threads", threads},
-                       {"kernels", kernels}})
+                       {"kernels", kernels},
+                       {"device", device}})
       .text();
 }
 

@@ -17,6 +17,7 @@ struct BenchResult {
   size_t peak_bytes = 0;  // asked of the machine for tensors, at most
   int threads = 0;
   std::string kernels;  // native or eigen
+  std::string device;   // "cpu:0"
   std::string json() const;
 };
 

@@ -8,6 +8,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/run_steps.h"
@@ -19,6 +20,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   const Checkpointing checkpoints(config, options, print);
   const DataSplit data = open_fitting(config);
   check_classes(config, *data.train);
+  print(device_line(config));
   print(data.train->describe());
   print(data.test->describe());
   const int64_t batch = run_steps(config, data_need(data), Purpose::training).train.front();

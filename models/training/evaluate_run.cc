@@ -10,6 +10,7 @@
 #include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/weights_file.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
@@ -60,6 +61,7 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
   check_classes(config, *data.test);
   Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
   session->bind();
+  print(device_line(config));
   print("evaluating " + load_trained(*session, run_dir, checkpoint));
   print(data.test->describe());
   const auto start = std::chrono::steady_clock::now();
