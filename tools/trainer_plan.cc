@@ -147,6 +147,14 @@ int max_batch(Config config, const Arguments& arguments) {
   return batch > 0 ? 0 : kTooLarge;
 }
 
+// Of all parts, what has to stand on the device.
+int64_t on_device(const PlanReport& report) {
+  std::vector<HostBuffer> blocks;
+  for (const auto& [name, bytes] : report.parts)
+    blocks.push_back({name, static_cast<size_t>(bytes)});
+  return bytes_on_device(blocks);
+}
+
 // What is asked for and above what is allowed: by --max-bytes, and by memory.limit.
 int check_need(const Arguments& arguments, const Config& config, const PlanReport& report) {
   int code = 0;
@@ -179,14 +187,6 @@ std::unique_ptr<DescribedDevice> describe_device(const Arguments& arguments, con
     throw ConfigError(fmt::format(
         "plan: --device-memory is that of a GPU, but device is {}; add device=gpu", config.device));
   return nullptr;
-}
-
-// Of all parts, what has to stand on the device.
-int64_t on_device(const PlanReport& report) {
-  std::vector<HostBuffer> blocks;
-  for (const auto& [name, bytes] : report.parts)
-    blocks.push_back({name, static_cast<size_t>(bytes)});
-  return bytes_on_device(blocks);
 }
 
 // What the figures of the plan should not leave unsaid.

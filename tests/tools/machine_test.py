@@ -156,7 +156,7 @@ class DeviceLine(Machine):
 
     def test_every_start_names_the_device(self):
         config = ("--config", "c.yaml")
-        for words in (config, ("train", "--dry-run", *config), ("bench", "--steps", 2, *config),
+        for words in (("train", "--dry-run", *config), config, ("bench", "--steps", 2, *config),
                       ("eval", "--run", "run")):
             with self.subTest(words=words):
                 self.assertRegex(self.line_of(*words), r"^device: cpu:0, .* kernels, 1 threads; as device: cpu says")
