@@ -88,9 +88,9 @@ void require_device(Device device) {
     names.push_back(info.device.name());
   }
   const std::string reason =
-      device.is_cpu() ? fmt::format("a call that wants {} came before configure_devices() made it",
-                                    device.name())
-                      : why_no_gpu();
+      device.is_cpu()
+          ? "parts of the CPU are made by configure_devices(), which this call came before"
+          : why_no_gpu();
   const std::string text =
       fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),
                   fmt::join(names, ", "), reason.empty() ? "" : "; ", reason);

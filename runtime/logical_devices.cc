@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -223,12 +224,15 @@ void give_back_with(std::function<void()> trim) {
 
 DescribedDevice::DescribedDevice(Device device) {
   // Never destroyed, as what was planned keeps references to it.
-  auto* context = new PlanningContext(device);
+  static std::mutex mutex;
+  static auto* contexts =
+      new std::map<std::pair<DeviceKind, int>, std::unique_ptr<PlanningContext>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<PlanningContext>& context = (*contexts)[{device.kind, device.index}];
+  if (!context) context = std::make_unique<PlanningContext>(device);
   PlanningContext* none = nullptr;
-  if (!described.compare_exchange_strong(none, context)) {
-    delete context;
+  if (!described.compare_exchange_strong(none, context.get()))
     throw InternalError("a second device is described while one is");
-  }
 }
 
 DescribedDevice::~DescribedDevice() { described = nullptr; }

@@ -1,5 +1,8 @@
 // A compiled step on a part of the CPU: all its bytes are that part's, and its bits those of the
 // whole.
+#include <optional>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tessera/engine/autograd.h"
@@ -8,7 +11,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/linear.h"
+#include "tessera/layers/modules.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
