@@ -61,8 +61,9 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
   check_classes(config, *data.test);
   Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
   session->bind();
+  const std::string loaded = load_trained(*session, run_dir, checkpoint);
   print(device_line(config));
-  print("evaluating " + load_trained(*session, run_dir, checkpoint));
+  print("evaluating " + loaded);
   print(data.test->describe());
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();
