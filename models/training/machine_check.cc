@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -241,7 +242,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 struct Smoke {
-  const char* what;
+  std::string what;
   double milliseconds = 0, error = 0;
 };
 
@@ -252,11 +253,6 @@ class SmokeTest {
   ~SmokeTest() { cpu_context().set_kernels(kernels_); }
 
   std::vector<Smoke> run() {
-    const auto product = [](DType type) {
-      const Tensor a = random_normal({192, 160}, 1, 0, 1, type);
-      const Tensor b = random_normal({160, 224}, 2, 0, 1, type);
-      return Tensors{matmul(a, b)};
-    };
     const auto forward = [](DType type) {
       const Tensor x = random_normal({4, 14, 14, 16}, 3, 0, 1, type);
       const Tensor w = random_normal({32, 3, 3, 16}, 4, 0, 1, type);
@@ -271,14 +267,43 @@ class SmokeTest {
             compare("its gradients", backward), copies()};
   }
 
+  // What has kernels there.
+  std::vector<Smoke> run_on(Device gpu) {
+    Smoke there{"copies of 32 MiB there and back"};
+    const std::vector<float> values(size_t{8} << 20, 1.5f);
+    std::vector<float> back;
+    const DeviceScope scope(gpu);
+    Tensor tensor = zeros({std::ssize(values)});
+    there.milliseconds = milliseconds_of([&] {
+      tensor.assign(std::span<const float>(values));
+      back = tensor.to_vector<float>();
+    });
+    there.error = back == values ? 0 : 1;
+    return {compare("matrix product", product, gpu), there};
+  }
+
  private:
+  static Tensors product(DType type) {
+    const Tensor a = random_normal({192, 160}, 1, 0, 1, type);
+    const Tensor b = random_normal({160, 224}, 2, 0, 1, type);
+    return {matmul(a, b)};
+  }
+
   template <class Compute>
-  Smoke compare(const char* what, const Compute& compute) {
+  Smoke compare(const char* what, const Compute& compute, Device device = {}) {
     Smoke smoke{what};
     cpu_context().set_kernels(kernels_);
-    Tensors found = compute(DType::f32);  // the first call fills caches
-    smoke.milliseconds = milliseconds_of([&] { found = compute(DType::f32); });
+    Tensors found;
+    {
+      const DeviceScope scope(device);
+      found = compute(DType::f32);  // the first call fills caches
+      smoke.milliseconds = milliseconds_of([&] {
+        found = compute(DType::f32);
+        context(device).synchronize();
+      });
+    }
     cpu_context().set_kernels(CpuKernels::eigen);
+    const DeviceScope cpu(Device{});
     const Tensors exact = compute(DType::f64);  // of the same random numbers, not yet rounded
     for (size_t i = 0; i < found.size(); ++i)
       smoke.error = std::max(smoke.error, largest_difference(found[i], exact[i]));
@@ -297,12 +322,13 @@ class SmokeTest {
   const CpuKernels kernels_;
 };
 
-void smoke_test(Examination& all) {
+void smoke_test(Examination& all, const char* name, const char* figure,
+                const std::vector<Smoke>& results) {
   constexpr double kTolerance = 1e-4;  // of the largest value
   std::string text;
   std::vector<Json> figures;
   bool wrong = false;
-  for (const Smoke& smoke : SmokeTest().run()) {
+  for (const Smoke& smoke : results) {
     const bool good = smoke.error <= kTolerance;
     wrong = wrong || !good;
     text +=
@@ -316,8 +342,8 @@ void smoke_test(Examination& all) {
     text +=
         "; run with cpu.kernels=eigen and with TESSERA_MAX_ISA=baseline, and report which is "
         "right";
-  all.add("smoke test", text, false, wrong ? 4 : 0);
-  all.figure("smoke_test", Json::list(figures));
+  all.add(name, text, false, wrong ? 4 : 0);
+  all.figure(figure, Json::list(figures));
 }
 
 }  // namespace
@@ -330,7 +356,14 @@ MachineReport examine_machine() {
   all.look("memory", [&] { look_at_memory(all); });
   all.look("GPU", [&] { look_at_gpus(all); });
   all.look("CUDA", [&] { look_at_cuda(all); });
-  all.look("smoke test", [&] { smoke_test(all); });
+  all.look("smoke test", [&] { smoke_test(all, "smoke test", "smoke_test", SmokeTest().run()); });
+  for (const DeviceInfo& info : physical_devices())
+    if (!info.device.is_cpu()) {
+      const std::string name = info.device.name();
+      all.look(name.c_str(), [&] {
+        smoke_test(all, name.c_str(), name.c_str(), SmokeTest().run_on(info.device));
+      });
+    }
   return std::move(all).report();
 }
 
