@@ -36,7 +36,7 @@ if(NOT TESSERA_CUDA STREQUAL OFF)
   if(NOT CMAKE_CUDA_ARCHITECTURES)  # TESSERA_CUDA_ALL for packages: every common generation
     find_program(NVIDIA_SMI nvidia-smi)
     if(TESSERA_CUDA_ALL)
-      set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90)  # newer GPUs translate the last one's PTX
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)  # newer GPUs translate the last one's PTX
     elseif(NVIDIA_SMI)
       set(CMAKE_CUDA_ARCHITECTURES native)
     else()
@@ -53,6 +53,11 @@ if(NOT TESSERA_CUDA STREQUAL OFF)
     endif()
     find_package(CUDAToolkit REQUIRED)
     set(TESSERA_WITH_CUDA 1)
+    set(TESSERA_CUDA_FOLDER ${CUDAToolkit_LIBRARY_DIR})  # of the libraries loaded at run time
+    if(TARGET CUDA::cublasLt)
+      get_target_property(TESSERA_CUDA_FOLDER CUDA::cublasLt IMPORTED_LOCATION)
+      get_filename_component(TESSERA_CUDA_FOLDER ${TESSERA_CUDA_FOLDER} DIRECTORY)
+    endif()
     message(STATUS "tessera: CUDA ${CUDAToolkit_VERSION}, the GPU back end is built")
   elseif(TESSERA_CUDA STREQUAL ON)
     message(FATAL_ERROR "TESSERA_CUDA=ON, but no CUDA compiler was found: put nvcc on the PATH")

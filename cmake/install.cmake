@@ -15,7 +15,7 @@ endif()
 # The static libraries one above the other, and what they stand on.
 set(TESSERA_PC_CUDA "")
 if(TESSERA_WITH_CUDA)
-  set(TESSERA_PC_CUDA " -L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -lrt")
+  set(TESSERA_PC_CUDA " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
 endif()
 configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/cmake/tessera.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/tessera.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

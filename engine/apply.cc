@@ -12,6 +12,7 @@
 #include "tessera/engine/tape.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
 
 namespace tessera {
 namespace {
@@ -33,7 +34,7 @@ class RunKernel final : public Kernel {
 };
 
 void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) {
-  if (!op.runs_on(device.kind))
+  if (!op.runs_on(device.kind) && !is_described(device))
     throw DeviceError(
         fmt::format("{}: there is no kernel for {}; open a DeviceScope(\"cpu:0\") "
                     "around it and copy its inputs there",
@@ -131,29 +132,38 @@ namespace {
 
 std::mutex allocators_mutex;
 
-// Of each device, the newest last: an older one still owns the tensors that came from it.
-std::vector<std::unique_ptr<Allocator>>& allocators_of(Device device) {
+// Of each memory, the newest last: an older one still owns the tensors that came from it. A device
+// has another memory once configure_devices() cuts it.
+std::vector<std::unique_ptr<Allocator>>& allocators_of(const RawMemory& memory) {
   static auto* all =
-      new std::map<int, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
-  return (*all)[device.is_cpu() ? -1 : device.index];
+      new std::map<const RawMemory*, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
+  return (*all)[&memory];
+}
+
+Allocator& keep(std::vector<std::unique_ptr<Allocator>>& made, std::unique_ptr<Allocator> fresh) {
+  made.push_back(std::move(fresh));
+  Allocator& allocator = *made.back();
+  give_back_with([&allocator] { allocator.trim(); });
+  return allocator;
 }
 
 }  // namespace
 
 Allocator& eager_allocator(Device device) {
+  RawMemory& memory = context(device).memory();
   const std::lock_guard lock(allocators_mutex);
-  auto& made = allocators_of(device);
-  if (made.empty()) made.push_back(make_allocator("caching", context(device).memory()));
-  return *made.back();
+  auto& made = allocators_of(memory);
+  return made.empty() ? keep(made, make_allocator("caching", memory)) : *made.back();
 }
 
 void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
-  std::unique_ptr<Allocator> made = make_allocator(name, context(device).memory(), settings);
+  RawMemory& memory = context(device).memory();
+  std::unique_ptr<Allocator> made = make_allocator(name, memory, settings);
   if (!made)
     throw ConfigError(
         fmt::format("eager allocator: there is no '{}'; there are {}", name, allocator_names()));
   const std::lock_guard lock(allocators_mutex);
-  allocators_of(device).push_back(std::move(made));
+  keep(allocators_of(memory), std::move(made));
 }
 
 std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {

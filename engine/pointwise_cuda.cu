@@ -120,7 +120,7 @@ class PointwiseCudaKernel final : public Kernel {
     for (size_t k = 0; k < in.size(); ++k) program_.in[k] = in[k].as<const T>();
     program_.out = out[0].as<T>();
     CudaContext& gpu = as_cuda(where);
-    CudaDeviceGuard guard(gpu.device().index);
+    CudaDeviceGuard guard(gpu.index());
     const int64_t blocks = std::min<int64_t>((program_.total + kThreads - 1) / kThreads,
                                              gpu.multiprocessors() * kBlocksPerMultiprocessor);
     run_program<T><<<static_cast<unsigned>(blocks), kThreads, 0, gpu.cuda_stream()>>>(program_);

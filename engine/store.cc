@@ -99,7 +99,8 @@ Tensor Store::declare(const std::string& name, const Shape& shape, Initializer i
                     "one device",
                     name, spec.device.name(), entries_.front().tensor.device().name()));
   size_t bytes = bytes_;
-  if (__builtin_add_overflow(bytes, round_to_alignment(spec.bytes()), &bytes))
+  const size_t rounded = round_to_alignment(spec.bytes(), alignment_of(spec.device));
+  if (__builtin_add_overflow(bytes, rounded, &bytes))
     throw ShapeError(fmt::format("store: with '{}' {} there are more bytes than 64 bits can count",
                                  name, spec.text()));
   auto storage = std::make_shared<Storage>(spec.bytes(), spec.device);

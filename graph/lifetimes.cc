@@ -111,7 +111,7 @@ class Builder {
 
 }  // namespace
 
-Problem Lifetimes::problem(std::vector<int>* of_interval) const {
+Problem Lifetimes::problem(std::vector<int>* of_interval, size_t alignment) const {
   Problem problem;
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block& block = blocks[b];
@@ -119,8 +119,9 @@ Problem Lifetimes::problem(std::vector<int>* of_interval) const {
     Interval interval;
     interval.lower = block.lower;
     interval.upper = block.upper;
-    interval.size = static_cast<int64_t>(round_to_alignment(static_cast<size_t>(block.bytes)));
-    interval.alignment = kMemoryAlignment;
+    const auto bytes = static_cast<size_t>(block.bytes);
+    interval.size = static_cast<int64_t>(round_to_alignment(bytes, alignment));
+    interval.alignment = static_cast<int64_t>(alignment);
     interval.id = std::to_string(b);
     problem.buffers.push_back(std::move(interval));
     if (of_interval != nullptr) of_interval->push_back(static_cast<int>(b));

@@ -10,6 +10,7 @@
 
 #include "tessera/graph/graph.h"
 #include "tessera/memory/plan.h"
+#include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
 
@@ -30,7 +31,8 @@ struct Lifetimes {
   int reused = 0;                  // outputs that took the block of a dying input
 
   // The blocks of the arena, in order; `of_interval[i]` is the block of interval i.
-  Problem problem(std::vector<int>* of_interval = nullptr) const;
+  Problem problem(std::vector<int>* of_interval = nullptr,
+                  size_t alignment = kMemoryAlignment) const;
   // A line for each value that stands where another stood: "%9 takes the block of %4".
   std::string text(const Graph& graph) const;
 };

@@ -61,7 +61,8 @@ void add_classes(PlanReport& report, const Graph& graph, const Lifetimes& lifeti
   const std::vector<Block>& blocks = lifetimes.blocks;
   for (const Value& value : graph.values) {
     if (!value.persistent() || value.previous >= 0) continue;
-    report.classes[class_of(value)] += static_cast<int64_t>(round_to_alignment(value.spec.bytes()));
+    report.classes[class_of(value)] += static_cast<int64_t>(
+        round_to_alignment(value.spec.bytes(), alignment_of(value.spec.device)));
   }
   for (const auto& [name, bytes] : report.classes) report.persistent += bytes;
   const int64_t saved = saved_bytes(graph, lifetimes);
@@ -152,6 +153,8 @@ PlanReport plan_report(const Program& program) {
   report.unplanned = unplanned_bytes(program.problem());
   report.slots = static_cast<int64_t>(program.slot_bytes());
   report.planner = program.planner();
+  report.device = program.device().name();
+  report.alignment = static_cast<int64_t>(alignment_of(program.device()));
   report.problem = program.problem();
   report.plan = program.plan();
   report.nodes = static_cast<int>(graph.nodes.size());
@@ -195,6 +198,8 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                                    {"tensors", tensors},
                                    {"steps", nodes},
                                    {"planner", planner},
+                                   {"device", device},
+                                   {"alignment", alignment},
                                    {"need_bytes", need()},
                                    {"need_is_complete", parts_complete},
                                    {"parts", json_of(parts)},

@@ -43,6 +43,8 @@ struct PlanReport {
   std::map<std::string, int64_t> classes;
   int tensors = 0, nodes = 0;
   std::string planner;
+  std::string device = "cpu:0";  // that it is planned for
+  int64_t alignment = 1;         // of every block there
   // Of the arena, in the order of the problem; in small pieces: only the memory that is planned is
   // asked for in large ones.
   std::deque<PlannedTensor> blocks;

@@ -32,6 +32,10 @@ Program::Program(Graph graph, const CompileOptions& options)
 
 Program::~Program() = default;
 
+Device Program::device() const {
+  return graph_.nodes.empty() ? Device{} : graph_.nodes.front().device;
+}
+
 void Program::choose_kernels() {
   for (const Node& node : graph_.nodes) {
     auto bound = std::make_unique<Bound>();
@@ -43,7 +47,7 @@ void Program::choose_kernels() {
       Specs in = graph_.input_specs(node);
       bound->where = &context(node.device);
       const Algorithm chosen = choose_algorithm(*node.op, in, *bound->where);
-      bound->kernel = node.op->prepare(in, *bound->where, chosen);
+      if (!bound->where->plans_only()) bound->kernel = node.op->prepare(in, *bound->where, chosen);
       scratch = static_cast<int64_t>(chosen.scratch_bytes);
     }
     scratch_bytes_.push_back(scratch);
@@ -59,7 +63,7 @@ void Program::make_plan(const CompileOptions& options) {
   const Planner* planner = options.planner ? options.planner : find_planner("best");
   planner_ = planner->name();
   std::vector<int> of_interval;
-  problem_ = lifetimes_.problem(&of_interval);
+  problem_ = lifetimes_.problem(&of_interval, alignment_of(device()));
   if (options.verify_plan) problem_ = PlanGuard::with_red_zones(problem_);
   plan_ = planner->solve(problem_);
   if (plan_.offsets.size() != of_interval.size())
@@ -80,7 +84,7 @@ void Program::make_plan(const CompileOptions& options) {
 void Program::place_slots() {
   auto place = [&](size_t bytes) {
     auto offset = static_cast<int64_t>(slot_bytes_);
-    slot_bytes_ += round_to_alignment(bytes);
+    slot_bytes_ += round_to_alignment(bytes, alignment_of(device()));
     return offset;
   };
   for (ValueId id : graph_.inputs) input_offsets_.push_back(place(graph_.values[id].spec.bytes()));
@@ -96,7 +100,9 @@ void Program::use_external_slots(ExternalMemory external) {
 
 void Program::bind_slots() {
   if (slots_) return;
-  hand_out(std::make_shared<Region>("slots", slot_bytes_, context(Device{}).memory()));
+  // The slots of a GPU's step stand on the host.
+  const Device host = device().is_cpu() ? device() : Device{};
+  hand_out(std::make_shared<Region>("slots", slot_bytes_, context(host).memory()));
 }
 
 void Program::hand_out(std::shared_ptr<Region> slots) {

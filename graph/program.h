@@ -57,6 +57,7 @@ class Program {
   const Tensor& output(size_t i);
 
   const Graph& graph() const { return graph_; }
+  Device device() const;  // that its steps run on
   const Lifetimes& lifetimes() const { return lifetimes_; }
   const Problem& problem() const { return problem_; }
   const Plan& plan() const { return plan_; }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "tessera/layers/matmul.h"
+#include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -17,19 +18,19 @@ constexpr uint32_t kAligned = 64;
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAligned == 0; }
 
 // A descriptor of the library, destroyed with its owner.
-template <class Handle, cublasStatus_t (*destroy)(Handle)>
+template <class Handle, auto destroy>
 struct Owned {
   Handle handle = nullptr;
   Owned() = default;
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
   ~Owned() {
-    if (handle != nullptr) destroy(handle);
+    if (handle != nullptr) (blas().*destroy)(handle);
   }
 };
-using Product = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using Product = Owned<cublasLtMatmulDesc_t, &Blas::cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &Blas::cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &Blas::cublasLtMatmulPreferenceDestroy>;
 
 template <class T>
 class MatmulCudaKernel final : public Kernel {
@@ -44,8 +45,8 @@ class MatmulCudaKernel final : public Kernel {
         n_(b[params.transpose_b ? 0 : 1]),
         k_(a[params.transpose_a ? 0 : 1]) {
     if (m_ * n_ * k_ == 0) return;
-    CudaDeviceGuard guard(where.device().index);
-    cuda_check(cublasLtMatmulDescCreate(&product_.handle, kCompute, kType),
+    CudaDeviceGuard guard(where.index());
+    cuda_check(blas().cublasLtMatmulDescCreate(&product_.handle, kCompute, kType),
                "cublasLtMatmulDescCreate");
     set_transpose(CUBLASLT_MATMUL_DESC_TRANSA, params.transpose_b);
     set_transpose(CUBLASLT_MATMUL_DESC_TRANSB, params.transpose_a);
@@ -59,7 +60,7 @@ class MatmulCudaKernel final : public Kernel {
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     if (m_ * n_ == 0) return;
     CudaContext& gpu = as_cuda(where);
-    CudaDeviceGuard guard(gpu.device().index);
+    CudaDeviceGuard guard(gpu.index());
     const void *a = in[0].data, *b = in[1].data;
     void* y = out[0].data;
     if (k_ == 0) {
@@ -69,38 +70,42 @@ class MatmulCudaKernel final : public Kernel {
     }
     const T one = 1, zero = 0;
     const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(y);
-    cuda_check(cublasLtMatmul(gpu.blas(), product_.handle, &one, b, b_.handle, a, a_.handle, &zero,
+    cuda_check(
+        blas().cublasLtMatmul(gpu.blas(), product_.handle, &one, b, b_.handle, a, a_.handle, &zero,
                               y, y_.handle, y, y_.handle, aligned ? &aligned_ : &unaligned_,
                               scratch.data, kMatmulCudaScratch, gpu.cuda_stream()),
-               "cublasLtMatmul");
+        "cublasLtMatmul");
   }
 
  private:
   void set_transpose(cublasLtMatmulDescAttributes_t which, bool transpose) {
     const cublasOperation_t operation = transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cuda_check(cublasLtMatmulDescSetAttribute(product_.handle, which, &operation, sizeof operation),
-               "cublasLtMatmulDescSetAttribute");
+    cuda_check(
+        blas().cublasLtMatmulDescSetAttribute(product_.handle, which, &operation, sizeof operation),
+        "cublasLtMatmulDescSetAttribute");
   }
 
   // As the library sees a stored [rows, columns]: its rows are our columns.
   static void make_layout(Layout& layout, const Shape& stored) {
-    cuda_check(cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(stored[1]),
+    cuda_check(
+        blas().cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(stored[1]),
                                           static_cast<uint64_t>(stored[0]), stored[1]),
-               "cublasLtMatrixLayoutCreate");
+        "cublasLtMatrixLayoutCreate");
   }
 
   template <class Value>
   static void prefer(const Preference& preference, cublasLtMatmulPreferenceAttributes_t which,
                      Value value) {
-    cuda_check(cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
-               "cublasLtMatmulPreferenceSetAttribute");
+    cuda_check(
+        blas().cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
+        "cublasLtMatmulPreferenceSetAttribute");
   }
 
   // The library's first proposal for these shapes: a rule, not a measurement. Sums split over
   // blocks that are added in whatever order they finish are left out: they change from run to run.
   cublasLtMatmulAlgo_t choose(CudaContext& where, uint32_t alignment) const {
     Preference preference;
-    cuda_check(cublasLtMatmulPreferenceCreate(&preference.handle),
+    cuda_check(blas().cublasLtMatmulPreferenceCreate(&preference.handle),
                "cublasLtMatmulPreferenceCreate");
     prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMatmulCudaScratch);
     prefer<uint32_t>(
@@ -112,10 +117,10 @@ class MatmulCudaKernel final : public Kernel {
       prefer<uint32_t>(preference, which, alignment);
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
-    cuda_check(
-        cublasLtMatmulAlgoGetHeuristic(where.blas(), product_.handle, b_.handle, a_.handle,
-                                       y_.handle, y_.handle, preference.handle, 1, &found, &count),
-        "cublasLtMatmulAlgoGetHeuristic");
+    cuda_check(blas().cublasLtMatmulAlgoGetHeuristic(where.blas(), product_.handle, b_.handle,
+                                                     a_.handle, y_.handle, y_.handle,
+                                                     preference.handle, 1, &found, &count),
+               "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0) throw DeviceError("matmul: cuBLASLt knows no way to compute this on this GPU");
     return found.algo;
   }

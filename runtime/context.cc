@@ -2,11 +2,15 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -26,14 +30,26 @@ std::unique_ptr<ThreadPool> first_pool(int threads) {
 }  // namespace
 
 CpuContext::CpuContext(int threads)
-    : Context(Device{}), pool_(first_pool(threads)), stream_(make_cpu_stream()) {}
+    : Context(Device{}),
+      refused_updates(refused_),
+      pool_(first_pool(threads)),
+      stream_(make_cpu_stream()) {}
+
+CpuContext::CpuContext(Device part, CpuContext& whole, RawMemory& memory)
+    : Context(part),
+      refused_updates(whole.refused_updates),
+      whole_(&whole),
+      memory_(&memory),
+      stream_(make_cpu_stream()) {}
 
 void CpuContext::set_threads(int threads) {
+  if (whole_ != nullptr) return whole_->set_threads(threads);
   if (threads <= 0) threads = available_cores();
   if (threads != pool_->size()) pool_ = std::make_unique<ThreadPool>(threads);
 }
 
 void CpuContext::set_kernels(CpuKernels kernels) {
+  if (whole_ != nullptr) return whole_->set_kernels(kernels);
   if (kernels == CpuKernels::native && !has_native_kernels())
     throw DeviceError(
         fmt::format("native CPU kernels need AVX2 or AVX-512, but the instruction set in "
@@ -44,10 +60,10 @@ void CpuContext::set_kernels(CpuKernels kernels) {
 }
 
 const char* CpuContext::kernels_name() const {
-  return kernels_ == CpuKernels::eigen || !has_native_kernels() ? "eigen" : "native";
+  return kernels() == CpuKernels::eigen || !has_native_kernels() ? "eigen" : "native";
 }
 
-RawMemory& CpuContext::memory() { return cpu_memory(); }
+RawMemory& CpuContext::memory() { return memory_ != nullptr ? *memory_ : cpu_memory(); }
 
 void CpuContext::copy_to_host(void* host, const void* device, size_t bytes) {
   if (bytes > 0) std::memcpy(host, device, bytes);
@@ -66,10 +82,33 @@ CpuContext& cpu_context() {
   return instance;
 }
 
+namespace {
+
+// Made at first use and never destroyed, as tensors may outlive main.
+CpuContext& cpu_part(const LogicalDevice& part) {
+  static std::mutex mutex;
+  static auto* contexts = new std::map<int, std::unique_ptr<CpuContext>>;
+  RawMemory& memory = part_memory(part, cpu_memory());
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<CpuContext>& context = (*contexts)[part.device.index];
+  if (!context) context = std::make_unique<CpuContext>(part.device, cpu_context(), memory);
+  return *context;
+}
+
+}  // namespace
+
 Context& context(Device device) {
+  if (is_described(device)) return planning_context(device);
   require_device(device);
-  if (device.is_cpu()) return cpu_context();
-  if constexpr (kCuda) return cuda_context(device.index);
+  const std::optional<LogicalDevice> part = logical_device(device);
+  if (device.is_cpu()) return part ? cpu_part(*part) : cpu_context();
+  if constexpr (kCuda) {
+    Context& whole = cuda_context(part ? part->physical.index : device.index);
+    if (part)
+      return cuda_part_context(part->physical.index, device, part_memory(*part, whole.memory()));
+    note_whole_memory(whole.memory());
+    return whole;
+  }
   throw InternalError("a GPU passed require_device in a build without CUDA");
 }
 

@@ -13,6 +13,10 @@
 
 namespace tessera {
 
+// Where blocks for tensors of a device start: at multiples of so many bytes. On GPUs as their
+// driver gives memory out, and as their libraries take it for given.
+constexpr size_t alignment_of(Device device) { return device.is_cpu() ? kMemoryAlignment : 256; }
+
 class Context {
  public:
   virtual ~Context() = default;
@@ -25,6 +29,8 @@ class Context {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   // Host threads that one kernel may use at once.
   virtual int threads() const { return 1; }
+  // A device that is only described: steps are planned for it, and nothing runs.
+  virtual bool plans_only() const { return false; }
   // Returns when everything issued on stream() so far is done.
   void synchronize() { stream().synchronize(); }
   // Copies between this device and the host; the bytes are there when it returns.
@@ -47,15 +53,18 @@ enum class CpuKernels { automatic, native, eigen };
 class CpuContext final : public Context {
  public:
   explicit CpuContext(int threads);
-  ThreadPool& pool() { return *pool_; }
+  // A part of the CPU (configure_devices): the threads and the settings of the whole, memory of its
+  // own. Both must outlive it.
+  CpuContext(Device part, CpuContext& whole, RawMemory& memory);
+  ThreadPool& pool() { return whole_ != nullptr ? whole_->pool() : *pool_; }
   // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it;
   // a step that is prepared already can run with fewer threads, not with more.
   void set_threads(int threads);
-  int threads() const override { return pool_->size(); }
+  int threads() const override { return whole_ != nullptr ? whole_->threads() : pool_->size(); }
   // Takes effect on ops called and steps prepared from now on; those prepared already keep theirs.
   // The two differ in the last bits. Throws DeviceError for native where there are none.
   void set_kernels(CpuKernels kernels);
-  CpuKernels kernels() const { return kernels_; }
+  CpuKernels kernels() const { return whole_ != nullptr ? whole_->kernels_ : kernels_; }
   // What the setting comes to here: "native" or "eigen".
   const char* kernels_name() const;
   RawMemory& memory() override;
@@ -66,10 +75,13 @@ class CpuContext final : public Context {
   void copy_within(void* to, const void* from, size_t bytes) override;
 
   // How many updates of persistent tensors were not made because what they are made from was not
-  // finite. Only grows.
-  std::atomic<int64_t> refused_updates{0};
+  // finite; of all parts of the CPU together. Only grows.
+  std::atomic<int64_t>& refused_updates;
 
  private:
+  std::atomic<int64_t> refused_{0};
+  CpuContext* whole_ = nullptr;  // of a part
+  RawMemory* memory_ = nullptr;  // of a part
   std::unique_ptr<ThreadPool> pool_;
   CpuKernels kernels_ = CpuKernels::automatic;
   std::unique_ptr<Stream> stream_;

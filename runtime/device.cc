@@ -1,6 +1,7 @@
 #include "tessera/runtime/device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <fstream>
@@ -11,18 +12,15 @@
 
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
+#include "tessera/runtime/pci.h"
 
 namespace tessera {
 namespace {
 
 thread_local Device scope_device;
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "CPU";
-}
+thread_local int scope_depth = 0;
+std::atomic<int> open_scopes{0};
 
 }  // namespace
 
@@ -48,9 +46,16 @@ Device parse_device(std::string_view text) {
   return {kind == "cpu" ? DeviceKind::cpu : DeviceKind::gpu, index};
 }
 
+std::string cpu_description() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
 std::vector<DeviceInfo> physical_devices() {
   long long memory = static_cast<long long>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  std::vector<DeviceInfo> devices{{Device{}, cpu_model(), memory}};
+  std::vector<DeviceInfo> devices{{Device{}, cpu_description(), memory}};
   if constexpr (kCuda) {
     for (DeviceInfo& gpu : cuda_devices()) devices.push_back(std::move(gpu));
   }
@@ -58,9 +63,16 @@ std::vector<DeviceInfo> physical_devices() {
 }
 
 std::string why_no_gpu() {
-  if constexpr (kCuda) return cuda_unusable_reason();
-  return "this build has no GPU back end (configure with -DTESSERA_CUDA=ON where nvcc is "
-         "installed)";
+  std::string reason;
+  if constexpr (kCuda) {
+    reason = cuda_unusable_reason();
+    if (reason.empty()) return "";
+  } else {
+    reason =
+        "this build has no GPU back end (configure with -DTESSERA_CUDA=ON where nvcc is installed)";
+  }
+  const std::string foreign = foreign_gpu_text(pci_gpus());
+  return foreign.empty() ? reason : foreign + "; " + reason;
 }
 
 bool driver_mismatch() {
@@ -69,13 +81,16 @@ bool driver_mismatch() {
 }
 
 void require_device(Device device) {
-  if (device == Device{}) return;
+  if (device == Device{} || is_described(device) || logical_device(device)) return;
   std::vector<std::string> names;
-  for (const DeviceInfo& info : physical_devices()) {
+  for (const DeviceInfo& info : logical_devices()) {
     if (info.device == device) return;
     names.push_back(info.device.name());
   }
-  std::string reason = device.is_cpu() ? "" : why_no_gpu();
+  const std::string reason =
+      device.is_cpu()
+          ? "parts of the CPU are made by configure_devices(), which this call came before"
+          : why_no_gpu();
   const std::string text =
       fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),
                   fmt::join(names, ", "), reason.empty() ? "" : "; ", reason);
@@ -86,9 +101,20 @@ void require_device(Device device) {
 DeviceScope::DeviceScope(Device device) : outer_(scope_device) {
   require_device(device);
   scope_device = device;
+  ++scope_depth;
+  ++open_scopes;
 }
 
-DeviceScope::~DeviceScope() { scope_device = outer_; }
+DeviceScope::~DeviceScope() {
+  scope_device = outer_;
+  --scope_depth;
+  --open_scopes;
+}
+
+std::string open_device_scope() {
+  if (scope_depth > 0) return fmt::format("DeviceScope(\"{}\")", scope_device.name());
+  return open_scopes > 0 ? "a DeviceScope of another thread" : "";
+}
 
 Device current_device() { return scope_device; }
 

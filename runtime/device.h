@@ -1,6 +1,8 @@
 // Devices and the scope that chooses one.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +16,7 @@ struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
   bool operator==(const Device&) const = default;
-  bool is_cpu() const { return kind == DeviceKind::cpu; }
+  constexpr bool is_cpu() const { return kind == DeviceKind::cpu; }
   std::string name() const;  // "cpu:0", "gpu:1"
 };
 
@@ -26,8 +28,10 @@ struct DeviceInfo {
   Device device;
   std::string description;     // model name, or the reason why a GPU cannot be used
   long long memory_bytes = 0;  // total
+  std::string bus = {};        // of a GPU, where it sits: "0000:3B:00.0"
 };
 
+std::string cpu_description();  // the model of the processor, without asking any driver
 // The devices this process can use: cpu:0 always, GPUs where the build has CUDA and a driver.
 std::vector<DeviceInfo> physical_devices();
 // Why there is no GPU in physical_devices(), in a sentence; empty when there is one.
@@ -35,7 +39,24 @@ std::string why_no_gpu();
 // Whether that is because of a driver that does not fit the CUDA toolkit of this build.
 bool driver_mismatch();
 
-// Throws DeviceError, listing the devices there are, unless `device` is one of them;
+// A physical device cut into logical ones of the same kind. Each has memory of its own, with a
+// limit of its own, and its own eager allocator; they share the threads, or the GPU, of the whole.
+struct DeviceParts {
+  std::string device;            // "cpu:0"
+  int parts = 1;                 // how many
+  size_t bytes_each = SIZE_MAX;  // that may be live on a part at once; SIZE_MAX: no limit
+};
+// From now on the devices are these parts, numbered through for each kind in the order given:
+// configure_devices({{"cpu:0", 2, size_t{512} << 20}}) makes cpu:0 and cpu:1. Devices that are not
+// named stay whole and come first for their kind. {} makes all whole again. What is kept for
+// tensors that have gone is given back before; but tensors must not live on any device, nor a
+// DeviceScope be open in any thread: throws DeviceError naming what came before. Steps that were
+// compiled before are not to be run after it.
+void configure_devices(const std::vector<DeviceParts>& parts);
+// What DeviceScope takes: the physical devices, or their parts.
+std::vector<DeviceInfo> logical_devices();
+
+// Throws DeviceError, listing the devices there are, unless `device` is one of logical_devices();
 // VersionMismatch for a GPU where driver_mismatch().
 void require_device(Device device);
 

@@ -10,11 +10,14 @@ struct HostMemory {
   int64_t process = 0;       // of this process, in use: without programs and libraries
   int64_t process_most = 0;  // the most that was resident at once, with programs and libraries
   int64_t free = 0;          // what this process could still get without swapping
-  int64_t total = 0;         // of the machine
+  int64_t total = 0;         // of the machine, or of the control group where that has less
+  int64_t libraries = 0;     // resident of programs, libraries and other files mapped
+  int64_t swap_total = 0, swap_free = 0;
 };
 
-// Allocates nothing. `free` heeds the limit of the control group that the process runs in, as
-// containers have one. Thread-safe.
+// Allocates nothing. `free` is never more than what is there: it heeds the limits of the control
+// groups that the process runs in, as containers and services have them, and `ulimit -v`.
+// Thread-safe.
 HostMemory host_memory();
 
 // Hands back to the machine what the C library's heap holds and nobody uses, where it can (glibc):

@@ -15,9 +15,9 @@ namespace tessera {
 // Every block starts at a multiple of this many bytes.
 inline constexpr size_t kMemoryAlignment = 64;
 
-// Bytes rounded up to kMemoryAlignment.
-constexpr size_t round_to_alignment(size_t bytes) {
-  return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+// Bytes rounded up to a multiple.
+constexpr size_t round_to_alignment(size_t bytes, size_t alignment = kMemoryAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 struct RawMemoryStatistics {

@@ -208,24 +208,24 @@ int run_eval(const Arguments& arguments) {
 }
 
 int run_doctor(const Arguments& arguments) {
+  if (arguments.config.empty()) {
+    if (!arguments.overrides.empty())
+      throw ConfigError("doctor: key=value changes a configuration: give one with --config");
+    return show_machine(arguments.json);
+  }
+  const std::vector<Finding> findings = examine(load_config(arguments.config, arguments.overrides));
   int exit_code = 0;
-  for (const Finding& found : examine(load_config(arguments.config, arguments.overrides))) {
-    const char* state = found.exit_code != 0 ? "problem" : found.warning ? "warning" : "ok";
-    std::string text = found.text;
-    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; ++at) text.insert(at + 1, 21, ' ');
-    say(fmt::format("{:<8} {:<11} {}", state, found.what, text));
+  for (const Finding& found : findings)
     if (exit_code == 0) exit_code = found.exit_code;
+  if (arguments.json) {
+    say(Json::object({{"exit_code", exit_code}, {"findings", findings_json(findings)}}).text());
+  } else {
+    say_findings(findings);
   }
   return exit_code;
 }
 
-int run_devices(const Arguments&) {
-  for (const DeviceInfo& info : physical_devices())
-    say(fmt::format("{}  {}  {:.1f} GiB", info.device.name(), info.description,
-                    static_cast<double>(info.memory_bytes) / (1 << 30)));
-  if (std::string reason = why_no_gpu(); !reason.empty()) say("no GPU: " + reason);
-  return 0;
-}
+int run_devices(const Arguments& arguments) { return show_devices(arguments.json); }
 
 CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   app->add_option("--config", arguments.config, "YAML file")->required();
@@ -331,8 +331,14 @@ int dispatch(int argc, char** argv) {
   add_config_verbs(app, verb);
   add_data_verbs(app, verb);
   add_bench_verb(app, verb);
-  with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
-  add("devices", "list the devices", run_devices);
+  CLI::App* doctor =
+      with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
+  doctor->get_option("--config")
+      ->required(false)
+      ->description("YAML file; without one: the machine, its libraries and a short test");
+  doctor->add_flag("--json", arguments.json, "as JSON");
+  CLI::App* devices = add("devices", "list the devices, and what is free on them", run_devices);
+  devices->add_flag("--json", arguments.json, "as JSON");
 
   std::vector<std::string> words(argv + 1, argv + argc);
   if (train_is_meant(app, *train, words)) words.insert(words.begin(), "train");

@@ -6,6 +6,7 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/training/bench.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
@@ -26,8 +27,9 @@ int run(const Arguments& arguments) {
     say_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.json);
     return 0;
   }
-  const BenchResult r =
-      bench(load_config(arguments.config, arguments.overrides), arguments.steps, arguments.compile);
+  const Config config = load_config(arguments.config, arguments.overrides);
+  if (!arguments.json) say(device_line(config));
+  const BenchResult r = bench(config, arguments.steps, arguments.compile);
   if (arguments.json) {
     say(r.json());
   } else {

@@ -17,6 +17,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/ablation.h"
@@ -31,7 +32,7 @@ constexpr int kTooLarge = 4;
 struct Arguments {
   std::string config, csv, html, svg, why;
   std::vector<std::string> overrides, beside, diff;
-  int64_t max_bytes = -1, limit = -1;
+  int64_t max_bytes = -1, limit = -1, device_memory = -1;
   bool json = false, draw = false, max_batch = false, ablation = false;
   CompileOptions compile;
 };
@@ -107,6 +108,11 @@ void write_csv(const Arguments& arguments, Config config) {
   }
 }
 
+// auto is not asked for what it would be: planning wakes no driver.
+Device parse_or_cpu(const std::string& device) {
+  return device == "auto" ? Device{} : parse_device(device);
+}
+
 const char* decoders_text(bool complete) {
   return complete ? "" : "; what decoders of pictures take comes on top";
 }
@@ -114,13 +120,19 @@ const char* decoders_text(bool complete) {
 // The largest batch that trains within the limit, and what it needs.
 int max_batch(Config config, const Arguments& arguments) {
   int64_t limit = arguments.limit;
+  const bool on_device = arguments.device_memory >= 0;
+  if (on_device) limit = arguments.device_memory;
   if (limit < 0 && config.memory.limit) limit = config.memory.limit->bytes;
   if (limit < 0)
     throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
-  const int64_t batch = largest_batch(config, limit);
+  const int64_t batch =
+      on_device ? largest_batch_on_device(config, limit) : largest_batch(config, limit);
   config.data.batch = std::max<int64_t>(batch, 1);
-  config.memory.limit = ByteSize{limit};
-  const MemoryNeed need = memory_need(config);
+  if (!on_device) config.memory.limit = ByteSize{limit};
+  MemoryNeed need = memory_need(config);
+  if (on_device)
+    std::erase_if(need.blocks,
+                  [](const HostBuffer& block) { return bytes_on_device({block}) == 0; });
   if (arguments.json) {
     write_out(Json::object({{"max_batch", batch},
                             {"limit_bytes", limit},
@@ -137,6 +149,14 @@ int max_batch(Config config, const Arguments& arguments) {
   return batch > 0 ? 0 : kTooLarge;
 }
 
+// Of all parts, what has to stand on the device.
+int64_t on_device(const PlanReport& report) {
+  std::vector<HostBuffer> blocks;
+  for (const auto& [name, bytes] : report.parts)
+    blocks.push_back({name, static_cast<size_t>(bytes)});
+  return bytes_on_device(blocks);
+}
+
 // What is asked for and above what is allowed: by --max-bytes, and by memory.limit.
 int check_need(const Arguments& arguments, const Config& config, const PlanReport& report) {
   int code = 0;
@@ -149,12 +169,38 @@ int check_need(const Arguments& arguments, const Config& config, const PlanRepor
   };
   if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes);
   if (config.memory.limit) check("memory.limit", config.memory.limit->bytes);
+  if (const int64_t there = on_device(report);
+      arguments.device_memory >= 0 && there > arguments.device_memory) {
+    fmt::print(stderr,
+               "trainer: {} bytes have to stand on {}, {} more than the {} of --device-memory\n",
+               there, report.device, there - arguments.device_memory, arguments.device_memory);
+    code = kTooLarge;
+  }
   return code;
 }
 
+// Planning needs no GPU: one that the configuration names is described, whether it is there or not.
+std::unique_ptr<DescribedDevice> describe_device(const Arguments& arguments, const Config& config) {
+  if (config.device != "auto") {
+    const Device device = parse_device(config.device);
+    if (!device.is_cpu()) return std::make_unique<DescribedDevice>(device);
+  }
+  if (arguments.device_memory >= 0)
+    throw ConfigError(fmt::format(
+        "plan: --device-memory is that of a GPU, but device is {}; add device=gpu", config.device));
+  return nullptr;
+}
+
 // What the figures of the plan should not leave unsaid.
-void print_remarks(const Config& config, const PlanReport& report) {
+void print_remarks(const Arguments& arguments, const Config& config, const PlanReport& report) {
   for (const std::string& line : remarks_on(config, known_data(config))) write_out(line + "\n");
+  if (is_described(parse_or_cpu(config.device)))
+    write_out(fmt::format(
+        "planned for {}, which is only described: blocks at multiples of {} bytes, {} needed "
+        "there{}; "
+        "what kernels take for scratch is known for matrix products alone\n",
+        report.device, report.alignment, byte_text(on_device(report)),
+        arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : ""));
   if (!config.memory.limit) return;
   const int64_t limit = config.memory.limit->bytes, over = report.need() - limit;
   write_out(fmt::format("memory.limit is {}: {} of the {} needed\n", byte_text(limit),
@@ -169,7 +215,7 @@ void print_report(const Arguments& arguments, const Config& config, const PlanRe
     write_out(fmt::format("{}\n", report.json()));
   } else {
     write_out(fmt::format("{}\n", report.text()));
-    print_remarks(config, report);
+    print_remarks(arguments, config, report);
   }
 }
 
@@ -207,6 +253,12 @@ int run(const Arguments& arguments) {
         "plan: --beside stands in --html F alone; --draw and --svg show one plan: give them the "
         "second one's settings in a command of its own");
   const Config config = load_config(arguments.config, arguments.overrides);
+  const auto described = describe_device(arguments, config);
+  if (described && config.mode == Mode::kEager && !arguments.html.empty())
+    throw ConfigError(fmt::format(
+        "plan: mode: eager is drawn as it ran, which takes the device, but {} is only described "
+        "here; leave --html out, or take device=cpu",
+        config.device));
   if (arguments.max_batch) return max_batch(config, arguments);
   const bool answered = drawn || !arguments.html.empty() || !arguments.csv.empty() ||
                         !arguments.compile.dump_after.empty();
@@ -214,7 +266,8 @@ int run(const Arguments& arguments) {
   if (!arguments.csv.empty()) write_csv(arguments, config);
   if (!arguments.html.empty()) write_html(arguments, config);
   if (drawn) draw(arguments, config);
-  const bool checked = arguments.max_bytes >= 0 || config.memory.limit;
+  const bool checked =
+      arguments.max_bytes >= 0 || arguments.device_memory >= 0 || config.memory.limit;
   if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
   const PlanReport report = plan(config, arguments.compile);  // prints the graph of --dump-after
   if (reported) print_report(arguments, config, report);
@@ -237,6 +290,7 @@ void exclude(CLI::App& plan) {
   apart("--dump-after", {"--json", "--draw", "--csv", "--html", "--svg", "--beside", "--why"});
   apart("--json", {"--draw", "--html", "--svg", "--why"});
   apart("--draw", {"--svg", "--why"});
+  apart("--device-memory", {"--diff", "--limit"});
   plan.get_option("--limit")->needs(plan.get_option("--max-batch"));
 }
 
@@ -266,6 +320,9 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
             "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
+  add_bytes(*plan, "--device-memory", arguments->device_memory,
+            "memory of the GPU that device names, which need not be there (80GiB): exit with 4 if\n"
+            "the training needs more on it; with --max-batch the limit");
   plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
   plan->add_option("--disable-pass,--off", arguments->compile.disabled_passes,

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "tessera/models/training/doctor.h"
 #include "tessera/models/training/train_options.h"
+#include "tessera/runtime/text/json.h"
 #include "tessera/tools/command_line.h"
 
 namespace tessera {
@@ -14,6 +16,14 @@ void add_bench_verb(CLI::App& app, Verb& verb);
 void add_data_verbs(CLI::App& app, Verb& verb);
 
 void add_config_verbs(CLI::App& app, Verb& verb);
+
+// trainer_machine.cc: the verb devices, and doctor without a configuration. They give the exit
+// code.
+int show_devices(bool as_json);
+int show_machine(bool as_json);
+void say_findings(const std::vector<Finding>& findings);
+Json findings_json(const std::vector<Finding>& findings);
+const char* state_of(const Finding& found);  // "ok", "warning", "problem"
 
 // Looks at a configuration instead of training: flags of the verb `train`.
 struct ConfigLook {

@@ -58,6 +58,7 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.total_bytes = static_cast<size_t>(total_bytes(session->regions()));
   result.threads = cpu_context().threads();
   result.kernels = cpu_context().kernels_name();
+  result.device = configured_device(config).name();
   return result;
 }
 
@@ -73,7 +74,8 @@ std::string BenchResult::json() const {
                        {"arena_bytes", arena_bytes},
                        {"total_bytes", total_bytes},
                        {"threads", threads},
-                       {"kernels", kernels}})
+                       {"kernels", kernels},
+                       {"device", device}})
       .text();
 }
 

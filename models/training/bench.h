@@ -19,6 +19,7 @@ struct BenchResult {
   size_t arena_bytes = 0, total_bytes = 0;  // as planned; all: with parameters and slots
   int threads = 0;
   std::string kernels;  // native or eigen
+  std::string device;   // "cpu:0"
   std::string json() const;
 };
 

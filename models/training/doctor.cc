@@ -12,6 +12,7 @@
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
@@ -33,6 +34,7 @@ struct Examination {
 
 Finding device_of(Examination& about) {
   const Config& config = about.config;
+  const DeviceChoice choice = choose_device(config);
   const Device device = configured_device(config);
   std::string text;
   for (const DeviceInfo& info : physical_devices())
@@ -41,7 +43,7 @@ Finding device_of(Examination& about) {
     text += fmt::format(", {}, {} kernels, {} threads", isa_name(current_isa()),
                         cpu_context().kernels_name(), cpu_context().threads());
   const bool fell_back = config.device == "auto" && device.is_cpu();
-  if (fell_back) text += "; no GPU: " + why_no_gpu();
+  if (fell_back) text += "; " + choice.why;
   return {"device", text, 0, fell_back};
 }
 

@@ -10,6 +10,7 @@
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/run_steps.h"
@@ -29,6 +30,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
     require_room(config.run.dir,
                  Checkpointing::bytes_on_disk(config, run.session->store().persistent()));
   for (const std::string& line : remarks_on(config, data_need(data))) print(line);
+  print(device_line(config));
   print(data.train->describe());
   if (data.validation != nullptr) print(data.validation->describe());
   print(data.test->describe());

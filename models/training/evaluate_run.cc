@@ -10,6 +10,7 @@
 #include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/weights_file.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
@@ -73,7 +74,9 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
   Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
   session->bind();
   TrainResult result;
-  print("evaluating " + load_trained(*session, config, run_dir, checkpoint, result));
+  const std::string loaded = load_trained(*session, config, run_dir, checkpoint, result);
+  print(device_line(config));
+  print("evaluating " + loaded);
   print(data.test->describe());
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();

@@ -197,9 +197,19 @@ OpenedRun open_run(const Config& config, Purpose purpose) {
   return run;
 }
 
+int64_t machine_room(int64_t used) {
+  static const int64_t at_first = host_memory().free;
+  return std::min(at_first, used + host_memory().free);
+}
+
+std::string libraries_text() {
+  return fmt::format("memory: programs and libraries take {} besides",
+                     byte_text(host_memory().libraries, 1));
+}
+
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
   const bool limited = config.memory.limit.has_value();
-  const int64_t there = limited ? config.memory.limit->bytes : used + host_memory().free;
+  const int64_t there = limited ? config.memory.limit->bytes : machine_room(used);
   if (config.mode == Mode::kEager)
     return fmt::format(
         "{} of {} that this machine has free; eager steps ask for more as they go, of which "

@@ -30,6 +30,15 @@ struct OpenedRun {
 };
 OpenedRun open_run(const Config& config, Purpose purpose);
 
+// What the machine has free for this process, of which `used` bytes may be taken already; never
+// more than it had free when this was first asked, as what is taken and not yet touched does not
+// lessen what it says. To be asked first before a training takes anything.
+int64_t machine_room(int64_t used = 0);
+
+// "memory: programs and libraries take 21.3 MiB besides": what is resident of them now, which no
+// plan counts and no limit of ours holds.
+std::string libraries_text();
+
 // "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of
 // memory.limit or else of what the machine has free, and the largest batch that would fit; "at
 // least": the search for it was ended. In eager mode, instead, that more will be asked for.

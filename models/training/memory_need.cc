@@ -53,6 +53,7 @@ struct BatchSearch::Impl {
 
   const DataNeed data;
   const Purpose purpose;
+  const bool on_device;
   const int64_t most;              // images that a batch may have
   std::map<int64_t, Fixed> known;  // by batch
 };
@@ -65,6 +66,7 @@ const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
 
 int64_t BatchSearch::Impl::bytes(const Config& config) {
   const Fixed& parts = fixed(config);
+  if (on_device) return bytes_on_device(parts.regions);
   return total_bytes(parts.regions) +
          total_bytes(blocks_beside(config, data, purpose, parts.tensors));
 }
@@ -96,8 +98,8 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
 
 }  // namespace
 
-BatchSearch::BatchSearch(const DataNeed& data, Purpose purpose)
-    : impl_(new Impl{data, purpose, most_images(data, purpose), {}}) {}
+BatchSearch::BatchSearch(const DataNeed& data, Purpose purpose, bool on_device)
+    : impl_(new Impl{data, purpose, on_device, most_images(data, purpose), {}}) {}
 BatchSearch::~BatchSearch() = default;
 
 int64_t BatchSearch::bytes(const Config& config) { return impl_->bytes(config); }
@@ -133,6 +135,18 @@ int64_t largest_batch(const Config& config, int64_t limit) {
   Config limited = config;
   limited.memory.limit = ByteSize{limit};
   return BatchSearch(known_data(limited), Purpose::training).largest(limited, limit).batch;
+}
+
+int64_t largest_batch_on_device(const Config& config, int64_t bytes) {
+  return BatchSearch(known_data(config), Purpose::training, true).largest(config, bytes).batch;
+}
+
+int64_t bytes_on_device(const std::vector<HostBuffer>& blocks) {
+  int64_t sum = 0;
+  for (const HostBuffer& block : blocks)
+    if (block.name == "persistent" || block.name == "arena" || block.name == "slots")
+      sum += static_cast<int64_t>(block.bytes);
+  return sum;
 }
 
 }  // namespace tessera

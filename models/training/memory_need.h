@@ -35,7 +35,8 @@ MemoryNeed memory_need(const Config& config, Purpose purpose = Purpose::training
 // other settings of checkpoints and loaders is nearly free.
 class BatchSearch {
  public:
-  BatchSearch(const DataNeed& data, Purpose purpose);
+  // on_device: counts only what has to stand on the device of the steps, not what is on the host.
+  BatchSearch(const DataNeed& data, Purpose purpose, bool on_device = false);
   ~BatchSearch();
 
   // What memory_need() is in bytes. The configurations asked for may differ in data.batch,
@@ -58,5 +59,9 @@ class BatchSearch {
 // The largest data.batch whose training needs at most `limit` bytes, with memory.limit set to that
 // (a checkpoint holds the configuration, and so its text); 0 when not even one image fits.
 int64_t largest_batch(const Config& config, int64_t limit);
+// The largest data.batch of which what has to stand on the device needs at most `bytes`.
+int64_t largest_batch_on_device(const Config& config, int64_t bytes);
+// Of these parts of a training (PlanReport::parts), the bytes that stand on the device.
+int64_t bytes_on_device(const std::vector<HostBuffer>& blocks);
 
 }  // namespace tessera

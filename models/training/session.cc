@@ -16,6 +16,7 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/run/weights_file.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -41,30 +42,18 @@ ArrayType array_of(const Tensor& tensor) {
 
 }  // namespace
 
-Device auto_device(const std::vector<DeviceInfo>& devices) {
-  for (const DeviceInfo& info : devices)
-    if (!info.device.is_cpu()) return info.device;
-  return Device{};
-}
-
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
   cpu_context().set_kernels(config.cpu.kernels);
-  if (config.device == "auto") {
-    const Device chosen = auto_device(physical_devices());
-    // Once: a program makes a session to plan and one to train. A GPU that idles for its driver's
-    // sake is seldom meant.
-    static std::once_flag said;
+  const DeviceChoice chosen = choose_device(config);
+  // Once: a program makes a session to plan and one to train.
+  static std::once_flag said;
+  if (chosen.warning)
     std::call_once(said, [&] {
-      log(driver_mismatch() ? LogLevel::warning : LogLevel::info,
-          fmt::format("device: auto chose {}{}{}", chosen.name(),
-                      chosen.is_cpu() ? ", because " : "", chosen.is_cpu() ? why_no_gpu() : ""));
+      log(LogLevel::warning,
+          fmt::format("device: auto chose {}, because {}", chosen.device.name(), why_no_gpu()));
     });
-    return chosen;
-  }
-  Device device = parse_device(config.device);
-  require_device(device);
-  return device;
+  return chosen.device;
 }
 
 Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization,
@@ -126,9 +115,9 @@ Tensors Session::evaluate(const Tensors& arguments) {
 
 namespace {
 
-Specs batch_specs(const ImageShape& image, int64_t batch) {
-  return {{DType::u8, {batch, image.height, image.width, image.channels}, {}},
-          {DType::i32, {batch}, {}}};
+Specs batch_specs(const ImageShape& image, int64_t batch, Device device) {
+  return {{DType::u8, {batch, image.height, image.width, image.channels}, device},
+          {DType::i32, {batch}, device}};
 }
 
 }  // namespace
@@ -136,11 +125,11 @@ Specs batch_specs(const ImageShape& image, int64_t batch) {
 CompiledStep& Session::train_step(int64_t batch) {
   for (const Prepared& known : train_steps_)
     if (known.batch == batch) return *known.step;
-  Specs specs = batch_specs(image_, batch);
-  specs.push_back({DType::f64, {}, {}});
-  specs.push_back({DType::i64, {2}, {}});
+  Specs specs = batch_specs(image_, batch, device_);
+  specs.push_back({DType::f64, {}, device_});
+  specs.push_back({DType::i64, {2}, device_});
   if (mixes_) {
-    specs.push_back({DType::f32, {batch, config_.model.classes}, {}});
+    specs.push_back({DType::f32, {batch, config_.model.classes}, device_});
     targets_.resize(std::max(targets_.size(), static_cast<size_t>(batch * config_.model.classes)));
   }
   const DeviceScope device(device_);
@@ -167,7 +156,7 @@ CompiledStep& Session::evaluation_step(int64_t batch) {
   for (const Prepared& known : evaluation_steps_)
     if (known.batch == batch) return *known.step;
   const DeviceScope device(device_);
-  evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch))});
+  evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch, device_))});
   return *evaluation_steps_.back().step;
 }
 

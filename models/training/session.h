@@ -81,10 +81,8 @@ class Session {
   std::vector<float> targets_;  // of the largest batch
 };
 
-// Sets the thread count and finds the device; says which one auto chose the first time it does.
-// Throws DeviceError with the reason when there is none.
+// Sets the thread count and finds the device (device_choice.h); warns, the first time, where auto
+// leaves a GPU idle because of its driver. Throws DeviceError with the reason when there is none.
 Device configured_device(const Config& config);
-// What auto takes of physical_devices(): the first GPU, or else the CPU.
-Device auto_device(const std::vector<DeviceInfo>& devices);
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include "tessera/graph/arena.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/tally.h"
@@ -34,6 +35,7 @@ void TrainingConsole::introduce() const {
   const Config& config = setup_.config;
   Session& session = *setup_.run.session;
   for (const std::string& line : remarks_on(config, data_need(setup_.run.data))) setup_.print(line);
+  setup_.print(device_line(config));
   setup_.print(setup_.run.data.train->describe());
   if (setup_.run.data.validation != nullptr) setup_.print(setup_.run.data.validation->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
@@ -47,6 +49,7 @@ void TrainingConsole::introduce() const {
       cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text()));
   setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
                                           static_cast<int64_t>(held_bytes_)));
+  setup_.print(libraries_text());
   const CheckpointFile* beginning = setup_.checkpoints->beginning();
   if (beginning == nullptr) return;
   setup_.print(fmt::format("resumed after step {} of {} (epoch {:.4g}) from {}", setup_.state.step,

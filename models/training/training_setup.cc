@@ -47,7 +47,8 @@ void describe(TrainingSetup& setup, const std::string& command) {
     draw_plan_html({&picture, 1}, piece);
   });
   const Tensors& parameters = session.store().parameters();
-  setup.summary = model_summary(program->graph(), parameters) + "\n" + report.text();
+  setup.summary = model_summary(program->graph(), parameters) + "\n" + report.text() + "\n" +
+                  libraries_text() + "\n";
   folder.put("model.txt", setup.summary);
   setup.overview = model_summary(program->graph(), parameters, 1);
 }
@@ -87,6 +88,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
     print(line);
   };
   require_run_folder(config.run.dir);
+  machine_room();  // as it was before anything is taken
   // 1. The run folder where it is there, so that what is read of it next stays so.
   setup.lock = std::make_unique<RunLock>(config.run.dir);
   // 2. What to begin from. Refuses before data are opened, which may take minutes.

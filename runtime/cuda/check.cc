@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -45,11 +46,12 @@ void cuda_check(cudaError_t code, std::string_view call) {
 
 void cuda_check(cublasStatus_t code, std::string_view call) {
   if (code == CUBLAS_STATUS_SUCCESS) return;
+  const Blas& library = blas();  // which is loaded: it gave the code
   throw DeviceError(
-      fmt::format("{}: {} ({}); the cuBLASLt found when the program started is version {}, it was "
-                  "built with {}",
-                  call, cublasLtGetStatusString(code), cublasLtGetStatusName(code),
-                  cublasLtGetVersion(), CUBLAS_VERSION));
+      fmt::format("{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; this "
+                  "was built with {}",
+                  call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
+                  library.version, library.file, CUBLAS_VERSION));
 }
 
 void cuda_check_launch(std::string_view kernel) { cuda_check(cudaGetLastError(), kernel); }

@@ -1,5 +1,6 @@
 #include "tessera/runtime/cuda/context.h"
 
+#include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/stream.h"
 
@@ -39,23 +40,25 @@ class CudaMemory final : public RawMemory {
 
 }  // namespace
 
-CudaContext::CudaContext(int index)
-    : Context({DeviceKind::gpu, index}),
+CudaContext::CudaContext(int index) : CudaContext(index, {DeviceKind::gpu, index}, nullptr) {}
+
+CudaContext::CudaContext(int index, Device part, RawMemory* memory)
+    : Context(part),
+      index_(index),
+      part_memory_(memory),
       memory_(std::make_unique<CudaMemory>(index)),
       stream_(std::make_unique<CudaStream>(index)) {
   CudaDeviceGuard guard(index);
   cuda_check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index),
              "cudaDeviceGetAttribute");
-  cuda_check(cublasLtCreate(&blas_), "cublasLtCreate");
+  cuda_check(tessera::blas().cublasLtCreate(&blas_), "cublasLtCreate");
 }
 
-CudaContext::~CudaContext() { cublasLtDestroy(blas_); }
+CudaContext::~CudaContext() { tessera::blas().cublasLtDestroy(blas_); }
 
 CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }
 
-std::unique_ptr<Stream> CudaContext::make_stream() {
-  return std::make_unique<CudaStream>(device().index);
-}
+std::unique_ptr<Stream> CudaContext::make_stream() { return std::make_unique<CudaStream>(index_); }
 
 void CudaContext::copy_to_host(void* host, const void* device, size_t bytes) {
   if (bytes == 0) return;

@@ -17,13 +17,16 @@ namespace tessera {
 class CudaContext final : public Context {
  public:
   explicit CudaContext(int index);  // throws DeviceError
+  // A part of that GPU (configure_devices), with memory of its own, which must outlive it.
+  CudaContext(int index, Device part, RawMemory* memory);
   ~CudaContext() override;
 
   CUstream_st* cuda_stream();
   cublasLtContext* blas() { return blas_; }
   int multiprocessors() const { return multiprocessors_; }
+  int index() const { return index_; }  // as CUDA counts, whatever part of the GPU this is
 
-  RawMemory& memory() override { return *memory_; }
+  RawMemory& memory() override { return part_memory_ != nullptr ? *part_memory_ : *memory_; }
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override;
   void copy_to_host(void* host, const void* device, size_t bytes) override;
@@ -31,6 +34,8 @@ class CudaContext final : public Context {
   void copy_within(void* to, const void* from, size_t bytes) override;
 
  private:
+  const int index_;
+  RawMemory* const part_memory_ = nullptr;
   std::unique_ptr<RawMemory> memory_;
   std::unique_ptr<Stream> stream_;
   cublasLtContext* blas_ = nullptr;

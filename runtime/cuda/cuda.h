@@ -3,6 +3,7 @@
 // in the others.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,36 @@ inline constexpr bool kCuda = false;
 
 class Context;
 class CudaContext;
+class RawMemory;
 
 std::vector<DeviceInfo> cuda_devices();
 std::string cuda_unusable_reason();
 bool cuda_version_mismatch();
-Context& cuda_context(int index);        // throws DeviceError
+// GPUs that the driver offers and that cannot be used, each in a sentence.
+std::vector<std::string> cuda_refused_devices();
+Context& cuda_context(int index);  // throws DeviceError
+// Of a part of that GPU (configure_devices), with memory of its own.
+Context& cuda_part_context(int index, Device part, RawMemory& memory);
 CudaContext& as_cuda(Context& context);  // of a GPU's context
+
+// What the CUDA side of a build stands on. Texts are empty where there is nothing to say.
+struct CudaLibraries {
+  std::string architectures;                  // that there is code for: "75-real,80-real,90"
+  std::string toolkit_built;                  // the runtime, part of the program: "13.0"
+  std::string driver, driver_file;            // the newest CUDA that the driver knows
+  std::string blas_name;                      // "libcublasLt.so.13"
+  std::string blas_built, blas_built_folder;  // version, and where it lay
+  std::string blas_running, blas_file;        // once loaded
+  std::string blas_fault;                     // why it cannot be loaded
+  bool blas_fits = true;                      // false: a fault that is a VersionMismatch
+};
+// Loads cuBLASLt.
+CudaLibraries cuda_libraries();
+
+// 13000 of `thousand` 1000 is "13.0"; 130100 of 10000 is "13.1.0".
+std::string cuda_version_text(size_t version, size_t major_at);
+// The file that the loader is asked for, and the folder it was in when this was built.
+std::string cuda_blas_name();
+std::string cuda_build_folder();
 
 }  // namespace tessera

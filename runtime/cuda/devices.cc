@@ -1,23 +1,26 @@
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/cuda/architectures.h"
+#include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/shared_library.h"
 
 namespace tessera {
 namespace {
 
 struct Machine {
   std::vector<DeviceInfo> devices;
+  std::vector<std::string> refused;
   std::string reason;  // why there are none
   bool version_mismatch = false;
 };
-
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 // Asks the driver. Takes no memory on any GPU: only contexts do.
 Machine look() {
@@ -34,19 +37,28 @@ Machine look() {
     cudaGetLastError();
     found.reason = fmt::format(
         "the NVIDIA driver offers no GPU: {} (driver for CUDA {}, built with CUDA {}); {}",
-        cudaGetErrorString(code), version_text(driver), version_text(CUDART_VERSION),
-        cuda_remedy(code));
+        cudaGetErrorString(code), cuda_version_text(static_cast<size_t>(driver), 1000),
+        cuda_version_text(CUDART_VERSION, 1000), cuda_remedy(code));
     found.version_mismatch = is_version_mismatch(code);
     return found;
   }
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp about;
     cuda_check(cudaGetDeviceProperties(&about, i), "cudaGetDeviceProperties");
+    const Device device{DeviceKind::gpu, i};
+    const std::string fault =
+        architecture_fault(TESSERA_CUDA_ARCHITECTURES, about.major, about.minor);
+    if (!fault.empty()) {
+      found.refused.push_back(fmt::format("{}, {}, {}", device.name(), about.name, fault));
+      continue;
+    }
+    char bus[32] = "";
+    if (cudaDeviceGetPCIBusId(bus, sizeof bus, i) != cudaSuccess) cudaGetLastError();
     found.devices.push_back(
-        {{DeviceKind::gpu, i},
-         fmt::format("{}, compute capability {}.{}", about.name, about.major, about.minor),
-         static_cast<long long>(about.totalGlobalMem)});
+        {device, fmt::format("{}, compute capability {}.{}", about.name, about.major, about.minor),
+         static_cast<long long>(about.totalGlobalMem), bus});
   }
+  if (found.devices.empty()) found.reason = found.refused.front();
   return found;
 }
 
@@ -62,18 +74,62 @@ std::vector<DeviceInfo> cuda_devices() { return machine().devices; }
 
 std::string cuda_unusable_reason() { return machine().reason; }
 
+std::vector<std::string> cuda_refused_devices() { return machine().refused; }
+
 bool cuda_version_mismatch() { return machine().version_mismatch; }
 
 Context& cuda_context(int index) {
   static std::mutex mutex;
   // Never destroyed: tensors may outlive main, and the driver may be gone by then.
-  static auto* contexts = new std::vector<std::unique_ptr<CudaContext>>(machine().devices.size());
+  static auto* contexts = new std::map<int, std::unique_ptr<CudaContext>>;
   std::lock_guard lock(mutex);
-  std::unique_ptr<CudaContext>& slot = contexts->at(static_cast<size_t>(index));
+  std::unique_ptr<CudaContext>& slot = (*contexts)[index];
   if (!slot) slot = std::make_unique<CudaContext>(index);
   return *slot;
 }
 
+Context& cuda_part_context(int index, Device part, RawMemory& memory) {
+  static std::mutex mutex;
+  static auto* contexts = new std::map<std::pair<int, int>, std::unique_ptr<CudaContext>>;
+  std::lock_guard lock(mutex);
+  std::unique_ptr<CudaContext>& slot = (*contexts)[{index, part.index}];
+  if (!slot) slot = std::make_unique<CudaContext>(index, part, &memory);
+  return *slot;
+}
+
 CudaContext& as_cuda(Context& context) { return static_cast<CudaContext&>(context); }
+
+std::string cuda_version_text(size_t version, size_t major_at) {
+  if (major_at == 1000) return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  return fmt::format("{}.{}.{}", version / major_at, version % major_at / 100, version % 100);
+}
+
+std::string cuda_blas_name() { return fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR); }
+
+std::string cuda_build_folder() { return TESSERA_CUDA_FOLDER; }
+
+CudaLibraries cuda_libraries() {
+  CudaLibraries found;
+  found.architectures = TESSERA_CUDA_ARCHITECTURES;
+  found.toolkit_built = cuda_version_text(CUDART_VERSION, 1000);
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
+    found.driver = cuda_version_text(static_cast<size_t>(driver), 1000);
+    found.driver_file = loaded_library("libcuda.so.1");
+  } else {
+    cudaGetLastError();
+  }
+  found.blas_name = cuda_blas_name();
+  found.blas_built = cuda_version_text(CUBLAS_VERSION, 10000);
+  found.blas_built_folder = cuda_build_folder();
+  try {
+    found.blas_file = blas().file;
+    found.blas_running = cuda_version_text(blas().version, 10000);
+  } catch (const DeviceError& error) {
+    found.blas_fault = error.what();
+    found.blas_fits = dynamic_cast<const VersionMismatch*>(&error) == nullptr;
+  }
+  return found;
+}
 
 }  // namespace tessera

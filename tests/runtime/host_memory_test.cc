@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace tessera {
 namespace {
@@ -26,6 +27,29 @@ TEST(HostMemory, GrowsByWhatIsTouched) {
   EXPECT_GE(touched.process - asked.process, static_cast<int64_t>(kBytes));
   EXPECT_GE(touched.process_most, touched.process);
   EXPECT_LT(host_memory().process - before.process, kSlack);
+}
+
+TEST(HostMemory, FreeIsNoMoreThanALimitOfTheProcessLeaves) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const HostMemory unlimited = host_memory();
+  EXPECT_LE(unlimited.free, unlimited.total);
+  rlimit tight = before;
+  tight.rlim_cur = rlim_t{4} << 40;  // sanitizers map a great deal
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  EXPECT_LE(host_memory().free, unlimited.total);
+  tight.rlim_cur = 0;  // less than is mapped already: nothing more is to be had
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const int64_t none = host_memory().free;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(none, 0);
+}
+
+TEST(HostMemory, LibrariesAreApart) {
+  const HostMemory memory = host_memory();
+  EXPECT_GT(memory.libraries, 1 << 20);
+  EXPECT_LT(memory.libraries, memory.process_most);
+  EXPECT_GE(memory.swap_total, memory.swap_free);
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ class Usage(Test):
         self.fail_with(MISUSE, ["'bets'", "best_fit", "in_order"], *plan, "memory.planner=bets")
         self.fail_with(MISUSE, ["'cifar11'", "did you mean 'cifar10'"], *plan, "data.name=cifar11")
         self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *plan, "--disable-pass", "speedup")
-        self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *plan, "device=gpu:77")
+        self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], "bench", "--config", QUICKSTART, *TINY,
+                       "device=gpu:77")
 
     def test_configurations(self):
         def refused(text, *parts):
@@ -494,7 +495,8 @@ class Questions(Test):
         bench = json.loads(self.succeed(*words, "--json"))
         self.assertEqual(sorted(bench), sorted(
             "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss peak_bytes "
-            "arena_bytes total_bytes threads kernels".split()))
+            "arena_bytes total_bytes threads kernels device".split()))
+        self.assertEqual(bench.pop("device"), "cpu:0")
         self.assertEqual(bench["threads"], 2)
         self.assertIn(bench.pop("kernels"), ("native", "eigen"))
         self.assertGreater(min(bench.values()), 0)
@@ -503,7 +505,9 @@ class Questions(Test):
         plan = json.loads(self.succeed("plan", "--json", "cpu.kernels=eigen", *words[1:3], *words[5:]))
         self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
         self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
-        self.assertIn("images/s", self.succeed(*words))
+        lines = self.succeed(*words).splitlines()
+        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
+        self.assertIn("images/s", lines[1])
 
     def test_devices(self):
         self.assertIn("cpu:0", self.succeed("devices"))

@@ -99,6 +99,35 @@ class Plan(Test):
             self.assertTrue(said["complete"])
             self.plan(f"memory.limit={limit}B", f"data.batch={said['max_batch']}", "run.dir=run")
 
+    def test_a_gpu_need_not_be_there(self):
+        cpu, gpu = (json.loads(self.plan("--json", f"device={name}")[0]) for name in ("cpu", "gpu:3"))
+        self.assertEqual((cpu["device"], cpu["alignment"]), ("cpu:0", 64))
+        self.assertEqual((gpu["device"], gpu["alignment"]), ("gpu:3", 256))
+        offsets = [block["offset"] for block in gpu["blocks"]]
+        self.assertTrue(all(offset % 256 == 0 for offset in offsets))
+        self.assertGreater(len(offsets), 20)
+        self.assertNotEqual([block["spec"] for block in cpu["blocks"]], [block["spec"] for block in gpu["blocks"]])
+        out, _ = self.plan("device=gpu")
+        self.assertIn("planned for gpu:0, which is only described: blocks at multiples of 256 bytes", out)
+        out, _ = self.run_it("export", "--config", "s.yaml", "-o", "g.csv", "device=gpu", program=PLANNER)
+        self.assertRegex((self.folder / "g.csv").read_text(), r"(?m),256$")
+
+    def test_the_memory_of_a_gpu_that_is_not_there(self):
+        parts = json.loads(self.plan("--json", "device=gpu")[0])["parts"]
+        there = parts["persistent"] + parts["arena"] + parts["slots"]
+        self.plan("device=gpu", "--device-memory", there)
+        _, err = self.plan("device=gpu", "--device-memory", there - 1, code=NO_MEMORY)
+        self.assertIn(f"{there} bytes have to stand on gpu:0, 1 more than the {there - 1} of --device-memory", err)
+        found = json.loads(self.plan("device=gpu", "--max-batch", "--device-memory", there, "--json")[0])
+        self.assertEqual(found["max_batch"], 64)
+        self.assertEqual(found["bytes_at_batch_64"], there)
+        found = json.loads(self.plan("device=gpu", "--max-batch", "--device-memory", there - 1, "--json")[0])
+        self.assertLess(found["max_batch"], 64)
+        self.assertGreater(found["max_batch"], 48)
+        self.refused(["plan", "--config", "s.yaml", "--device-memory", "1GiB"], "add device=gpu")
+        self.refused(["plan", "--config", "s.yaml", "device=gpu", "mode=eager", "--html", "x.html"],
+                     "mode: eager is drawn as it ran", "take device=cpu")
+
     def test_decoders_are_mentioned(self):
         for split in ("train", "test"):
             for name in ("a", "b"):

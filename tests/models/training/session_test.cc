@@ -28,13 +28,6 @@ Config small_config(const std::string& model, const ModelOptions& options, int64
   return config;
 }
 
-TEST(Session, AutoTakesTheFirstGpuAndElseTheCpu) {
-  const DeviceInfo cpu{Device{}, "a processor"};
-  const DeviceInfo first{{DeviceKind::gpu, 0}, "a GPU"}, second{{DeviceKind::gpu, 1}, "another"};
-  EXPECT_EQ(auto_device({cpu}), Device{});
-  EXPECT_EQ(auto_device({cpu, first, second}), first.device);
-}
-
 // tests/graph/plan_test.cc plans ZooStep; this ties its plans to what a session runs.
 TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
   const Threads threads(2);

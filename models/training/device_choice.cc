@@ -1,0 +1,111 @@
+#include "tessera/models/training/device_choice.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "tessera/graph/compile.h"
+#include "tessera/graph/program.h"
+#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
+#include "tessera/runtime/pci.h"
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+namespace {
+
+// Without waking the driver, whose library is large.
+bool nvidia_gpu_is_here() {
+  std::error_code error;
+  if (std::filesystem::exists("/dev/nvidiactl", error)) return true;
+  const std::vector<PciGpu> gpus = pci_gpus();
+  return std::any_of(gpus.begin(), gpus.end(),
+                     [](const PciGpu& gpu) { return gpu.maker == "NVIDIA"; });
+}
+
+// Compiled once for a configuration: a program makes a session to plan and others to run.
+std::string known_missing_kernel(const Config& config, Device device) {
+  static std::mutex mutex;
+  static std::string asked, answer;
+  const std::string question = device.name() + "\n" + print_config(config);
+  const std::lock_guard lock(mutex);
+  if (asked != question) answer = missing_kernel(config, device), asked = question;
+  return answer;
+}
+
+std::string idle_gpu(const Config& config) {
+  if (!nvidia_gpu_is_here()) return "";
+  const DeviceChoice best = auto_choice(
+      physical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
+  return best.device.is_cpu() ? ""
+                              : fmt::format("; {} is idle and could run this: device=auto takes it",
+                                            best.device.name());
+}
+
+}  // namespace
+
+std::string missing_kernel(const Config& config, Device device) {
+  Config there = config;
+  there.device = device.name();
+  there.mode = Mode::kGraph;
+  there.data.batch = 1;
+  there.memory.limit.reset();
+  try {
+    const DescribedDevice described(device);
+    const auto session = prepared_session(there, known_data(there), Purpose::timing);
+    for (const Node& node : session->train_step(1).program()->graph().nodes)
+      if (!node.op->runs_on(device.kind))
+        return fmt::format("{} has no kernel for {}", node.op->name(), device.name());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+DeviceChoice auto_choice(const std::vector<DeviceInfo>& devices,
+                         const std::function<std::string(Device)>& missing) {
+  std::string why;
+  for (const DeviceInfo& info : devices) {
+    if (info.device.is_cpu()) continue;
+    const std::string lacks = missing(info.device);
+    if (lacks.empty())
+      return {info.device, "auto chose it: the first GPU that this configuration can run on"};
+    if (why.empty()) why = lacks;
+  }
+  return {Device{}, "auto chose it, because " + (why.empty() ? why_no_gpu() : why)};
+}
+
+DeviceChoice choose_device(const Config& config) {
+  if (config.device == "auto") {
+    DeviceChoice chosen = auto_choice(
+        physical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
+    chosen.warning = chosen.device.is_cpu() && driver_mismatch();
+    return chosen;
+  }
+  const Device device = parse_device(config.device);
+  require_device(device);
+  return {device, fmt::format("as device: {} says", config.device)};
+}
+
+std::string device_line(const Config& config) {
+  const DeviceChoice chosen = choose_device(config);
+  configured_device(config);
+  std::string text = "device: " + chosen.device.name();
+  if (chosen.device.is_cpu()) {
+    text +=
+        fmt::format(", {}, {}, {} kernels, {} threads", cpu_description(), isa_name(current_isa()),
+                    cpu_context().kernels_name(), cpu_context().threads());
+  } else {
+    for (const DeviceInfo& info : logical_devices())
+      if (info.device == chosen.device) text += ", " + info.description;
+  }
+  text += "; " + chosen.why;
+  return chosen.device.is_cpu() && config.device != "auto" ? text + idle_gpu(config) : text;
+}
+
+}  // namespace tessera

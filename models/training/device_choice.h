@@ -1,0 +1,34 @@
+// The device that a run uses, and why: said at every start.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/models/config/config.h"
+#include "tessera/runtime/device.h"
+
+namespace tessera {
+
+struct DeviceChoice {
+  Device device;
+  std::string why;       // "as device: cpu says", "auto chose it, because ..."
+  bool warning = false;  // a GPU idles for its driver's sake, which is seldom meant
+};
+
+// What config.device comes to here. Throws DeviceError with the reason where that cannot be used.
+DeviceChoice choose_device(const Config& config);
+// What auto takes of these: the first GPU on which nothing is missing, or else the CPU.
+// `missing(gpu)` says what the configuration lacks there; empty: nothing.
+DeviceChoice auto_choice(const std::vector<DeviceInfo>& devices,
+                         const std::function<std::string(Device)>& missing);
+// The first op of the configuration's training step that has no kernel for that device, whether it
+// is there or not: "conv2d has no kernel for gpu:0"; empty where all have one.
+std::string missing_kernel(const Config& config, Device device);
+
+// The first line of a start: "device: cpu:0, a processor, avx2, native kernels, 2 threads; as
+// device: cpu says". Names a GPU that idles though it could run this. Sets the thread count, as
+// configured_device() does.
+std::string device_line(const Config& config);
+
+}  // namespace tessera

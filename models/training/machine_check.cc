@@ -1,0 +1,370 @@
+#include "tessera/models/training/machine_check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <span>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/conv2d.h"
+#include "tessera/layers/matmul.h"
+#include "tessera/models/run/environment.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/device.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/nvml.h"
+#include "tessera/runtime/shared_library.h"
+#include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_of(const std::function<void()>& call) {
+  const Clock::time_point start = Clock::now();
+  call();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Collects findings; a check that throws is a problem of its own.
+class Examination {
+ public:
+  MachineReport report() && {
+    const Finding* worst = nullptr;
+    for (const Finding& found : report_.findings) {
+      if (report_.exit_code == 0) report_.exit_code = found.exit_code;
+      if (worst == nullptr && found.warning) worst = &found;
+      if (found.exit_code != 0 && (worst == nullptr || worst->exit_code == 0)) worst = &found;
+    }
+    if (worst != nullptr) report_.remedy = worst->text;
+    report_.verdict = verdict(worst);
+    report_.figures = Json::object(figures_);
+    return std::move(report_);
+  }
+
+  template <class Check>
+  void look(const char* what, Check check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      report_.findings.push_back({what, error.what(), error.exit_code()});
+    }
+  }
+  void add(const char* what, const std::string& text, bool warning = false, int exit_code = 0) {
+    report_.findings.push_back({what, text, exit_code, warning});
+  }
+  void figure(const char* name, Json value) { figures_.emplace_back(name, std::move(value)); }
+
+ private:
+  static std::string verdict(const Finding* worst) {
+    const std::vector<DeviceInfo> devices = physical_devices();
+    const std::string where =
+        devices.size() > 1 ? "the CPU; GPUs run what they have kernels for" : "the CPU";
+    if (worst == nullptr) return "well: this machine trains on " + where;
+    if (worst->exit_code == 0)
+      return fmt::format("this machine trains on {}; look at '{}' above", where, worst->what);
+    return fmt::format("not fit to train: mend '{}' above first", worst->what);
+  }
+
+  MachineReport report_;
+  std::vector<Json::Member> figures_;
+};
+
+void look_at_program(Examination& all) {
+  const Json environment = Json::parse(environment_json());
+  all.add("program", fmt::format("Tessera {}, {}, assertions {}, on {}",
+                                 environment["tessera"].string(), environment["compiler"].string(),
+                                 environment["asserts"].string(), environment["system"].string()));
+  all.figure("program", environment);
+}
+
+void look_at_libraries(Examination& all) {
+  std::string text, mended;
+  std::vector<Json> figures;
+  for (const LibraryVersion& library : library_versions()) {
+    const bool same = library.built == library.running;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", library.name, library.running);
+    if (!same) text += fmt::format(" (built with {})", library.built);
+    if (!same) mended = "; build again with what is installed where something goes wrong";
+    figures.push_back(Json::object({{"name", library.name},
+                                    {"built", library.built},
+                                    {"running", library.running},
+                                    {"same", same}}));
+  }
+  all.add("libraries", text + mended, !mended.empty());
+  all.figure("libraries", Json::list(figures));
+}
+
+// Of /proc/cpuinfo, those that matter for kernels.
+std::string cpu_features() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string found;
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("flags") && !line.starts_with("Features")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    for (std::string word; words >> word;)
+      for (const char* known : {"sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq",
+                                "avx512bw", "avx512vl", "asimd", "sve"})
+        if (word == known) found += (found.empty() ? "" : " ") + word;
+    break;
+  }
+  return found;
+}
+
+void look_at_processor(Examination& all) {
+  const bool lowered = std::getenv("TESSERA_MAX_ISA") != nullptr;
+  const std::string features = cpu_features();
+  all.add("processor",
+          fmt::format("{}; {}; {} in use, {} kernels{}", cpu_description(),
+                      features.empty() ? "features not told" : features, isa_name(current_isa()),
+                      cpu_context().kernels_name(), lowered ? "; TESSERA_MAX_ISA is set" : ""));
+  all.figure("processor", Json::object({{"model", cpu_description()},
+                                        {"features", features},
+                                        {"instruction_set", isa_name(current_isa())},
+                                        {"kernels", cpu_context().kernels_name()}}));
+  const int cores = available_cores();
+  all.add("threads",
+          fmt::format("{} cores for this process; a step uses {}", cores, cpu_context().threads()));
+  all.figure("threads", Json::object({{"cores", cores}, {"used", cpu_context().threads()}}));
+}
+
+void look_at_memory(Examination& all) {
+  const HostMemory memory = host_memory();
+  constexpr int64_t kLittle = int64_t{256} << 20;
+  const bool little = memory.free < kLittle;
+  std::string text = fmt::format(
+      "{} of {} free; swap {} of {} free; this process has {} in use, programs and libraries {}",
+      byte_text(memory.free), byte_text(memory.total), byte_text(memory.swap_free),
+      byte_text(memory.swap_total), byte_text(memory.process), byte_text(memory.libraries));
+  if (little) text += "; end other programs or raise the limit: most trainings need more";
+  all.add("memory", text, little);
+  all.figure("memory", Json::object({{"total", memory.total},
+                                     {"free", memory.free},
+                                     {"swap_total", memory.swap_total},
+                                     {"swap_free", memory.swap_free},
+                                     {"process", memory.process},
+                                     {"libraries", memory.libraries}}));
+}
+
+void look_at_gpus(Examination& all) {
+  std::string text;
+  for (const DeviceInfo& info : physical_devices())
+    if (!info.device.is_cpu())
+      text += fmt::format("{}{}, {}, {}", text.empty() ? "" : "; ", info.device.name(),
+                          info.description, byte_text(info.memory_bytes));
+  if constexpr (kCuda)
+    for (const std::string& refused : cuda_refused_devices())
+      text += (text.empty() ? "" : "; ") + refused;
+  if (const std::string why = why_no_gpu(); !why.empty() && text != why)
+    text += (text.empty() ? "none: " : "; ") + why;
+  if (const std::string driver = nvidia_driver_version(); !driver.empty())
+    text += "; NVIDIA driver " + driver;
+  all.add("GPU", text, driver_mismatch());
+}
+
+void look_at_cuda(Examination& all) {
+  if constexpr (kCuda) {
+    const CudaLibraries cuda = cuda_libraries();
+    all.add("CUDA", fmt::format("built with {}, its runtime in the program; driver {}; code for {}",
+                                cuda.toolkit_built,
+                                cuda.driver.empty()
+                                    ? "none"
+                                    : fmt::format("for {} ({})", cuda.driver, cuda.driver_file),
+                                cuda.architectures));
+    const std::vector<std::string> copies =
+        library_copies(cuda.blas_name, {cuda.blas_built_folder});
+    const bool gpus = physical_devices().size() > 1;
+    std::error_code error;
+    const std::string built = cuda.blas_built_folder + "/" + cuda.blas_name;
+    const bool foreign =
+        !cuda.blas_file.empty() && !std::filesystem::equivalent(cuda.blas_file, built, error);
+    std::string text;
+    if (cuda.blas_file.empty()) {
+      text = cuda.blas_fault + (gpus ? "" : "; programs start and run on the CPU without it");
+    } else {
+      text = fmt::format("{} loaded from {}, built with {}", cuda.blas_running, cuda.blas_file,
+                         cuda.blas_built);
+      if (foreign)
+        text += fmt::format(
+            "; that is not the file it was built with ({}): speed and last bits may differ; take "
+            "the folder off LD_LIBRARY_PATH to use the other",
+            built);
+    }
+    text += copies.empty() ? "; no copy on the path"
+                           : fmt::format("; copies on the path: {}", fmt::join(copies, ", "));
+    const bool lost = cuda.blas_file.empty();
+    all.add("cuBLASLt", text, lost || foreign, lost && gpus ? 4 : 0);
+    const std::string path = program_run_path();
+    all.add("run path", path.empty()
+                            ? fmt::format("none; CUDA's libraries are looked for where the "
+                                          "system does, and in {}",
+                                          cuda.blas_built_folder)
+                            : path);
+    std::vector<Json> list;
+    for (const std::string& copy : copies) list.push_back(copy);
+    all.figure("cuda", Json::object({{"toolkit_built", cuda.toolkit_built},
+                                     {"architectures", cuda.architectures},
+                                     {"driver", cuda.driver},
+                                     {"driver_file", cuda.driver_file},
+                                     {"cublaslt_built", cuda.blas_built},
+                                     {"cublaslt_running", cuda.blas_running},
+                                     {"cublaslt_file", cuda.blas_file},
+                                     {"cublaslt_fault", cuda.blas_fault},
+                                     {"cublaslt_is_foreign", foreign},
+                                     {"cublaslt_copies", Json::list(list)},
+                                     {"run_path", path}}));
+  }
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<float> x = a.to_vector<float>();
+  const std::vector<double> y = b.to_vector<double>();
+  double most = 0, scale = 1e-30;
+  for (size_t i = 0; i < x.size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(x[i]) - y[i]));
+    scale = std::max(scale, std::abs(y[i]));
+  }
+  return most / scale;
+}
+
+struct Smoke {
+  std::string what;
+  double milliseconds = 0, error = 0;
+};
+
+// What is computed in float32 by the kernels in use, held against float64 by Eigen's.
+class SmokeTest {
+ public:
+  SmokeTest() : kernels_(cpu_context().kernels()) {}
+  ~SmokeTest() { cpu_context().set_kernels(kernels_); }
+
+  std::vector<Smoke> run() {
+    const auto forward = [](DType type) {
+      const Tensor x = random_normal({4, 14, 14, 16}, 3, 0, 1, type);
+      const Tensor w = random_normal({32, 3, 3, 16}, 4, 0, 1, type);
+      return Tensors{conv2d(x, w, {.padding = 1})};
+    };
+    const auto backward = [](DType type) {
+      const Tensor x = requires_grad(random_normal({4, 14, 14, 16}, 3, 0, 1, type));
+      const Tensor w = requires_grad(random_normal({32, 3, 3, 16}, 4, 0, 1, type));
+      return gradients(sum(conv2d(x, w, {.padding = 1})), Tensors{x, w});
+    };
+    return {compare("matrix product", product), compare("convolution", forward),
+            compare("its gradients", backward), copies()};
+  }
+
+  // What has kernels there.
+  std::vector<Smoke> run_on(Device gpu) {
+    Smoke there{"copies of 32 MiB there and back"};
+    const std::vector<float> values(size_t{8} << 20, 1.5f);
+    std::vector<float> back;
+    const DeviceScope scope(gpu);
+    Tensor tensor = zeros({std::ssize(values)});
+    there.milliseconds = milliseconds_of([&] {
+      tensor.assign(std::span<const float>(values));
+      back = tensor.to_vector<float>();
+    });
+    there.error = back == values ? 0 : 1;
+    return {compare("matrix product", product, gpu), there};
+  }
+
+ private:
+  static Tensors product(DType type) {
+    const Tensor a = random_normal({192, 160}, 1, 0, 1, type);
+    const Tensor b = random_normal({160, 224}, 2, 0, 1, type);
+    return {matmul(a, b)};
+  }
+
+  template <class Compute>
+  Smoke compare(const char* what, const Compute& compute, Device device = {}) {
+    Smoke smoke{what};
+    cpu_context().set_kernels(kernels_);
+    Tensors found;
+    {
+      const DeviceScope scope(device);
+      found = compute(DType::f32);  // the first call fills caches
+      smoke.milliseconds = milliseconds_of([&] {
+        found = compute(DType::f32);
+        context(device).synchronize();
+      });
+    }
+    cpu_context().set_kernels(CpuKernels::eigen);
+    const DeviceScope cpu(Device{});
+    const Tensors exact = compute(DType::f64);  // of the same random numbers, not yet rounded
+    for (size_t i = 0; i < found.size(); ++i)
+      smoke.error = std::max(smoke.error, largest_difference(found[i], exact[i]));
+    return smoke;
+  }
+
+  static Smoke copies() {
+    constexpr size_t kBytes = size_t{32} << 20;
+    std::vector<char> from(kBytes, 1), to(kBytes);
+    Smoke smoke{"copy of 32 MiB"};
+    smoke.milliseconds = milliseconds_of([&] { std::memcpy(to.data(), from.data(), kBytes); });
+    smoke.error = to == from ? 0 : 1;
+    return smoke;
+  }
+
+  const CpuKernels kernels_;
+};
+
+void smoke_test(Examination& all, const char* name, const char* figure,
+                const std::vector<Smoke>& results) {
+  constexpr double kTolerance = 1e-4;  // of the largest value
+  std::string text;
+  std::vector<Json> figures;
+  bool wrong = false;
+  for (const Smoke& smoke : results) {
+    const bool good = smoke.error <= kTolerance;
+    wrong = wrong || !good;
+    text +=
+        fmt::format("{}{} {:.2f} ms{}", text.empty() ? "" : ", ", smoke.what, smoke.milliseconds,
+                    good ? "" : fmt::format(" and WRONG by {:.2g}", smoke.error));
+    figures.push_back(Json::object({{"what", smoke.what},
+                                    {"milliseconds", rounded(smoke.milliseconds, 4)},
+                                    {"error", smoke.error}}));
+  }
+  if (wrong)
+    text +=
+        "; run with cpu.kernels=eigen and with TESSERA_MAX_ISA=baseline, and report which is "
+        "right";
+  all.add(name, text, false, wrong ? 4 : 0);
+  all.figure(figure, Json::list(figures));
+}
+
+}  // namespace
+
+MachineReport examine_machine() {
+  Examination all;
+  all.look("program", [&] { look_at_program(all); });
+  all.look("libraries", [&] { look_at_libraries(all); });
+  all.look("processor", [&] { look_at_processor(all); });
+  all.look("memory", [&] { look_at_memory(all); });
+  all.look("GPU", [&] { look_at_gpus(all); });
+  all.look("CUDA", [&] { look_at_cuda(all); });
+  all.look("smoke test", [&] { smoke_test(all, "smoke test", "smoke_test", SmokeTest().run()); });
+  for (const DeviceInfo& info : physical_devices())
+    if (!info.device.is_cpu()) {
+      const std::string name = info.device.name();
+      all.look(name.c_str(), [&] {
+        smoke_test(all, name.c_str(), name.c_str(), SmokeTest().run_on(info.device));
+      });
+    }
+  return std::move(all).report();
+}
+
+}  // namespace tessera

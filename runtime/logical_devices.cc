@@ -1,0 +1,252 @@
+#include "tessera/runtime/logical_devices.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/device.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/raw_memory.h"
+#include "tessera/runtime/text/bytes.h"
+
+namespace tessera {
+namespace {
+
+// The physical memory of a device under the part's limit, which a new set-up may change.
+class PartMemory final : public RawMemory {
+ public:
+  PartMemory(Device device, RawMemory& whole) : device_(device), whole_(whole) {}
+  std::string name() const override { return device_.name(); }
+  size_t limit() const override { return limit_; }
+  void set_limit(size_t limit) { limit_ = limit; }
+
+ protected:
+  void* take(size_t bytes) noexcept override {
+    const size_t limit = limit_;
+    if (bytes > limit || used_ > limit - bytes) return nullptr;
+    try {
+      void* const block = whole_.allocate(bytes);
+      used_ += bytes;
+      return block;
+    } catch (...) {
+      return nullptr;
+    }
+  }
+  void give(void* block, size_t bytes) noexcept override {
+    whole_.release(block, bytes);
+    used_ -= bytes;
+  }
+
+ private:
+  const Device device_;
+  RawMemory& whole_;
+  std::atomic<size_t> limit_{kNoLimit};
+  size_t used_ = 0;
+};
+
+// Never destroyed: tensors may outlive main.
+struct Table {
+  std::mutex mutex;
+  std::vector<LogicalDevice> parts;  // empty: devices are whole
+  std::map<std::tuple<DeviceKind, int, const RawMemory*>, std::unique_ptr<PartMemory>> memories;
+  std::vector<const RawMemory*> wholes{&cpu_memory()};
+  std::vector<std::function<void()>> trims;
+};
+Table& table() {
+  static auto* all = new Table;
+  return *all;
+}
+std::atomic<bool> is_cut{false};
+
+std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
+  const std::vector<DeviceInfo> whole = physical_devices();
+  std::vector<LogicalDevice> parts;
+  int next[2] = {0, 0};
+  const auto add = [&](Device physical, int part, int count, size_t limit) {
+    int& index = next[static_cast<int>(physical.kind)];
+    parts.push_back({{physical.kind, index++}, physical, limit, part, count});
+  };
+  std::vector<Device> named;
+  for (const DeviceParts& entry : wanted) {
+    const Device device = parse_device(entry.device);
+    if (std::none_of(whole.begin(), whole.end(),
+                     [&](const DeviceInfo& info) { return info.device == device; }))
+      throw DeviceError(fmt::format(
+          "configure_devices: there is no {} to cut; trainer devices "
+          "lists what there is{}{}",
+          device.name(), device.is_cpu() ? "" : "; ", device.is_cpu() ? "" : why_no_gpu()));
+    if (std::find(named.begin(), named.end(), device) != named.end())
+      throw DeviceError(
+          fmt::format("configure_devices: {} is named twice; give all its parts in "
+                      "one entry",
+                      device.name()));
+    if (entry.parts < 1 || entry.bytes_each == 0)
+      throw DeviceError(
+          fmt::format("configure_devices: {} in {} parts of {} bytes; take at least "
+                      "one part and one byte",
+                      device.name(), entry.parts, entry.bytes_each));
+    named.push_back(device);
+  }
+  for (const DeviceInfo& info : whole)
+    if (std::find(named.begin(), named.end(), info.device) == named.end())
+      add(info.device, 0, 1, RawMemory::kNoLimit);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    for (int part = 0; part < wanted[i].parts; ++part)
+      add(named[i], part, wanted[i].parts, wanted[i].bytes_each);
+  return parts;
+}
+
+void refuse_live(const RawMemory& memory) {
+  const size_t bytes = memory.statistics().live_bytes;
+  if (bytes == 0) return;
+  throw DeviceError(fmt::format(
+      "configure_devices: too late: {} of {} are in use, taken before by tensors, steps "
+      "or loaders; call it before the first of them, or when the last has gone",
+      byte_text(static_cast<int64_t>(bytes)), memory.name()));
+}
+
+// A GPU, or whatever else, as far as planning asks.
+class PlanningContext final : public Context {
+  class NoMemory final : public RawMemory {
+   public:
+    explicit NoMemory(Device device) : device_(device) {}
+    std::string name() const override {
+      return device_.name() + ", which is only described for planning";
+    }
+
+   protected:
+    void* take(size_t) noexcept override { return nullptr; }
+    void give(void*, size_t) noexcept override {}
+
+   private:
+    const Device device_;
+  };
+
+ public:
+  explicit PlanningContext(Device device)
+      : Context(device), memory_(device), stream_(make_cpu_stream()) {}
+  RawMemory& memory() override { return memory_; }
+  Stream& stream() override { return *stream_; }
+  std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
+  bool plans_only() const override { return true; }
+  void copy_to_host(void*, const void*, size_t) override { refuse(); }
+  void copy_from_host(void*, const void*, size_t) override { refuse(); }
+  void copy_within(void*, const void*, size_t) override { refuse(); }
+
+ private:
+  void refuse() const {
+    throw DeviceError(
+        fmt::format("{} is only described for planning; nothing runs on it", device().name()));
+  }
+
+  NoMemory memory_;
+  std::unique_ptr<Stream> stream_;
+};
+
+std::atomic<PlanningContext*> described{nullptr};
+
+}  // namespace
+
+void configure_devices(const std::vector<DeviceParts>& parts) {
+  if (const std::string open = open_device_scope(); !open.empty())
+    throw DeviceError(fmt::format(
+        "configure_devices: too late: {} came before and is still open; close it first", open));
+  std::vector<LogicalDevice> fresh = parts.empty() ? std::vector<LogicalDevice>() : cut(parts);
+  Table& all = table();
+  std::vector<std::function<void()>> trims;
+  {
+    const std::lock_guard lock(all.mutex);
+    trims = all.trims;
+  }
+  for (const std::function<void()>& trim : trims)
+    trim();  // not under the lock: may ask for a device
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [key, memory] : all.memories) refuse_live(*memory);
+  if (all.parts.empty())
+    for (const RawMemory* memory : all.wholes) refuse_live(*memory);
+  all.parts = std::move(fresh);
+  is_cut = !all.parts.empty();
+}
+
+std::vector<DeviceInfo> logical_devices() {
+  std::vector<DeviceInfo> devices = physical_devices();
+  if (!is_cut) return devices;
+  const std::lock_guard lock(table().mutex);
+  std::vector<DeviceInfo> parts;
+  for (const LogicalDevice& part : table().parts)
+    for (const DeviceInfo& info : devices) {
+      if (info.device != part.physical) continue;
+      DeviceInfo one = info;
+      one.device = part.device;
+      if (part.parts > 1)
+        one.description = fmt::format("part {} of {} of {}, {}", part.part + 1, part.parts,
+                                      part.physical.name(), info.description);
+      if (part.limit != RawMemory::kNoLimit)
+        one.memory_bytes = std::min(info.memory_bytes, static_cast<long long>(part.limit));
+      parts.push_back(std::move(one));
+    }
+  return parts;
+}
+
+std::optional<LogicalDevice> logical_device(Device device) {
+  if (!is_cut) return {};
+  const std::lock_guard lock(table().mutex);
+  for (const LogicalDevice& part : table().parts)
+    if (part.device == device) return part;
+  return {};
+}
+
+RawMemory& part_memory(const LogicalDevice& part, RawMemory& whole) {
+  const std::lock_guard lock(table().mutex);
+  auto& memory = table().memories[{part.device.kind, part.device.index, &whole}];
+  if (!memory) memory = std::make_unique<PartMemory>(part.device, whole);
+  memory->set_limit(part.limit);
+  return *memory;
+}
+
+void note_whole_memory(const RawMemory& memory) {
+  const std::lock_guard lock(table().mutex);
+  if (std::find(table().wholes.begin(), table().wholes.end(), &memory) == table().wholes.end())
+    table().wholes.push_back(&memory);
+}
+
+void give_back_with(std::function<void()> trim) {
+  const std::lock_guard lock(table().mutex);
+  table().trims.push_back(std::move(trim));
+}
+
+DescribedDevice::DescribedDevice(Device device) {
+  // Never destroyed, as what was planned keeps references to it.
+  static std::mutex mutex;
+  static auto* contexts =
+      new std::map<std::pair<DeviceKind, int>, std::unique_ptr<PlanningContext>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<PlanningContext>& context = (*contexts)[{device.kind, device.index}];
+  if (!context) context = std::make_unique<PlanningContext>(device);
+  PlanningContext* none = nullptr;
+  if (!described.compare_exchange_strong(none, context.get()))
+    throw InternalError("a second device is described while one is");
+}
+
+DescribedDevice::~DescribedDevice() { described = nullptr; }
+
+bool is_described(Device device) {
+  const PlanningContext* const context = described;
+  return context != nullptr && context->device() == device;
+}
+
+Context& planning_context(Device device) {
+  PlanningContext* const context = described;
+  if (context == nullptr || context->device() != device)
+    throw InternalError(device.name() + " is not described");
+  return *context;
+}
+
+}  // namespace tessera

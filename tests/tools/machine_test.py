@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""trainer doctor without a configuration, trainer devices, and the device line of every start.
+
+    machine_test.py TRAINER WITH_CUDA
+"""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TRAINER = str(Path(sys.argv[1]).resolve())
+WITH_CUDA = sys.argv[2] not in ("0", "OFF")
+MISUSE, NO_DEVICE = 2, 4  # runtime/error.h
+SMALL = """model: {name: lenet5}
+data: {name: synthetic, train_count: 64, test_count: 64, batch: 16, workers: 0}
+train: {steps: 2}
+threads: 1
+run: {dir: run}
+"""
+
+
+class Machine(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        (self.folder / "c.yaml").write_text(SMALL, encoding="utf-8")
+
+    def run_it(self, *words, code=0, before=None, **environment):
+        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
+                              check=False, env=os.environ | environment, preexec_fn=before)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+
+class Doctor(Machine):
+    def test_the_machine(self):
+        out, err = self.run_it("doctor")
+        self.assertEqual(err, "")
+        lines = out.splitlines()
+        whats = [line[9:20].strip() for line in lines if line.startswith(("ok ", "warning ", "problem "))]
+        wanted = ["program", "libraries", "processor", "threads", "memory", "GPU"]
+        if WITH_CUDA:
+            wanted += ["CUDA", "cuBLASLt", "run path"]
+        self.assertEqual(whats, wanted + ["smoke test"])
+        self.assertRegex(out, r"smoke test  matrix product [\d.]+ ms, convolution [\d.]+ ms, its gradients "
+                              r"[\d.]+ ms, copy of 32 MiB [\d.]+ ms\n")
+        self.assertRegex(out, r"memory +[\d.]+ \w+ of [\d.]+ \w+ free; swap ")
+        self.assertRegex(out, r"verdict  (well: )?this machine trains on the CPU")
+        self.assertEqual(list(self.folder.iterdir()), [self.folder / "c.yaml"])
+
+    def test_for_machines(self):
+        report = json.loads(self.run_it("doctor", "--json")[0])
+        self.assertEqual(report["exit_code"], 0)
+        self.assertTrue(all(found["state"] in ("ok", "warning") for found in report["findings"]))
+        figures = report["figures"]
+        for library in figures["libraries"]:
+            self.assertEqual(library["built"], library["running"], library)
+        self.assertEqual({library["name"] for library in figures["libraries"]}, {"zlib", "libpng", "HDF5"})
+        for smoke in figures["smoke_test"]:
+            self.assertGreater(smoke["milliseconds"], 0)
+            self.assertLess(smoke["error"], 1e-4)
+        memory = figures["memory"]
+        self.assertLessEqual(memory["free"], memory["total"])
+        self.assertGreater(memory["libraries"], 1 << 20)
+        self.assertEqual(figures["threads"]["cores"], len(os.sched_getaffinity(0)))
+        self.assertEqual("cuda" in figures, WITH_CUDA)
+
+    def test_a_configuration_as_json(self):
+        report = json.loads(self.run_it("doctor", "--config", "c.yaml", "--json")[0])
+        self.assertEqual([found["what"] for found in report["findings"]],
+                         ["device", "memory", "data", "run folder", "checkpoint"])
+        report = json.loads(self.run_it("doctor", "--config", "c.yaml", "--json", "device=gpu:9", code=NO_DEVICE)[0])
+        self.assertEqual(report["exit_code"], NO_DEVICE)
+        self.assertEqual(report["findings"][0]["state"], "problem")
+
+    def test_instruction_sets_are_told(self):
+        for isa in ("baseline", "avx2"):
+            processor = json.loads(self.run_it("doctor", "--json", TESSERA_MAX_ISA=isa)[0])["figures"]["processor"]
+            self.assertEqual(processor["instruction_set"], isa if isa in processor["features"] else "baseline")
+
+    def test_key_value_needs_a_configuration(self):
+        _, err = self.run_it("doctor", "threads=2", code=MISUSE)
+        self.assertIn("give one with --config", err)
+
+    def test_free_memory_is_never_said_to_be_more_than_there_is(self):
+        most = 900 << 20
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        memory = json.loads(self.run_it("doctor", "--json", before=limit)[0])["figures"]["memory"]
+        self.assertLess(memory["free"], most)
+        self.assertGreater(memory["free"], 0)
+        out, _ = self.run_it("doctor", "--config", "c.yaml", before=limit)
+        said = re.search(r"memory +[\d.]+ \w+ of ([\d.]+) MiB that this machine has free", out)
+        self.assertLess(float(said[1]), most / (1 << 20))
+
+    @unittest.skipUnless(WITH_CUDA, "a build without CUDA")
+    def test_the_libraries_of_cuda(self):
+        cuda = json.loads(self.run_it("doctor", "--json")[0])["figures"]["cuda"]
+        self.assertEqual(cuda["cublaslt_running"], cuda["cublaslt_built"], cuda)
+        self.assertFalse(cuda["cublaslt_is_foreign"])
+        self.assertIn(str(Path(cuda["cublaslt_file"]).resolve()),
+                      [str(Path(copy).resolve()) for copy in cuda["cublaslt_copies"]])
+        self.assertTrue(cuda["run_path"])
+
+    @unittest.skipUnless(WITH_CUDA, "a build without CUDA")
+    def test_a_foreign_library_is_told(self):
+        cuda = json.loads(self.run_it("doctor", "--json")[0])["figures"]["cuda"]
+        name = Path(cuda["cublaslt_file"]).name
+        # Another library by that name, found first.
+        other = next(copy for copy in ("/lib/x86_64-linux-gnu/libz.so.1", "/usr/lib/libz.so.1")
+                     if Path(copy).exists())
+        (self.folder / name).symlink_to(other)
+        report = json.loads(self.run_it("doctor", "--json", LD_LIBRARY_PATH=str(self.folder))[0])
+        found = next(found for found in report["findings"] if found["what"] == "cuBLASLt")
+        self.assertEqual(found["state"], "warning")
+        self.assertIn("so it is not the library that this was built with", found["text"])
+        self.assertIn("take its folder off LD_LIBRARY_PATH", report["remedy"])
+        self.assertEqual(report["figures"]["cuda"]["cublaslt_running"], "")
+        self.assertEqual(len(report["figures"]["cuda"]["cublaslt_copies"]), 2)
+        # The same file from elsewhere is another copy, which works.
+        (self.folder / name).unlink()
+        (self.folder / name).symlink_to(Path(cuda["cublaslt_file"]).resolve())
+        report = json.loads(self.run_it("doctor", "--json", LD_LIBRARY_PATH=str(self.folder))[0])
+        self.assertEqual(report["figures"]["cuda"]["cublaslt_running"], cuda["cublaslt_running"])
+
+
+class Devices(Machine):
+    def test_the_list(self):
+        out, _ = self.run_it("devices")
+        self.assertRegex(out, r"(?m)^cpu:0  .+  [\d.]+ \wiB, [\d.]+ \wiB free$")
+        self.assertRegex(out, r"(?m)^logical cpu:0  [\d.]+ \wiB$")
+        devices = json.loads(self.run_it("devices", "--json")[0])
+        cpu = devices["devices"][0]
+        self.assertEqual(cpu["name"], "cpu:0")
+        self.assertLessEqual(cpu["free_bytes"], cpu["total_bytes"])
+        self.assertEqual([one["name"] for one in devices["logical"]], [one["name"] for one in devices["devices"]])
+        if len(devices["devices"]) == 1:
+            self.assertIn("no GPU: " + devices["no_gpu"], out)
+
+
+class DeviceLine(Machine):
+    def line_of(self, *words):
+        out, _ = self.run_it(*words)
+        lines = [n for n, line in enumerate(out.splitlines()) if line.startswith("device: ")]
+        self.assertEqual(len(lines), 1, out)
+        self.assertLess(lines[0], 3)
+        return out.splitlines()[lines[0]]
+
+    def test_every_start_names_the_device(self):
+        config = ("--config", "c.yaml")
+        for words in (("train", "--dry-run", *config), config, ("bench", "--steps", 2, *config),
+                      ("eval", "--run", "run")):
+            with self.subTest(words=words):
+                self.assertRegex(self.line_of(*words), r"^device: cpu:0, .* kernels, 1 threads; as device: cpu says")
+        self.assertRegex(self.line_of("bench", "--steps", 2, *config, "device=auto"),
+                         r"^device: \w+:0, .*; auto chose it")
+
+    def test_what_libraries_take_has_a_line_of_its_own(self):
+        out, _ = self.run_it("--config", "c.yaml")
+        self.assertRegex(out, r"(?m)^memory: programs and libraries take [\d.]+ MiB besides$")
+        self.assertRegex((self.folder / "run" / "model.txt").read_text(),
+                         r"(?m)^memory: programs and libraries take [\d.]+ MiB besides$")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
