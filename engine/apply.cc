@@ -1,11 +1,9 @@
 // The one door, and the eager interpreter behind it.
-#include <map>
-#include <mutex>
-
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/eager.h"
+#include "tessera/engine/holders.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -50,6 +48,7 @@ void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) 
 Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, const Specs& specs,
                 Device device) {
   const TracedOp recorded(op.name());
+  const RunningOp running(op.name());
   Tensors outputs;
   bool only_views = true;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -127,46 +126,28 @@ std::optional<Absorbed> Op::absorb_epilogue(const ScalarProgram&, int, std::span
   return std::nullopt;
 }
 
-namespace {
-
-std::mutex allocators_mutex;
-
-// Of each device, the newest last: an older one still owns the tensors that came from it.
-std::vector<std::unique_ptr<Allocator>>& allocators_of(Device device) {
-  static auto* all =
-      new std::map<int, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
-  return (*all)[device.is_cpu() ? -1 : device.index];
-}
-
-}  // namespace
-
-Allocator& eager_allocator(Device device) {
-  const std::lock_guard lock(allocators_mutex);
-  auto& made = allocators_of(device);
-  if (made.empty()) made.push_back(make_allocator("caching", context(device).memory()));
-  return *made.back();
-}
-
-void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
-  std::unique_ptr<Allocator> made = make_allocator(name, context(device).memory(), settings);
-  if (!made)
-    throw ConfigError(
-        fmt::format("eager allocator: there is no '{}'; there are {}", name, allocator_names()));
-  const std::lock_guard lock(allocators_mutex);
-  allocators_of(device).push_back(std::move(made));
-}
-
 std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
   auto storage = std::make_shared<Storage>(bytes, device);
   if (bytes == 0) return storage;
   Allocator& allocator = eager_allocator(device);
-  storage->pointer = allocator.allocate(bytes);
+  try {
+    storage->pointer = allocator.allocate(bytes);
+  } catch (OutOfMemory& error) {
+    error.locate(current_module_path(), running_op());
+    if (const std::string held = largest_holders(device); !held.empty())
+      error.append("\nheld by eager tensors, the largest:" + held);
+    throw;
+  }
   storage->owner = &allocator;
+  hold(*storage, scratch);
   if (auto* trace = AllocationTrace::current()) trace->allocated(storage->pointer, bytes, scratch);
   return storage;
 }
 
-Tensors apply(const OpPtr& op, Tensors inputs) {
+namespace {
+
+// apply() without the place of its errors.
+Tensors call(const OpPtr& op, const Tensors& inputs) {
   Device device = current_device();
   Specs in;
   in.reserve(inputs.size());
@@ -191,6 +172,17 @@ Tensors apply(const OpPtr& op, Tensors inputs) {
   else
     stop_gradients(*op, tape, inputs, outputs);
   return outputs;
+}
+
+}  // namespace
+
+Tensors apply(const OpPtr& op, Tensors inputs) {
+  try {
+    return call(op, inputs);
+  } catch (Error& error) {
+    error.locate(current_module_path(), op->name());
+    throw;
+  }
 }
 
 Tensor apply1(const OpPtr& op, Tensors inputs) {
