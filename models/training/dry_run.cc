@@ -11,6 +11,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/session.h"
 
 namespace tessera {
 
@@ -18,6 +19,11 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   require_fit(config);
   const Checkpointing checkpoints(config, options, print);
   const DataSplit data = open_fitting(config);
+  {
+    const DataNeed need = data_need(data);
+    const auto session = prepared_session(config, need, Purpose::training);
+    require_fit(config, need, Purpose::training, *session);  // what the machine has, too
+  }
   check_classes(config, *data.train);
   print(data.train->describe());
   print(data.test->describe());

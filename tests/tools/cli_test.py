@@ -66,6 +66,10 @@ class Usage(Test):
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config is required"], "bench")
         self.fail_with(MISUSE, ["--config F or --diff"], "plan")
+        self.fail_with(MISUSE, ["train: the option '--resum' is not known; did you mean '--resume'?"],
+                       "train", "--config", RESNET, "--resum")
+        self.fail_with(MISUSE, ["plan: the option '--jsn' is not known; did you mean '--json'?"],
+                       "plan", "--config", RESNET, "--jsn", "data.batch=3")
         self.fail_with(MISUSE, ["--speed"], "bench", "--config", RESNET, "--speed", 3)
         # Options of train that are the first word mean train.
         missing = self.folder / "none.yaml"
@@ -400,7 +404,7 @@ class Questions(Test):
         self.succeed(*words, need)
         done = trainer(*words, need - 1)
         self.assertEqual(done.returncode, NO_DEVICE)
-        self.assertIn(f"takes {need} bytes, 1 more than", done.stderr)
+        self.assertIn(f"({need} bytes), 1 B more than", done.stderr)
 
         # It is what the training takes, and what memory.limit goes by.
         self.assertGreater(need, plan["total_bytes"])
