@@ -31,8 +31,8 @@ Holders& holders() {
 
 }  // namespace
 
-RunningOp::RunningOp(std::string_view name) { running = name; }
-RunningOp::~RunningOp() { running = {}; }
+RunningOp::RunningOp(std::string_view name) : outer_(std::exchange(running, name)) {}
+RunningOp::~RunningOp() { running = outer_; }
 std::string_view running_op() { return running; }
 
 void hold(const Storage& storage, bool scratch) {

@@ -20,13 +20,16 @@ void let_go(const Storage& storage) noexcept;
 // tensors"; empty where nothing is held.
 std::string largest_holders(Device device, size_t count = 5);
 
-// The op that runs in this thread; ops do not nest.
+// The op that runs in this thread; the innermost where they nest.
 class RunningOp {
  public:
   explicit RunningOp(std::string_view name);
   ~RunningOp();
   RunningOp(const RunningOp&) = delete;
   RunningOp& operator=(const RunningOp&) = delete;
+
+ private:
+  std::string_view outer_;
 };
 std::string_view running_op();  // empty outside of ops
 

@@ -174,12 +174,19 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
       what_fits(config, data, purpose, limit)));
 }
 
-std::string what_would_fit(const Config& config, Purpose purpose) {
-  std::optional<Bound> bound = limit_bound(config);
-  if (!bound) bound = machine_bound(false);
-  if (!bound) return "";
-  return fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
-                     what_fits(config, known_data(config), purpose, bound->bytes));
+void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const PlanInfeasible&) {  // says so itself
+    throw;
+  } catch (OutOfMemory& error) {
+    std::optional<Bound> bound = limit_bound(config);
+    if (!bound) bound = machine_bound(false);
+    if (bound)
+      error.append(fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
+                               what_fits(config, known_data(config), purpose, bound->bytes)));
+    throw;
+  }
 }
 
 void require_fit(const Config& config, Purpose purpose) {

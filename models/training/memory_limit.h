@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "tessera/models/training/memory_need.h"
@@ -25,9 +26,9 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Se
 void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
                         Session& session);
 
-// For an OutOfMemory that came all the same, once its run has given everything back: a line for
-// each setting that would fit the limit, or what the machine has free.
-std::string what_would_fit(const Config& config, Purpose purpose);
+// Runs `run`. To an OutOfMemory that came all the same, once it has given everything back, a line
+// is added for each setting that would fit the limit, or what the machine has free.
+void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run);
 
 // Opens the data of a training that passed require_fit(), and asks once more, as opening them may
 // tell of more. Throws what open_data() and require_fit() throw, and OutOfMemory where the machine

@@ -3,21 +3,17 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/training_loop.h"
 #include "tessera/models/training/training_setup.h"
-#include "tessera/runtime/error.h"
 
 namespace tessera {
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
-  try {
+  TrainResult result;
+  with_advice(config, Purpose::training, [&] {
     require_fit(config);
     TrainingSetup setup = set_up_training(config, print, options);
-    return run_training(setup, options.stop);
-  } catch (const PlanInfeasible&) {  // says so itself
-    throw;
-  } catch (OutOfMemory& error) {
-    error.append(what_would_fit(config, Purpose::training));
-    throw;
-  }
+    result = run_training(setup, options.stop);
+  });
+  return result;
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
     cli_test.py TRAINER
 """
 
+import base64
 import csv
 import gzip
 import json
@@ -291,8 +292,15 @@ class Training(Test):
         self.assertIn("conv2d conv1", (run / "plan.html").read_text())
         self.assertRegex((run / "model.txt").read_text(), r"conv1 +conv2d +float32\[16x32x32x4\] +108")
         report = (run / "report.html").read_text()
-        for part in ("of the test images are right", "Confusion", "triangle", 'aria-label="loss"'):
+        for part in ("of the test images are right", "Confusion", "triangle", 'aria-label="loss"',
+                     "synthetic train: ", " images/s in training", "'model.widths=[4,4,8,8]'",
+                     "<h2>Classes</h2>", "most often mistaken for", "The worst mistakes", "taken for ",
+                     "<h2>Configuration</h2>", "epoch</text>", "(log scale)"):
             self.assertIn(part, report)
+        pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', report)
+        self.assertTrue(pictures)
+        for picture in pictures:
+            self.assertTrue(base64.b64decode(picture).startswith(b"\x89PNG"))
 
     def test_tensorboard_reads_the_events(self):
         try:
