@@ -147,7 +147,9 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
 void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
                         Session& session) {
   const MemoryConfig& memory = config.memory;
-  if (!memory.limit) {
+  std::optional<Bound> bound = limit_bound(config);
+  if (!bound && session.device().is_cpu()) bound = machine_bound(false);
+  if (!bound) {
     if (memory.reserve || memory.allocator != "caching") session.use_eager_memory({});
     return;
   }
@@ -157,7 +159,7 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
   if (make_mix(config.data).any())
     blocks.push_back(
         {"targets", static_cast<size_t>(config.data.batch * config.model.classes) * sizeof(float)});
-  const int64_t needed = total_bytes(blocks), limit = memory.limit->bytes, left = limit - needed;
+  const int64_t needed = total_bytes(blocks), limit = bound->bytes, left = limit - needed;
   const int64_t reserve = memory.reserve ? memory.reserve->bytes : 0;
   if (left > 0 && reserve <= left) return session.use_eager_memory(left);
   std::string text;
@@ -166,12 +168,11 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
       text += fmt::format("  {:<34} {:>12}\n", block.name,
                           byte_text(static_cast<int64_t>(block.bytes)));
   throw PlanInfeasible(fmt::format(
-      "memory.limit: this {} needs {} ({} bytes) before its first eager step{}, the limit is {}, "
-      "over by {}\nby class:\n{}what would fit:\n{}",
-      purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
-      reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "",
-      byte_text(limit), byte_text(needed + reserve - limit), text,
-      what_fits(config, data, purpose, limit)));
+      "{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
+      "by class:\n{}what would fit:\n{}",
+      bound->name, purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
+      reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
+      byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit)));
 }
 
 void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {
@@ -194,8 +195,9 @@ void require_fit(const Config& config, Purpose purpose) {
   // What opening the data would take in memory must not come first; of files it takes little, and
   // they are looked at once.
   const bool in_files = config.data.name == "image_folder" || config.data.name == "hdf5";
-  if (config.mode == Mode::kEager || in_files || !configured_device(config).is_cpu()) return;
+  if (in_files || !configured_device(config).is_cpu()) return;
   const DataNeed data = known_data(config);
+  if (config.mode == Mode::kEager) return void(prepared_session(config, data, purpose));
   refuse_excess(config, data, purpose, memory_need(config, data, purpose), machine_bound(false));
 }
 

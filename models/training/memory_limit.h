@@ -19,10 +19,10 @@ void require_fit(const Config& config, Purpose purpose = Purpose::training);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session);
 
-// What memory.limit leaves for the tensors of eager steps, when all else is taken, becomes the
-// limit of their allocator, which memory.allocator and memory.reserve choose; they may ask for it
-// as they go. Throws PlanInfeasible where nothing is left. `session`: without steps yet, in eager
-// mode.
+// What memory.limit, or else the machine, leaves for the tensors of eager steps, when all else is
+// taken, becomes the limit of their allocator, which memory.allocator and memory.reserve choose;
+// they may ask for it as they go. Throws PlanInfeasible where nothing is left. `session`: without
+// steps yet, in eager mode.
 void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
                         Session& session);
 

@@ -317,6 +317,12 @@ class Limit(unittest.TestCase):
     def test_what_the_machine_does_not_have_is_refused_before_anything_is_taken(self):
         large = CONFIG.with_name("resnet50_224.yaml")
         _, _, _, before = trainer("plan", "--config", large, "data.batch=2")
+        eager = trainer("train", "--config", large, "mode=eager", "data.batch=100000", "data.train_count=200000",
+                        f"run.dir={self.folder / 'run'}")
+        self.assertEqual(eager[0], NO_MEMORY, eager[2])
+        self.assertRegex(eager[2], r"memory: this training needs [\d.]+ GiB .* before its first eager step, this machine "
+                                   r"has [\d.]+ GiB free, over by")
+        self.assertLess(eager[3] - before, 64 * MIB)
         for verb in (["bench", "--steps", 1], ["train", "--dry-run"], ["train"]):
             code, out, err, most = trainer(*verb, "--config", large, "data.batch=100000", "data.train_count=200000",
                                            "data.augment=[]", f"run.dir={self.folder / 'run'}")
