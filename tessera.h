@@ -38,6 +38,7 @@
 #include "tessera/layers/shortcut.h"
 #include "tessera/layers/slice.h"
 #include "tessera/layers/softmax.h"
+#include "tessera/models/run/weights.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/data/loader.h"

@@ -24,6 +24,7 @@ void AllocationTrace::begin_op(std::string_view name) {
   const std::string module_path = current_module_path();
   steps_.push_back(module_path.empty() ? std::string(name)
                                        : fmt::format("{} {}", name, module_path));
+  if (in_backward() && forward_ends_ < 0) forward_ends_ = std::ssize(steps_) - 1;
   in_op_ = true;
   released_ = false;
 }
@@ -72,7 +73,7 @@ std::vector<int64_t> AllocationTrace::offsets() const {
 }
 
 PlanPicture AllocationTrace::picture(const std::string& title) const {
-  PlanPicture picture{title, {}, {offsets(), 0}, {}, steps_};
+  PlanPicture picture{title, {}, {offsets(), 0}, {}, steps_, forward_ends_};
   const auto now = static_cast<int64_t>(steps_.size());
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];

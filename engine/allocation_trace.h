@@ -11,6 +11,7 @@
 // looked at. Persistent tensors and blocks from before are not in it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,6 +52,7 @@ class AllocationTrace {
   std::vector<std::string> steps_;  // "conv2d layer1.0.conv1"
   std::vector<Block> blocks_;
   std::unordered_map<const void*, size_t> live_;  // blocks by address
+  int64_t forward_ends_ = -1;                     // the first step of a backward pass
   bool in_op_ = false;
   bool released_ = false;  // something, since the last step began
 };

@@ -1,11 +1,9 @@
 // The one door, and the eager interpreter behind it.
-#include <map>
-#include <mutex>
-
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/eager.h"
+#include "tessera/engine/holders.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
@@ -51,6 +49,7 @@ void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) 
 Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, const Specs& specs,
                 Device device) {
   const TracedOp recorded(op.name());
+  const RunningOp running(op.name());
   Tensors outputs;
   bool only_views = true;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -128,55 +127,28 @@ std::optional<Absorbed> Op::absorb_epilogue(const ScalarProgram&, int, std::span
   return std::nullopt;
 }
 
-namespace {
-
-std::mutex allocators_mutex;
-
-// Of each memory, the newest last: an older one still owns the tensors that came from it. A device
-// has another memory once configure_devices() cuts it.
-std::vector<std::unique_ptr<Allocator>>& allocators_of(const RawMemory& memory) {
-  static auto* all =
-      new std::map<const RawMemory*, std::vector<std::unique_ptr<Allocator>>>;  // outlives tensors
-  return (*all)[&memory];
-}
-
-Allocator& keep(std::vector<std::unique_ptr<Allocator>>& made, std::unique_ptr<Allocator> fresh) {
-  made.push_back(std::move(fresh));
-  Allocator& allocator = *made.back();
-  give_back_with([&allocator] { allocator.trim(); });
-  return allocator;
-}
-
-}  // namespace
-
-Allocator& eager_allocator(Device device) {
-  RawMemory& memory = context(device).memory();
-  const std::lock_guard lock(allocators_mutex);
-  auto& made = allocators_of(memory);
-  return made.empty() ? keep(made, make_allocator("caching", memory)) : *made.back();
-}
-
-void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
-  RawMemory& memory = context(device).memory();
-  std::unique_ptr<Allocator> made = make_allocator(name, memory, settings);
-  if (!made)
-    throw ConfigError(
-        fmt::format("eager allocator: there is no '{}'; there are {}", name, allocator_names()));
-  const std::lock_guard lock(allocators_mutex);
-  keep(allocators_of(memory), std::move(made));
-}
-
 std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
   auto storage = std::make_shared<Storage>(bytes, device);
   if (bytes == 0) return storage;
   Allocator& allocator = eager_allocator(device);
-  storage->pointer = allocator.allocate(bytes);
+  try {
+    storage->pointer = allocator.allocate(bytes);
+  } catch (OutOfMemory& error) {
+    error.locate(current_module_path(), running_op());
+    if (const std::string held = largest_holders(device); !held.empty())
+      error.append("\nheld by eager tensors, the largest:" + held);
+    throw;
+  }
   storage->owner = &allocator;
+  hold(*storage, scratch);
   if (auto* trace = AllocationTrace::current()) trace->allocated(storage->pointer, bytes, scratch);
   return storage;
 }
 
-Tensors apply(const OpPtr& op, Tensors inputs) {
+namespace {
+
+// apply() without the place of its errors.
+Tensors call(const OpPtr& op, const Tensors& inputs) {
   Device device = current_device();
   Specs in;
   in.reserve(inputs.size());
@@ -201,6 +173,17 @@ Tensors apply(const OpPtr& op, Tensors inputs) {
   else
     stop_gradients(*op, tape, inputs, outputs);
   return outputs;
+}
+
+}  // namespace
+
+Tensors apply(const OpPtr& op, Tensors inputs) {
+  try {
+    return call(op, inputs);
+  } catch (Error& error) {
+    error.locate(current_module_path(), op->name());
+    throw;
+  }
 }
 
 Tensor apply1(const OpPtr& op, Tensors inputs) {

@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/recorder.h"
+#include "tessera/engine/storage.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -150,7 +152,24 @@ Tensor Store::find(const std::string& name) const {
 void Store::materialize() {
   if (materialized() || entries_.empty()) return;
   RawMemory& memory = context(entries_.front().tensor.device()).memory();
-  materialize(Region("persistent", bytes_, memory));
+  try {
+    materialize(Region("persistent", bytes_, memory));
+  } catch (OutOfMemory& error) {
+    error.append("\nthe largest persistent tensors:" + largest());
+    throw;
+  }
+}
+
+std::string Store::largest() const {
+  std::vector<const Storage*> order;
+  for (const Entry& entry : entries_) order.push_back(entry.tensor.impl()->storage.get());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Storage* a, const Storage* b) { return a->bytes > b->bytes; });
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(5, order.size()); ++i)
+    text += fmt::format("\n  {:>12}  {}", byte_text(static_cast<int64_t>(order[i]->bytes)),
+                        order[i]->name);
+  return text;
 }
 
 void Store::materialize(Region region) {

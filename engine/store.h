@@ -70,6 +70,7 @@ class Store {
  private:
   Tensor declare(const std::string& name, const Shape& shape, Initializer init, DType dtype,
                  Role role);
+  std::string largest() const;  // a line for each of the largest tensors, for errors
   struct Entry {
     Tensor tensor;
     Initializer init;

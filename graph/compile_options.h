@@ -25,7 +25,8 @@ struct CompileOptions {
   // Print the graph of the first signature to stdout after this pass; "capture": before the first.
   std::string dump_after = {};
   // Watch the plan while it runs: the ownership replay at once, red zones between blocks and a
-  // PlanGuard around every node (plan_guard.h). Throws InternalError. Costs bytes and time.
+  // PlanGuard around every node (plan_guard.h). Throws InternalError where the plan is at fault,
+  // OpError (runtime/error.h) where a kernel is. Costs bytes and time.
   bool verify_plan = false;
   // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
   bool replay_plan = false;

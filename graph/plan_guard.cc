@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,24 @@ namespace {
 
 constexpr auto kPoison = std::byte{0xff};
 
+uint64_t checksum_of(const void* data, size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  uint64_t sum = 0x9e3779b97f4a7c15;
+  const auto add = [&](uint64_t word) {
+    sum = (sum ^ word) * 0xff51afd7ed558ccd;
+    sum ^= sum >> 32;
+  };
+  uint64_t word = 0;
+  for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word) {
+    std::memcpy(&word, at, sizeof word);
+    add(word);
+  }
+  word = 0;
+  std::memcpy(&word, at, bytes);
+  add(word);
+  return sum;
+}
+
 }  // namespace
 
 Problem PlanGuard::with_red_zones(Problem problem) {
@@ -21,12 +40,15 @@ Problem PlanGuard::with_red_zones(Problem problem) {
 }
 
 PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes,
-                     const std::vector<int64_t>& offsets)
+                     const std::vector<int64_t>& offsets, Address address)
     : graph_(graph),
       lifetimes_(lifetimes),
       offsets_(offsets),
+      address_(std::move(address)),
       begin_(graph.nodes.size()),
-      end_(graph.nodes.size()) {
+      end_(graph.nodes.size()),
+      checksums_(graph.values.size()),
+      seen_(graph.values.size()) {
   for (size_t b = 0; b < lifetimes.blocks.size(); ++b) {
     const Block& block = lifetimes.blocks[b];
     if (block.slot || block.bytes == 0) continue;
@@ -35,19 +57,60 @@ PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes,
   }
 }
 
-void PlanGuard::start(std::byte* arena, size_t bytes) {
+void PlanGuard::start(std::byte* arena, size_t bytes, std::vector<Zone> zones) {
   arena_ = arena;
   if (bytes > 0) std::memset(arena, static_cast<int>(kPoison), bytes);
+  zones_ = std::move(zones);
+  for (const Zone& zone : zones_) std::memset(zone.at, static_cast<int>(kPoison), kRedZone);
   live_.clear();
   if (!begin_.empty()) live_ = begin_[0];
+  for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
+    const Value& value = graph_.values[id];
+    if (value.role == Role::computed || value.previous >= 0) continue;
+    checksums_[id] = checksum(id);
+    seen_[id] = -1;
+  }
+}
+
+void PlanGuard::before(int node) {
+  for (const ValueId id : graph_.nodes[static_cast<size_t>(node)].inputs) {
+    if (checksum(id) == checksums_[id]) continue;
+    std::string suspects;
+    for (int s = seen_[id] + 1; s < node; ++s)
+      suspects += fmt::format("{}{}", suspects.empty() ? "" : ", ",
+                              graph_.node_text(static_cast<size_t>(s)));
+    throw OpError(fmt::format(
+        "{} {} has been overwritten by an op that was not given it, before {} reads it; one of "
+        "these ops is to blame, not the plan: {}",
+        graph_.value_text(id), graph_.values[id].spec.text(),
+        graph_.node_text(static_cast<size_t>(node)), suspects));
+  }
 }
 
 void PlanGuard::after(int node) {
   const auto s = static_cast<size_t>(node);
-  for (int b : live_)
-    if (!poisoned(b, bytes_of(b), kRedZone))
-      throw InternalError(
-          fmt::format("{} wrote beyond the end of {}", graph_.node_text(s), block_text(b)));
+  const Node& now = graph_.nodes[s];
+  for (int b : live_) {
+    const std::byte* end = arena_ + offsets_[static_cast<size_t>(b)] + bytes_of(b);
+    if (poisoned(end, kRedZone)) continue;
+    const Block& block = lifetimes_.blocks[static_cast<size_t>(b)];
+    blame(node, fmt::format("wrote beyond the end of {}{}", block_text(b),
+                            ownership_text(now, block.value, block.node == node)));
+  }
+  check_zones(node);
+  for (size_t i = 0; i < now.inputs.size(); ++i) {
+    const ValueId id = now.inputs[i];
+    if (overlaps_output(now, id)) continue;
+    if (checksum(id) != checksums_[id])
+      blame(node, fmt::format("wrote to its input {}, {} {}, which it declares neither with "
+                              "may_reuse() nor with updates()",
+                              i, graph_.value_text(id), graph_.values[id].spec.text()));
+    seen_[id] = node;
+  }
+  for (const ValueId id : now.outputs) {
+    checksums_[id] = checksum(id);
+    seen_[id] = node;
+  }
   for (int b : end_[s]) {
     std::memset(arena_ + offsets_[static_cast<size_t>(b)], static_cast<int>(kPoison),
                 static_cast<size_t>(bytes_of(b)));
@@ -55,27 +118,74 @@ void PlanGuard::after(int node) {
   }
   if (s + 1 == begin_.size()) return;
   for (int b : begin_[s + 1]) {
-    if (!poisoned(b, 0, bytes_of(b)))
-      throw InternalError(
+    if (!poisoned(arena_ + offsets_[static_cast<size_t>(b)], bytes_of(b)))
+      throw OpError(
           fmt::format("{} or one before it wrote to bytes that it had given up, where {} is to "
-                      "stand next",
+                      "stand next; the op is to blame, not the plan: a kernel may keep no pointer "
+                      "from one run() to the next",
                       graph_.node_text(s), block_text(b)));
     live_.push_back(b);
   }
+}
+
+void PlanGuard::check_zones(int node) const {
+  const Node& now = graph_.nodes[static_cast<size_t>(node)];
+  for (const Zone& zone : zones_)
+    if (!poisoned(zone.at, kRedZone))
+      blame(node, fmt::format("wrote beyond the end of {} {}{}", graph_.value_text(zone.value),
+                              graph_.values[zone.value].spec.text(),
+                              ownership_text(now, zone.value, false)));
+}
+
+void PlanGuard::blame(int node, const std::string& deed) const {
+  throw OpError(fmt::format(
+      "{} {}; the op is to blame, not the plan: its kernel may write the elements of its outputs "
+      "and its scratch, and nothing else",
+      graph_.node_text(static_cast<size_t>(node)), deed));
 }
 
 int64_t PlanGuard::bytes_of(int block) const {
   return lifetimes_.blocks[static_cast<size_t>(block)].bytes;
 }
 
-bool PlanGuard::poisoned(int block, int64_t first, int64_t bytes) const {
-  const std::byte* at = arena_ + offsets_[static_cast<size_t>(block)] + first;
+bool PlanGuard::poisoned(const std::byte* at, int64_t bytes) const {
   return std::all_of(at, at + bytes, [](std::byte b) { return b == kPoison; });
 }
 
 std::string PlanGuard::block_text(int block) const {
   const Block& b = lifetimes_.blocks[static_cast<size_t>(block)];
-  return b.value >= 0 ? graph_.value_text(b.value) : fmt::format("the scratch of step {}", b.node);
+  return b.value >= 0
+             ? fmt::format("{} {}", graph_.value_text(b.value), graph_.values[b.value].spec.text())
+             : fmt::format("the scratch of step {}", b.node);
+}
+
+// What the value, or the block that begins with it, is to the node.
+std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scratch) const {
+  if (scratch) return "";
+  const auto stands_in = [&](ValueId id) {
+    return value >= 0 && lifetimes_.root[id] == lifetimes_.root[value];
+  };
+  const int block = value >= 0 ? lifetimes_.block_of[lifetimes_.root[value]] : -1;
+  const auto is_there = [&](ValueId id) {
+    return stands_in(id) || (block >= 0 && lifetimes_.block_of[lifetimes_.root[id]] == block);
+  };
+  if (std::any_of(node.outputs.begin(), node.outputs.end(), is_there)) return ", its output";
+  if (std::any_of(node.inputs.begin(), node.inputs.end(), is_there)) return ", its input";
+  return ", which it was not given";
+}
+
+uint64_t PlanGuard::checksum(ValueId id) const {
+  return checksum_of(address_(id), graph_.values[id].spec.bytes());
+}
+
+// The op declared that it writes there.
+bool PlanGuard::overlaps_output(const Node& node, ValueId id) const {
+  const auto begin_of = [&](ValueId v) { return static_cast<const std::byte*>(address_(v)); };
+  const std::byte *begin = begin_of(id), *end = begin + graph_.values[id].spec.bytes();
+  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+    const std::byte* at = begin_of(output);
+    return at < end && begin < at + graph_.values[output].spec.bytes();
+  });
 }
 
 }  // namespace tessera

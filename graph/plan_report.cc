@@ -125,6 +125,20 @@ std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
   return top;
 }
 
+std::string PlanReport::at_the_peak(size_t count) const {
+  std::vector<const PlannedTensor*> there;
+  for (const PlannedTensor& t : blocks)
+    if (t.lower <= fullest && fullest < t.upper) there.push_back(&t);
+  std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
+    return a->bytes > b->bytes;
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min(count, there.size()); ++i)
+    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
+                        there[i]->spec, there[i]->module_path);
+  return text;
+}
+
 void PlanReport::add_part(const std::string& name, int64_t bytes) {
   for (auto& [known, sum] : parts) {
     if (known != name) continue;
@@ -160,6 +174,10 @@ PlanReport plan_report(const Program& program) {
   report.nodes = static_cast<int>(graph.nodes.size());
   report.tensors = static_cast<int>(blocks.size());
   report.fullest = fullest_time(blocks, graph.nodes.size());
+  const auto backward = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.phase == Phase::backward;
+  });
+  if (backward != graph.nodes.end()) report.forward_ends = backward - graph.nodes.begin();
   add_classes(report, graph, program.lifetimes());
   add_blocks(report, graph, program.lifetimes());
   return report;
@@ -227,6 +245,14 @@ std::string PlanReport::json() const {
   return text;
 }
 
+namespace {
+
+std::string part_name(const std::string& part) {
+  return part == "slots" ? "slots of all steps" : part;
+}
+
+}  // namespace
+
 std::string PlanReport::text() const {
   std::string text = fmt::format(
       "total        {:>12}  arena + persistent + slots\n"
@@ -237,21 +263,43 @@ std::string PlanReport::text() const {
       "steps        {:>12}\n",
       human(total()), human(arena), planner, ratio(), human(lower_bound), human(unplanned), tensors,
       human(persistent), human(slots), nodes);
-  if (!parts.empty())
-    text += fmt::format("\n{:<26} {:>12}  with loaders, data and checkpoints{}\n",
-                        "the whole training", human(need()),
+  // One column of names and one of bytes in all tables.
+  size_t wide = std::string_view("the whole training").size();
+  for (const auto& [name, bytes] : parts) wide = std::max(wide, part_name(name).size() + 2);
+  for (const auto& [name, bytes] : classes) wide = std::max(wide, name.size() + 2);
+  const auto row = [&](const std::string& name, int64_t bytes) {
+    text += fmt::format("{:<{}} {:>12}", name, wide, human(bytes));
+  };
+  if (!parts.empty()) {
+    text += "\n";
+    row("the whole training", need());
+    text += fmt::format("  with loaders, data and checkpoints{}\n",
                         parts_complete ? "" : "; what decoders of pictures take comes on top");
-  for (const auto& [name, bytes] : parts)
-    text += fmt::format("  {:<24} {:>12}\n", name == "slots" ? "slots of all steps" : name,
-                        human(bytes));
+  }
+  for (const auto& [name, bytes] : parts) row("  " + part_name(name), bytes), text += "\n";
   text += "\nat the fullest time\n";
-  for (const auto& [name, bytes] : classes)
-    text += fmt::format("  {:<12} {:>12}\n", name, human(bytes));
-  text += "\nlargest tensors\n";
-  for (const PlannedTensor& t : largest(10))
-    text += fmt::format("  {:>10}  steps {:>4} to {:<4}  {:<44} {}\n", human(t.bytes), t.lower,
-                        t.upper - 1, t.spec.empty() ? t.title() : t.title() + " " + t.spec,
-                        t.module_path);
+  for (const auto& [name, bytes] : classes) row("  " + name, bytes), text += "\n";
+  return text + largest_text();
+}
+
+std::string PlanReport::largest_text() const {
+  const std::vector<PlannedTensor> top = largest(10);
+  size_t title = 0, spec = 0, steps = 0;
+  const auto lifetime = [](const PlannedTensor& t) {
+    return fmt::format("steps {:>4} to {}", t.lower, t.upper - 1);
+  };
+  for (const PlannedTensor& t : top) {
+    title = std::max(title, t.title().size());
+    spec = std::max(spec, t.spec.size());
+    steps = std::max(steps, lifetime(t).size());
+  }
+  std::string text = "\nlargest tensors\n";
+  for (const PlannedTensor& t : top) {
+    text += fmt::format("  {:>10}  {:<{}}  {:<{}}  {:<{}}  {}", human(t.bytes), lifetime(t), steps,
+                        t.title(), title, t.spec, spec, t.module_path);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
   return text;
 }
 
@@ -274,7 +322,7 @@ std::string PlanReport::why(const std::string& word) const {
 }
 
 PlanPicture PlanReport::picture(const std::string& title) const {
-  PlanPicture picture{title, problem, plan, {}, node_names};
+  PlanPicture picture{title, problem, plan, {}, node_names, forward_ends};
   for (const PlannedTensor& t : blocks) {
     std::string details = t.spec + (t.module_path.empty() ? "" : "  " + t.module_path);
     if (!t.kept_by.empty()) details += "\nkept alive by " + t.kept_by;

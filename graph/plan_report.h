@@ -32,12 +32,13 @@ struct PlannedTensor {
 
 // All sizes in bytes.
 struct PlanReport {
-  int64_t arena = 0;        // what the plan takes
-  int64_t lower_bound = 0;  // the most that is live at one time: no plan can take less
-  int64_t unplanned = 0;    // the sum of all blocks: without sharing
-  int64_t persistent = 0;   // parameters, optimizer state, statistics
-  int64_t slots = 0;        // arguments and results
-  int64_t fullest = 0;      // the first time, a node's number, at which the most is live
+  int64_t arena = 0;          // what the plan takes
+  int64_t lower_bound = 0;    // the most that is live at one time: no plan can take less
+  int64_t unplanned = 0;      // the sum of all blocks: without sharing
+  int64_t persistent = 0;     // parameters, optimizer state, statistics
+  int64_t slots = 0;          // arguments and results
+  int64_t forward_ends = -1;  // the first node of the backward pass; -1: there is none
+  int64_t fullest = 0;        // the first time, a node's number, at which the most is live
   // parameters, optimizer, statistics, slots, what of these is saved for the gradient of a compiled
   // function, and what is live in the arena at its fullest time: activations, gradients, workspace.
   std::map<std::string, int64_t> classes;
@@ -62,9 +63,12 @@ struct PlanReport {
   int64_t need() const;  // all parts; total() where there are none
   double ratio() const;  // arena / lower bound
   std::vector<PlannedTensor> largest(size_t count) const;
+  // A line for each of the largest that live when the arena is fullest, with op and place.
+  std::string at_the_peak(size_t count = 5) const;
   std::string json() const;  // with all blocks: the plan as a file
   void json(const std::function<void(std::string_view)>& piece) const;  // in small pieces
   std::string text() const;
+  std::string largest_text() const;  // its last table
   // Of the blocks whose name, op or place contains the word: where they stand, from when to when,
   // and who keeps them alive. Throws ConfigError where there is none.
   std::string why(const std::string& word) const;

@@ -7,9 +7,11 @@
 
 #include "tessera/engine/finite.h"
 #include "tessera/graph/plan_guard.h"
+#include "tessera/graph/plan_report.h"
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 
@@ -44,11 +46,17 @@ void Program::choose_kernels() {
       moves = moves || node.op->views(static_cast<int>(o)) < 0;
     int64_t scratch = 0;
     if (moves) {
-      Specs in = graph_.input_specs(node);
-      bound->where = &context(node.device);
-      const Algorithm chosen = choose_algorithm(*node.op, in, *bound->where);
-      if (!bound->where->plans_only()) bound->kernel = node.op->prepare(in, *bound->where, chosen);
-      scratch = static_cast<int64_t>(chosen.scratch_bytes);
+      try {
+        Specs in = graph_.input_specs(node);
+        bound->where = &context(node.device);
+        const Algorithm chosen = choose_algorithm(*node.op, in, *bound->where);
+        if (!bound->where->plans_only())
+          bound->kernel = node.op->prepare(in, *bound->where, chosen);
+        scratch = static_cast<int64_t>(chosen.scratch_bytes);
+      } catch (Error& error) {
+        error.locate(node.module_path, node.op->name());
+        throw;
+      }
     }
     scratch_bytes_.push_back(scratch);
     bound_.push_back(std::move(bound));
@@ -78,19 +86,37 @@ void Program::make_plan(const CompileOptions& options) {
     std::string fault = replay(graph_, lifetimes_, offsets_);
     if (!fault.empty()) throw InternalError(fault);
   }
-  if (options.verify_plan) guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_);
+  if (options.verify_plan)
+    guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_,
+                                         [this](ValueId id) { return address(id); });
 }
 
 void Program::place_slots() {
   auto place = [&](size_t bytes) {
     auto offset = static_cast<int64_t>(slot_bytes_);
     slot_bytes_ += round_to_alignment(bytes, alignment_of(device()));
+    if (guard_) slot_bytes_ += PlanGuard::kRedZone;
     return offset;
   };
   for (ValueId id : graph_.inputs) input_offsets_.push_back(place(graph_.values[id].spec.bytes()));
   for (size_t b = 0; b < lifetimes_.blocks.size(); ++b)
     if (lifetimes_.blocks[b].slot)
       offsets_[b] = place(static_cast<size_t>(lifetimes_.blocks[b].bytes));
+}
+
+// With red zones behind each argument and each result, too.
+void Program::start_guard() {
+  std::vector<PlanGuard::Zone> zones;
+  const auto add = [&](ValueId id, int64_t offset, size_t bytes) {
+    zones.push_back({slots_->data() + offset + bytes, id});
+  };
+  for (size_t i = 0; i < graph_.inputs.size(); ++i)
+    add(graph_.inputs[i], input_offsets_[i], graph_.values[graph_.inputs[i]].spec.bytes());
+  for (size_t b = 0; b < lifetimes_.blocks.size(); ++b) {
+    const Block& block = lifetimes_.blocks[b];
+    if (block.slot) add(block.value, offsets_[b], static_cast<size_t>(block.bytes));
+  }
+  guard_->start(arena_->data(), arena_bytes(), std::move(zones));
 }
 
 void Program::use_external_slots(ExternalMemory external) {
@@ -135,9 +161,26 @@ void* Program::address(ValueId id) {
   return static_cast<std::byte*>(value.storage->data()) + value.offset + inside;
 }
 
+void Program::take_regions() {
+  try {
+    bind_slots();
+    arena_->require(arena_bytes());
+    if (generation_ == arena_->generation() && generation_ != 0) return;
+    for (const Value& value : graph_.values)
+      if (value.persistent()) value.storage->data();
+  } catch (OutOfMemory& error) {
+    const PlanReport report = plan_report(*this);
+    error.append(
+        fmt::format("\nthe program of {} steps needs {} in its arena, {} of slots and {} "
+                    "of persistent tensors; the largest tensors when it is fullest:\n{}",
+                    report.nodes, byte_text(report.arena), byte_text(report.slots),
+                    byte_text(report.persistent), report.at_the_peak()));
+    throw;
+  }
+}
+
 void Program::bind() {
-  bind_slots();
-  arena_->require(arena_bytes());
+  take_regions();
   if (generation_ == arena_->generation() && !bound_.empty() && generation_ != 0) return;
   generation_ = arena_->generation();
   for (size_t s = 0; s < bound_.size(); ++s) {
@@ -162,9 +205,10 @@ void Program::run() {
                     "before the step is prepared",
                     threads_, cpu_context().pool().size()));
   bind();
-  if (guard_) guard_->start(arena_->data(), arena_bytes());
+  if (guard_) start_guard();
   for (size_t s = 0; s < bound_.size(); ++s) {
     Bound& node = *bound_[s];
+    if (guard_ && node.kernel) guard_->before(static_cast<int>(s));
     if (node.kernel) node.kernel->run(*node.where, node.in, node.out, node.scratch);
     if (guard_) guard_->after(static_cast<int>(s));
   }

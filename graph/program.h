@@ -74,7 +74,9 @@ class Program {
   void choose_kernels();
   void make_plan(const CompileOptions& options);
   void place_slots();
+  void start_guard();
   void bind_slots();
+  void take_regions();
   void hand_out(std::shared_ptr<Region> slots);
   void* address(ValueId id);
   std::optional<NonFinite> non_finite(ValueId id);

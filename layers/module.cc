@@ -1,12 +1,18 @@
 #include "tessera/layers/module.h"
 
 #include "tessera/engine/scope.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
 
 Tensor Module::operator()(const Tensor& x) const {
   ModulePathReset place(name_);
-  return forward(x);
+  try {
+    return forward(x);
+  } catch (Error& error) {  // one that no op threw: of a function that checks before it calls one
+    error.locate(name_);
+    throw;
+  }
 }
 
 std::string Module::part(std::string_view name) const {

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/memory/caching_allocator.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -30,12 +33,14 @@ class DirectAllocator : public Allocator {
     if (bytes == 0) return nullptr;
     std::lock_guard lock(mutex_);
     if (bytes > limit_ || statistics_.live_bytes > limit_ - bytes) {
+      const size_t left = limit_ - statistics_.live_bytes;
       throw OutOfMemory(fmt::format(
-          "{}: out of memory: {} bytes asked, {} in use under a limit of {}; use a smaller batch "
-          "or raise the limit",
-          memory_.name(), bytes, statistics_.live_bytes, limit_));
+          "{}: out of memory: {} bytes asked, {} in use under a limit of {}; at most {} would fit; "
+          "use a smaller batch or raise the limit",
+          memory_.name(), bytes, statistics_.live_bytes, limit_,
+          byte_text(static_cast<int64_t>(left))));
     }
-    void* block = memory_.allocate(bytes);
+    void* block = memory_.allocate(bytes, kEagerHolder);
     blocks_.emplace(block, bytes);
     ++statistics_.allocations;
     set_live(statistics_.live_bytes + bytes);
@@ -88,13 +93,57 @@ double AllocatorStatistics::fragmentation() const {
   return 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
 }
 
-std::unique_ptr<Allocator> make_allocator(std::string_view name, RawMemory& memory,
-                                          const AllocatorSettings& settings) {
-  if (name == "caching") return std::make_unique<CachingAllocator>(memory, settings);
-  if (name == "direct") return std::make_unique<DirectAllocator>(memory, settings);
+namespace {
+
+struct Named {
+  std::string name;
+  AllocatorFactory make;
+};
+
+template <class A>
+std::unique_ptr<Allocator> make(RawMemory& memory, const AllocatorSettings& settings) {
+  return std::make_unique<A>(memory, settings);
+}
+
+struct Known {
+  std::mutex mutex;
+  std::vector<Named> all = {{"caching", make<CachingAllocator>}, {"direct", make<DirectAllocator>}};
+};
+
+Known& known() {
+  static auto* all = new Known;
+  return *all;
+}
+
+AllocatorFactory find(std::string_view name) {
+  const std::lock_guard lock(known().mutex);
+  for (const Named& allocator : known().all)
+    if (allocator.name == name) return allocator.make;
   return nullptr;
 }
 
-std::string allocator_names() { return "caching, direct"; }
+}  // namespace
+
+std::unique_ptr<Allocator> make_allocator(std::string_view name, RawMemory& memory,
+                                          const AllocatorSettings& settings) {
+  const AllocatorFactory make = find(name);
+  return make ? make(memory, settings) : nullptr;
+}
+
+bool add_allocator(const std::string& name, AllocatorFactory make) {
+  if (find(name)) return false;
+  const std::lock_guard lock(known().mutex);
+  known().all.push_back({name, std::move(make)});
+  return true;
+}
+
+std::vector<std::string> known_allocators() {
+  const std::lock_guard lock(known().mutex);
+  std::vector<std::string> names;
+  for (const Named& allocator : known().all) names.push_back(allocator.name);
+  return names;
+}
+
+std::string allocator_names() { return fmt::format("{}", fmt::join(known_allocators(), ", ")); }
 
 }  // namespace tessera

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/runtime/raw_memory.h"
 
@@ -28,6 +30,9 @@ struct AllocatorStatistics {
   double fragmentation() const;
 };
 
+// As a RawMemory names what allocators hold of it.
+inline constexpr std::string_view kEagerHolder = "eager tensors";
+
 // Thread-safe, as every implementation must be. Must outlive its blocks.
 class Allocator {
  public:
@@ -45,15 +50,29 @@ class Allocator {
   virtual void reset_peak() = 0;
 };
 
+// All combine: a reserve is taken up front and grows beyond it, up to the limit.
 struct AllocatorSettings {
-  size_t limit = RawMemory::kNoLimit;  // bytes it may reserve; combines with every other setting
+  size_t limit = RawMemory::kNoLimit;  // bytes it may reserve
   size_t reserve = 0;                  // bytes taken up front (caching only); 0: grow as needed
+  size_t growth = size_t{32} << 20;    // least bytes asked of the machine at once for large blocks
+                                       // (caching only), where the limit allows them
 };
 
-// "caching" (the default) or "direct" (asks the machine each time); nullptr when unknown. Keeps a
-// reference to the memory. Throws OutOfMemory when the reserve cannot be had.
+// "caching" (the default), "direct" (asks the machine each time) or one that was added; nullptr
+// when unknown. Keeps a reference to the memory. Throws OutOfMemory when the reserve cannot be had.
 std::unique_ptr<Allocator> make_allocator(std::string_view name, RawMemory& memory,
                                           const AllocatorSettings& settings = {});
+
+// An allocator of one's own takes its bytes from the memory it is given, in blocks as large as it
+// likes; that memory has the limit, so it holds for every allocator.
+using AllocatorFactory =
+    std::function<std::unique_ptr<Allocator>(RawMemory& memory, const AllocatorSettings& settings)>;
+// From now on make_allocator(), set_eager_allocator() and memory.allocator of configurations know
+// it by name. False, and not added, where the name is taken. Thread-safe.
+bool add_allocator(const std::string& name, AllocatorFactory make);
+
+// The built-in ones, then those that were added. Thread-safe.
+std::vector<std::string> known_allocators();
 // "caching, direct", for error messages.
 std::string allocator_names();
 

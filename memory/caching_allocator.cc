@@ -11,13 +11,13 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kSmallBelow = size_t{1} << 20;          // smaller requests stand in chunks
 constexpr size_t kChunk = size_t{2} << 20;               // a segment for small requests
-constexpr size_t kSegment = size_t{32} << 20;            // the least segment for large requests
 constexpr size_t kSegmentGranularity = size_t{2} << 20;  // larger ones are a multiple of this
 
 struct Segment;
@@ -114,7 +114,7 @@ struct CachingAllocator::Impl {
       return nullptr;
     void* data = nullptr;
     try {
-      data = memory.allocate(bytes);
+      data = memory.allocate(bytes, kEagerHolder);
     } catch (const OutOfMemory&) {
       return nullptr;
     }
@@ -143,7 +143,7 @@ struct CachingAllocator::Impl {
       retire(need);
       const size_t rounded =
           (need + kSegmentGranularity - 1) / kSegmentGranularity * kSegmentGranularity;
-      block = ask_machine(std::max(rounded, kSegment), large);
+      block = ask_machine(std::max(rounded, settings.growth), large);
     }
     if (block == nullptr) block = ask_machine(need, pool);
     return block;
@@ -214,10 +214,19 @@ struct CachingAllocator::Impl {
     std::string limit =
         settings.limit == RawMemory::kNoLimit ? "" : fmt::format(", limit {}", settings.limit);
     throw OutOfMemory(fmt::format(
-        "{}: out of memory: {} bytes asked, {} live, {} reserved{}, largest free block {}; use a "
+        "{}: out of memory: {} bytes asked, {} live, {} reserved{}, largest free block {}; {}use a "
         "smaller batch or raise the limit",
         memory.name(), bytes, statistics.live_bytes, statistics.reserved_bytes, limit,
-        std::max(small.largest(), large.largest())));
+        std::max(small.largest(), large.largest()), what_fits()));
+  }
+
+  // The most that a single request could have now.
+  std::string what_fits() const {
+    const size_t held = statistics.reserved_bytes, limit = settings.limit;
+    const size_t from_machine = std::min(limit - std::min(limit, held), memory.available());
+    if (from_machine == RawMemory::kNoLimit) return "";
+    const size_t most = std::max({small.largest(), large.largest(), from_machine});
+    return fmt::format("at most {} would fit; ", byte_text(static_cast<int64_t>(most)));
   }
 };
 

@@ -85,9 +85,57 @@ struct Axes {
 
 }  // namespace
 
-std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns, int rows) {
-  static constexpr std::string_view kLetters =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+namespace {
+
+constexpr std::string_view kLetters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+// Buffers that are drawn, the largest first.
+std::vector<size_t> by_size(const Problem& problem) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < problem.buffers.size(); ++i)
+    if (drawn(problem.buffers[i])) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return problem.buffers[a].size > problem.buffers[b].size;
+  });
+  return order;
+}
+
+std::string letters_of(const Problem& problem, const std::vector<size_t>& order) {
+  const size_t count = problem.buffers.size();
+  std::string letters(count, '+');
+  if (count <= kLetters.size()) {
+    for (size_t i = 0; i < count; ++i) letters[i] = kLetters[i];
+  } else {
+    for (size_t rank = 0; rank < std::min(order.size(), kLetters.size()); ++rank)
+      letters[order[rank]] = kLetters[rank];
+  }
+  return letters;
+}
+
+std::string legend_of(const Problem& problem, const std::string& letters,
+                      const std::vector<size_t>& order, int lines) {
+  std::string text;
+  const size_t shown = std::min(order.size(), static_cast<size_t>(std::max(lines, 0)));
+  if (shown > 0) text += "up: addresses; right: time; '.': free; the largest buffers:\n";
+  for (size_t rank = 0; rank < shown; ++rank) {
+    const Interval& b = problem.buffers[order[rank]];
+    text += fmt::format("  {}  {:>12}  time {:>4} to {:<4}  {}\n", letters[order[rank]],
+                        byte_text(b.size), b.lower, b.upper,
+                        b.id.empty() ? std::to_string(order[rank]) : b.id);
+  }
+  if (shown > 0 && letters.find('+') != letters.npos)
+    text += fmt::format("  +  one of the {} smaller ones\n",
+                        std::count(letters.begin(), letters.end(), '+'));
+  return text;
+}
+
+}  // namespace
+
+std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns, int rows,
+                           int legend) {
+  const std::vector<size_t> order = by_size(problem);
+  const std::string letters = letters_of(problem, order);
   columns = std::clamp(columns, 1, 1000);
   rows = std::clamp(rows, 1, 1000);
   const Frame frame = frame_of(problem, plan);
@@ -109,7 +157,7 @@ std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns
           double& held = most[static_cast<size_t>(y) * columns + x];
           if (share <= held) continue;
           held = share;
-          lines[rows - 1 - y][x] = kLetters[i % kLetters.size()];
+          lines[rows - 1 - y][x] = letters[i];
         }
       }
     }
@@ -117,7 +165,7 @@ std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns
   std::string text = fmt::format("{} bytes, lower bound {}\n", plan.bytes, lower_bound(problem));
   for (const std::string& line : lines) text += "|" + line + "|\n";
   text += fmt::format("time {} to {}\n", frame.first_time, frame.last_time);
-  return text;
+  return text + legend_of(problem, letters, order, legend);
 }
 
 std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, int height) {

@@ -26,9 +26,9 @@ class Writer {
   }
 
   void write(const std::function<void(std::string_view)>& piece) {
-    piece(fmt::format("{{title:{},bytes:{},bound:{},first:{},last:{},boxes:[\n",
+    piece(fmt::format("{{title:{},bytes:{},bound:{},first:{},last:{},forward:{},boxes:[\n",
                       script(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem),
-                      first_, std::max(last_, first_ + 1)));
+                      first_, std::max(last_, first_ + 1), picture_.forward_ends));
     for (size_t i = 0; i < picture_.problem.buffers.size(); ++i) {
       if (drawn(picture_.problem.buffers[i])) piece(box(i));
     }

@@ -3,6 +3,7 @@
 // one scale of bytes, and of time where they have as many steps.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ struct PlanPicture {
   Plan plan;
   std::vector<BufferLabel> labels = {};  // one per buffer, or none
   std::vector<std::string> steps = {};   // what happens at time 0, 1, ...; may be shorter
+  int64_t forward_ends = -1;             // the first time of the backward pass, which is marked
 };
 
 std::string draw_plan_html(std::span<const PlanPicture> pictures);

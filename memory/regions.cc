@@ -11,7 +11,7 @@ namespace tessera {
 Region::Region(std::string label, size_t bytes, RawMemory& memory)
     : label_(std::move(label)), bytes_(bytes), memory_(&memory) {
   try {
-    data_ = static_cast<std::byte*>(memory.allocate(bytes));
+    data_ = static_cast<std::byte*>(memory.allocate(bytes, label_));
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(fmt::format("{} region: {}", label_, error.what()));
   }

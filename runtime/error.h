@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace tessera {
 
@@ -15,10 +16,26 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
   // What a program ends with when it does not handle the error.
   virtual int exit_code() const { return 2; }
+
+  // Says where in the model it happened and, if the text does not begin with it, in which op:
+  // "conv2d: x has ..." becomes "conv2d at block.conv1: x has ...". The first call counts; an empty
+  // path says nothing. For apply() and Module, through which every such error passes.
+  void locate(std::string_view module_path, std::string_view op = {});
+  // Puts `more` at the end of the text.
+  void append(std::string_view more);
+
+ private:
+  bool located_ = false;
 };
 
 // Shapes, dtypes or settings of an op that do not fit together.
 class ShapeError : public Error {
+  using Error::Error;
+};
+
+// An op whose kernel does not keep to its bytes, found under verify_plan: the op's author can fix
+// it.
+class OpError : public Error {
   using Error::Error;
 };
 

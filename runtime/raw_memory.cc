@@ -1,14 +1,19 @@
 #include "tessera/runtime/raw_memory.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
-#include <algorithm>
-#include <cstdlib>
-
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -20,6 +25,10 @@ namespace {
 class CpuMemory : public RawMemory {
  public:
   std::string name() const override { return "cpu:0"; }
+  size_t available() const override {
+    const int64_t free = host_memory().free;
+    return free > 0 ? static_cast<size_t>(free) : kNoLimit;
+  }
 
  protected:
   void* take(size_t bytes) noexcept override {
@@ -49,30 +58,71 @@ class CpuMemory : public RawMemory {
 
 }  // namespace
 
-void* RawMemory::allocate(size_t bytes) {
+size_t RawMemory::available() const {
+  const size_t most = limit();
+  if (most == kNoLimit) return kNoLimit;
+  const std::lock_guard lock(mutex_);
+  return most - std::min(most, statistics_.live_bytes);
+}
+
+void* RawMemory::allocate(size_t bytes, std::string_view holder) {
   if (bytes == 0) return nullptr;
-  std::lock_guard lock(mutex_);
-  void* block = take(bytes);
-  if (block == nullptr) {
+  void* block = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    block = take(bytes);
+    if (block != nullptr) {
+      statistics_.live_bytes += bytes;
+      statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.live_bytes);
+      statistics_.total_bytes += bytes;
+      ++statistics_.allocations;
+      live_[block] = {bytes, std::string(holder)};
+      return block;
+    }
     ++statistics_.failures;
-    std::string allowed = limit() == kNoLimit ? "" : fmt::format(" under a limit of {}", limit());
-    throw OutOfMemory(fmt::format(
-        "{}: out of memory: {} bytes asked, {} in use{}; use a smaller batch or raise the limit",
-        name(), bytes, statistics_.live_bytes, allowed));
   }
-  statistics_.live_bytes += bytes;
-  statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.live_bytes);
-  statistics_.total_bytes += bytes;
-  ++statistics_.allocations;
-  return block;
+  refuse(bytes, holder);
+}
+
+void RawMemory::refuse(size_t bytes, std::string_view holder) {
+  const std::string allowed =
+      limit() == kNoLimit ? "" : fmt::format(" under a limit of {}", limit());
+  const std::string held = holders();
+  const size_t fits = available();
+  throw OutOfMemory(fmt::format(
+      "{}: out of memory: {} bytes asked, {} in use{}{}; asked for: {}{}; use a smaller batch or "
+      "raise the limit",
+      name(), bytes, statistics().live_bytes, allowed, held.empty() ? "" : ", held by " + held,
+      holder,
+      fits == kNoLimit
+          ? ""
+          : fmt::format("; at most {} would fit", byte_text(static_cast<int64_t>(fits)))));
 }
 
 void RawMemory::release(void* block, size_t bytes) noexcept {
   if (block == nullptr) return;
   std::lock_guard lock(mutex_);
   give(block, bytes);
+  live_.erase(block);
   statistics_.live_bytes -= bytes;
   ++statistics_.releases;
+}
+
+std::string RawMemory::holders() const {
+  std::map<std::string, size_t> sums;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [block, held] : live_) sums[held.holder] += held.bytes;
+  }
+  std::vector<std::pair<size_t, std::string>> order;
+  for (const auto& [holder, bytes] : sums) order.emplace_back(bytes, holder);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [bytes, holder] : order)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", holder,
+                        byte_text(static_cast<int64_t>(bytes)));
+  return text;
 }
 
 RawMemoryStatistics RawMemory::statistics() const {
@@ -90,10 +140,14 @@ RawMemory& cpu_memory() {
   return *memory;
 }
 
+size_t LimitedMemory::available() const {
+  return std::min(RawMemory::available(), inner_.available());
+}
+
 void* LimitedMemory::take(size_t bytes) noexcept {
   if (bytes > limit_ || used_ > limit_ - bytes) return nullptr;
   try {
-    void* block = inner_.allocate(bytes);
+    void* block = inner_.allocate(bytes, holder_);
     used_ += bytes;
     return block;
   } catch (...) {

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 namespace tessera {
 
@@ -38,8 +40,9 @@ class RawMemory {
   RawMemory(const RawMemory&) = delete;
   RawMemory& operator=(const RawMemory&) = delete;
 
-  // A 64-byte aligned block; nullptr for 0 bytes. Throws OutOfMemory naming bytes asked and in use.
-  void* allocate(size_t bytes);
+  // A 64-byte aligned block; nullptr for 0 bytes. `holder`: what it is for, as errors name it.
+  // Throws OutOfMemory naming bytes asked and in use, the holders and what would fit.
+  void* allocate(size_t bytes, std::string_view holder = "others");
   // Gives back what allocate(bytes) returned; nullptr is allowed.
   void release(void* block, size_t bytes) noexcept;
 
@@ -47,7 +50,11 @@ class RawMemory {
   virtual std::string name() const = 0;
   // The most bytes that may be live at once; kNoLimit when only the machine decides.
   virtual size_t limit() const { return kNoLimit; }
+  // What could be had beside what is live now; kNoLimit where nobody knows.
+  virtual size_t available() const;
 
+  // Who holds how much, the largest first: "arena 40.00 MiB, persistent 4.00 MiB".
+  std::string holders() const;
   RawMemoryStatistics statistics() const;
   void reset_peak();
 
@@ -57,20 +64,31 @@ class RawMemory {
   virtual void give(void* block, size_t bytes) noexcept = 0;
 
  private:
+  struct Held {
+    size_t bytes;
+    std::string holder;
+  };
+  [[noreturn]] void refuse(size_t bytes, std::string_view holder);
+
   mutable std::mutex mutex_;
   RawMemoryStatistics statistics_;
+  std::unordered_map<const void*, Held> live_;
 };
 
 // The host's memory; lives as long as the process.
 RawMemory& cpu_memory();
 
-// Another memory under a hard limit in bytes; keeps a reference to it.
+// Another memory under a hard limit in bytes; keeps a reference to it. What memory.limit leaves to
+// eager tensors is one, whichever allocator stands on it.
 class LimitedMemory : public RawMemory {
  public:
-  LimitedMemory(RawMemory& inner, size_t limit) : inner_(inner), limit_(limit) {}
+  // `holder`: what the other memory's errors call it.
+  LimitedMemory(RawMemory& inner, size_t limit, std::string_view holder = "a limited memory")
+      : inner_(inner), limit_(limit), holder_(holder) {}
 
   std::string name() const override { return inner_.name(); }
   size_t limit() const override { return limit_; }
+  size_t available() const override;
 
  protected:
   void* take(size_t bytes) noexcept override;
@@ -79,6 +97,7 @@ class LimitedMemory : public RawMemory {
  private:
   RawMemory& inner_;
   const size_t limit_;
+  const std::string holder_;
   size_t used_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "tessera/tools/command_line.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/number.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 
@@ -18,6 +20,29 @@ void require_verb(const CLI::App& app, const std::string& word) {
     known += " " + verb->get_name();
   }
   throw ConfigError(fmt::format("there is no verb '{}'; known are{}", word, known));
+}
+
+void require_known_options(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<const CLI::App*> path{&app};
+  for (const std::string& word : words) {
+    const std::vector<const CLI::App*> verbs =
+        path.back()->get_subcommands([&](const CLI::App* verb) { return verb->check_name(word); });
+    if (verbs.empty()) break;
+    path.push_back(verbs.front());
+  }
+  std::vector<std::string> known;
+  for (const CLI::App* verb : path)
+    for (const CLI::Option* option : verb->get_options())
+      for (const std::string& name : option->get_lnames())
+        if (std::find(known.begin(), known.end(), "--" + name) == known.end())
+          known.push_back("--" + name);
+  for (const std::string& word : words) {
+    if (word == "--") return;
+    const std::string name = word.substr(0, word.find('='));
+    if (word.starts_with("--") && std::find(known.begin(), known.end(), name) == known.end())
+      throw ConfigError(
+          fmt::format("{}: the option {}", path.back()->get_name(), unknown_name(name, known)));
+  }
 }
 
 CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -14,6 +15,10 @@ namespace tessera {
 
 // What to do once the command line is read; returns the exit code, or throws Error.
 using Verb = std::function<int()>;
+
+// Throws ConfigError, with the option that was probably meant, where a word that follows the verbs
+// is an option that neither they nor the program have.
+void require_known_options(const CLI::App& app, const std::vector<std::string>& words);
 
 // Throws ConfigError naming the verbs there are, unless the word is one of them.
 void require_verb(const CLI::App& app, const std::string& word);

@@ -36,6 +36,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+      tessera::require_known_options(app, {argv + 1, argv + argc});
     return app.exit(error) == 0 ? 0 : tessera::kUsage;
   }
   return verb();

@@ -69,13 +69,18 @@ void write_html(const Arguments& arguments, const Config& config) {
   write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
 }
 
+// "%12 conv2d  float32[4x8x8x16]  layer1.0": without who keeps it alive.
+std::string one_line(const BufferLabel& label) {
+  return label.name + "  " + label.details.substr(0, label.details.find('\n'));
+}
+
 // As SVG, or for the terminal.
 void draw(const Arguments& arguments, const Config& config) {
   PlanPicture picture = picture_of(config, arguments.compile);
   for (size_t i = 0; i < picture.labels.size(); ++i)
-    picture.problem.buffers[i].id = picture.labels[i].name;
+    picture.problem.buffers[i].id = one_line(picture.labels[i]);
   if (arguments.svg.empty()) {
-    write_out(fmt::format("{}\n", draw_plan_text(picture.problem, picture.plan)));
+    write_out(fmt::format("{}\n", draw_plan_text(picture.problem, picture.plan, 72, 24, 16)));
   } else {
     write_file(arguments.svg, draw_plan_svg(picture.problem, picture.plan));
     write_out(fmt::format("{}: {} tensors\n", arguments.svg, picture.labels.size()));
@@ -162,9 +167,9 @@ int check_need(const Arguments& arguments, const Config& config, const PlanRepor
   int code = 0;
   const auto check = [&](const char* name, int64_t allowed) {
     if (report.need() <= allowed) return;
-    fmt::print(stderr, "trainer: the training takes {} bytes, {} more than the {} of {}{}\n",
-               report.need(), report.need() - allowed, allowed, name,
-               decoders_text(report.parts_complete));
+    fmt::print(stderr, "trainer: the training takes {} ({} bytes), {} more than the {} of {}{}\n",
+               byte_text(report.need()), report.need(), byte_text(report.need() - allowed),
+               byte_text(allowed), name, decoders_text(report.parts_complete));
     code = kTooLarge;
   };
   if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes);

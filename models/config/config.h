@@ -163,7 +163,9 @@ struct CpuConfig {
 
 struct MemoryConfig {
   std::string planner = "best";
-  std::optional<ByteSize> limit;  // of all that the engine asks for
+  std::optional<ByteSize> limit;      // of all that the engine asks for
+  std::string allocator = "caching";  // eager: where its tensors come from (memory/allocator.h)
+  std::optional<ByteSize> reserve;    // eager: bytes taken before the first step
 };
 
 struct CheckpointConfig {

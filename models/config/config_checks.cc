@@ -41,7 +41,7 @@ class Checks {
     if (!wrong_.count("model")) check_model();
     if (!wrong_.count("optimizer")) check_optimizer();
     if (!wrong_.count("schedule")) check_schedule();
-    if (!wrong_.count("") && !wrong_.count("memory")) check_limit();
+    if (!wrong_.count("") && !wrong_.count("memory")) check_reserve();
     if (config_.run.dir.empty())
       add({"run.dir"}, "run.dir: must be the path of a folder, but is empty");
     check_effects();
@@ -195,10 +195,17 @@ class Checks {
     check("data.test_count", config_.data.test_count, all.test_count);
   }
 
-  void check_limit() {
-    if (config_.memory.limit && config_.mode == Mode::kEager)
-      add({"memory.limit", "mode"},
-          "memory.limit: needs mode: graph, where the need is known before the run");
+  void check_reserve() {
+    const MemoryConfig& memory = config_.memory;
+    if (!memory.reserve || config_.mode != Mode::kEager) return;
+    if (memory.allocator == "direct")
+      add({"memory.reserve"},
+          "memory.reserve: direct takes nothing before it is asked; leave out the reserve, or take "
+          "memory.allocator: caching");
+    if (memory.limit && memory.reserve->bytes > memory.limit->bytes)
+      add({"memory.reserve"},
+          fmt::format("memory.reserve: {} is more than memory.limit, which is {}",
+                      memory.reserve->text(), memory.limit->text()));
   }
 
   bool is_put_aside(const std::string& path, const SourceRange& range) const {

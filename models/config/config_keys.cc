@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/memory/allocator.h"
 #include "tessera/memory/plan.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/zoo/zoo.h"
@@ -207,14 +208,15 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
     {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(),
-     "a batch whose loss or gradients are not finite ends the training, or updates nothing; "
-     "to skip takes the memory of all gradients at once"},
+     "a batch whose loss or gradients are not finite ends the training, or updates nothing; to skip takes the memory of all gradients at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for"},
+    {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), "eager: where tensors come from; caching keeps what is released, direct asks the machine each time"},
+    {"memory.reserve", &c.memory.reserve, above(0), "eager, caching: taken before the first step; it grows beyond, up to the limit"},
 
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},

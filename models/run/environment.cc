@@ -32,6 +32,8 @@ constexpr const char* kAsserts = "on";
 
 }  // namespace
 
+const char* tessera_version() { return TESSERA_VERSION; }
+
 std::string environment_json() {
   utsname system{};
   uname(&system);

@@ -9,6 +9,8 @@ namespace tessera {
 // started (UTC).
 std::string environment_json();
 
+const char* tessera_version();  // "1.2.0"
+
 // A command line that a shell reads as these words.
 std::string shell_command(int argc, const char* const* argv);
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -154,16 +156,17 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
   return end;
 }
 
-void RunFolder::put(const char* name, const std::string& text) const {
+void RunFolder::put(const char* name, std::span<const std::string> pieces) const {
   const std::string path = dir_ + "/" + name;
-  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
+  std::vector<std::span<const std::byte>> parts;
+  for (const std::string& piece : pieces) parts.push_back(std::as_bytes(std::span(piece)));
   if (const FileFault fault = write_durably(files_, path.c_str(), parts))
     refuse_run_file(path, fault.doing, fault.error);
 }
 
-void RunFolder::put_if_possible(const char* name, const std::string& text) {
+void RunFolder::put_if_possible(const char* name, std::span<const std::string> pieces) {
   try {
-    put(name, text);
+    put(name, pieces);
   } catch (const Error& error) {
     not_written_.emplace_back(error.what());
     log(LogLevel::warning, not_written_.back());
@@ -177,6 +180,20 @@ void RunFolder::put(const char* name, const std::function<void(const Piece&)>& w
   write([&](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), file.get()); });
   if (std::fflush(file.get()) != 0 || std::ferror(file.get()))
     refuse_run_file(path, "write", errno);
+}
+
+void RunFolder::add_command(const std::string& command, bool goes_on) const {
+  put("command.txt", (goes_on ? commands(dir_) : "") + command + "\n");
+}
+
+std::string commands(const std::string& run_dir) {
+  std::error_code error;  // what is no file is not read: a device would never end
+  const std::string path = run_dir + "/command.txt";
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return in ? text.str() : "";
 }
 
 void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {

@@ -6,7 +6,8 @@
 //   events.out.tfevents.*  the same for TensorBoard: train/loss, test/accuracy, ...; besides
 //                          host/process_bytes, host/free_bytes (runtime/host_memory.h)
 //   memory.csv             name,bytes of each block of memory that the training holds
-//   env.json, command.txt  what it ran on, and how it was started
+//   env.json, command.txt  what it ran on, and how it was started; a line more for each time that
+//                          it went on
 //   plan.json, plan.html   the plan of the training step, for machines and for people
 //   model.txt              the model as a table, and what the step needs
 //   report.html            curves, confusion matrix, result; when training ends
@@ -22,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,14 +58,20 @@ class RunFolder {
                      FileSystem& files = file_system());
 
   // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
-  void put(const char* name, const std::string& text) const;
+  void put(const char* name, const std::string& text) const { put(name, std::span(&text, 1)); }
+  void put(const char* name, std::span<const std::string> pieces) const;
   // The same for a long text that `write` hands over in pieces; not whole when the process is
   // killed.
   using Piece = std::function<void(std::string_view)>;
   void put(const char* name, const std::function<void(const Piece&)>& write) const;
   // The same as the first for what a training can do without: where the disk refuses, that is a
   // warning and one of incomplete().
-  void put_if_possible(const char* name, const std::string& text);
+  void put_if_possible(const char* name, const std::string& text) {
+    put_if_possible(name, std::span(&text, 1));
+  }
+  void put_if_possible(const char* name, std::span<const std::string> pieces);
+  // Writes command.txt anew or, when training goes on, puts a line to it: the first stays.
+  void add_command(const std::string& command, bool goes_on) const;
   // Writes memory.csv anew. Throws Error when the disk refuses.
   void write_memory(const std::vector<HostBuffer>& blocks) const;
 
@@ -103,6 +111,8 @@ void require_room(const std::string& dir, int64_t bytes);
 // Bytes left on the disk that the folder is or will be on.
 int64_t room_for(const std::string& dir);
 
+// What is in command.txt: a line for each command; "" where there is none.
+std::string commands(const std::string& run_dir);
 // Where trainer eval --run DIR finds things.
 std::string resolved_config_path(const std::string& run_dir);
 std::string weights_path(const std::string& run_dir);

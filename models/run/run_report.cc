@@ -5,29 +5,28 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include <fmt/format.h>
 
+#include "tessera/models/run/report_chart.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/html.h"
 
 namespace tessera {
 namespace {
 
-struct Point {
-  double x, y;
-};
-struct Curve {
-  const char* name;
-  const char* colour;
-  std::vector<Point> points;
-};
-
 // The phase as a text that stays; nullptr for another word.
 const char* phase_of(std::string_view word) {
   for (const char* phase : {"train", "validation", "test"})
     if (word == phase) return phase;
   return nullptr;
+}
+
+// Whether the best epoch was chosen on images that were kept apart from the test images.
+bool validated(const std::vector<Metrics>& metrics) {
+  return std::any_of(metrics.begin(), metrics.end(),
+                     [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
 }
 
 Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
@@ -40,98 +39,41 @@ Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, cons
   return curve;
 }
 
-// The first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
-double tick_of(double range, int parts) {
-  double tick = std::pow(10, std::floor(std::log10(range / parts)));
-  for (double factor : {1.0, 2.0, 5.0, 10.0}) {
-    if (range / (tick * factor) <= parts) return tick * factor;
-  }
-  return tick * 10;
+std::string class_name(const RunReport& report, int64_t c) {
+  const auto i = static_cast<size_t>(c);
+  return i < report.classes.size() ? html_escaped(report.classes[i]) : std::to_string(c);
 }
 
-// A dot where there is but one point: a line to nowhere is not seen.
-template <typename X, typename Y>
-std::string line_of(const Curve& curve, const X& x, const Y& y) {
-  if (curve.points.size() == 1)
-    return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>",
-                       x(curve.points[0].x), y(curve.points[0].y), curve.colour);
-  std::string path;
-  for (const Point& p : curve.points) {
-    path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
-  }
-  return fmt::format("<path d=\"{}\" stroke=\"{}\"/>", path, curve.colour);
-}
-
-// Epochs to the right, the value upwards.
-std::string chart(const char* title, const std::vector<Curve>& curves) {
-  constexpr double kWidth = 560, kHeight = 260, kLeft = 52, kTop = 28, kBottom = 24;
-  double x1 = 0, y0 = INFINITY, y1 = -INFINITY;
-  for (const Curve& curve : curves) {
-    for (const Point& p : curve.points) {
-      x1 = std::max(x1, p.x);
-      y0 = std::min(y0, p.y);
-      y1 = std::max(y1, p.y);
-    }
-  }
-  if (!(y0 <= y1)) return "";
-  if (x1 <= 0) x1 = 1;
-  const double size = std::max(std::abs(y0), std::abs(y1));
-  if (y1 - y0 <= 1e-9 * size) {  // one value: in the middle
-    y0 -= size > 0 ? size / 10 : 1;
-    y1 += size > 0 ? size / 10 : 1;
-  }
-  const auto x = [&](double v) { return kLeft + v / x1 * (kWidth - kLeft - 8); };
-  const auto y = [&](double v) {
-    return kHeight - kBottom - (v - y0) / (y1 - y0) * (kHeight - kTop - kBottom);
-  };
-  std::string svg = fmt::format(
-      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">"
-      "<text x=\"{3}\" y=\"16\" class=\"title\">{2}</text>\n",
-      kWidth, kHeight, title, kLeft);
-  const double step_y = tick_of(y1 - y0, 5), step_x = tick_of(x1, 8);
-  for (double v = std::ceil(y0 / step_y) * step_y; v <= y1; v += step_y) {
-    svg += fmt::format(
-        "<line x1=\"{:.1f}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
-        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g}</text>\n",
-        kLeft, kWidth - 8, y(v), y(v), kLeft - 6, y(v) + 4, v);
-  }
-  for (double v = 0; v <= x1; v += step_x) {
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.4g}</text>\n", x(v),
-                       kHeight - 6, v);
-  }
-  double legend = kWidth - 8;
-  for (const Curve& curve : curves) {
-    if (curve.points.empty()) continue;
-    svg += line_of(curve, x, y);
-    svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
-                       legend, curve.colour, curve.name);
-    legend -= 24 + 6 * static_cast<double>(std::string_view(curve.name).size());
-  }
-  return svg + "</svg>\n";
+// How dark a wrong cell is: a single image is seen, and the worst cell is darkest.
+double wrong_shade(int64_t count, int64_t most) {
+  return 0.18 + 0.72 * std::sqrt(static_cast<double>(count) / static_cast<double>(most));
 }
 
 std::string matrix_html(const RunReport& report) {
   const ConfusionMatrix& m = report.confusion;
   if (m.classes == 0 || m.classes > 100) return "";
-  const auto name = [&](int64_t c) {
-    const auto i = static_cast<size_t>(c);
-    return i < report.classes.size() ? html_escaped(report.classes[i]) : std::to_string(c);
-  };
+  int64_t most_wrong = 1;
+  for (int64_t t = 0; t < m.classes; ++t)
+    for (int64_t p = 0; p < m.classes; ++p)
+      if (t != p) most_wrong = std::max(most_wrong, m.counts[t * m.classes + p]);
   std::string html =
       "<h2>Confusion</h2><p>Rows: what an image is; columns: what it is taken for.</p>"
       "<table class=\"matrix\"><tr><th></th>";
-  for (int64_t c = 0; c < m.classes; ++c) html += fmt::format("<th>{}</th>", name(c));
+  for (int64_t c = 0; c < m.classes; ++c) html += fmt::format("<th>{}</th>", class_name(report, c));
   html += "<th>right</th></tr>\n";
   for (int64_t t = 0; t < m.classes; ++t) {
     const int64_t* row = m.counts.data() + t * m.classes;
-    int64_t sum = 0;
-    for (int64_t p = 0; p < m.classes; ++p) sum += row[p];
-    html += fmt::format("<tr><th>{}</th>", name(t));
+    const int64_t sum = std::accumulate(row, row + m.classes, int64_t{0});
+    html += fmt::format("<tr><th>{}</th>", class_name(report, t));
     for (int64_t p = 0; p < m.classes; ++p) {
-      const double share = sum > 0 ? static_cast<double>(row[p]) / static_cast<double>(sum) : 0;
+      if (row[p] == 0) {
+        html += "<td class=\"zero\">0</td>";
+        continue;
+      }
+      const double share = static_cast<double>(row[p]) / static_cast<double>(sum);
       html += fmt::format("<td style=\"background:rgba({},{:.2f})\">{}</td>",
                           t == p ? "34,139,90" : "200,60,30",
-                          std::min(1.0, t == p ? share * 0.5 : share * 2), row[p]);
+                          t == p ? 0.5 * share : wrong_shade(row[p], most_wrong), row[p]);
     }
     html +=
         fmt::format("<td>{:.1f} %</td></tr>\n",
@@ -140,22 +82,96 @@ std::string matrix_html(const RunReport& report) {
   return html + "</table>\n";
 }
 
-std::string epochs_html(const std::vector<Metrics>& metrics) {
+// Recall, precision and their harmonic mean of each class, and what it is mistaken for.
+std::string classes_html(const RunReport& report) {
+  const ConfusionMatrix& m = report.confusion;
+  if (std::all_of(m.counts.begin(), m.counts.end(), [](int64_t n) { return n == 0; })) return "";
+  std::string html =
+      "<h2>Classes</h2><p>Recall: how many of its images are right; precision: how many of those "
+      "taken for it are.</p>"
+      "<table><tr><th>class</th><th>images</th><th>recall</th><th>precision</th><th>F1</th>"
+      "<th class=\"text\">most often mistaken for</th></tr>\n";
+  const auto percent = [](int64_t part, int64_t whole) {
+    return whole > 0 ? fmt::format("{:.1f} %",
+                                   100.0 * static_cast<double>(part) / static_cast<double>(whole))
+                     : std::string("none");
+  };
+  for (int64_t c = 0; c < m.classes; ++c) {
+    const int64_t* row = m.counts.data() + c * m.classes;
+    const int64_t images = std::accumulate(row, row + m.classes, int64_t{0}), right = row[c];
+    int64_t taken = 0, worst = -1;
+    for (int64_t t = 0; t < m.classes; ++t) {
+      taken += m.counts[t * m.classes + c];
+      if (t != c && row[t] > 0 && (worst < 0 || row[t] > row[worst])) worst = t;
+    }
+    html += fmt::format(
+        "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
+        "class=\"text\">{}</td></tr>\n",
+        class_name(report, c), images, percent(right, images), percent(right, taken),
+        percent(2 * right, images + taken),
+        worst < 0 ? "" : fmt::format("{} ({})", class_name(report, worst), row[worst]));
+  }
+  return html + "</table>\n";
+}
+
+void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
+  if (report.mistakes.empty()) return;
+  pieces.emplace_back(
+      "<h2>The worst mistakes</h2><p>Test images on which the network was wrong and surest of it."
+      "</p><div class=\"mistakes\">\n");
+  for (const Mistake& mistake : report.mistakes)
+    pieces.push_back(fmt::format(
+        "<figure><img src=\"{}\" alt=\"test image {}\"><figcaption>{}<br>taken for {}<br>"
+        "{:.1f} % sure, image {}</figcaption></figure>\n",
+        mistake.picture, mistake.sample, class_name(report, mistake.truth),
+        class_name(report, mistake.taken_for), 100 * mistake.share, mistake.sample));
+  pieces.emplace_back("</div>\n");
+}
+
+std::string facts_html(const RunReport& report) {
+  if (report.facts.empty()) return "";
+  std::string html = "<table class=\"facts\">\n";
+  for (const auto& [name, text] : report.facts) {
+    std::string lines = html_escaped(text);
+    for (size_t at = 0; (at = lines.find('\n', at)) != lines.npos; at += 4)
+      lines.replace(at, 1, "<br>");
+    html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", html_escaped(name), lines);
+  }
+  return html + "</table>\n";
+}
+
+std::string config_html(const RunReport& report) {
+  if (report.config.empty()) return "";
+  return fmt::format("<h2>Configuration</h2>\n<pre>{}</pre>\n", html_escaped(report.config));
+}
+
+// The images that the best checkpoint was chosen on.
+std::string_view chosen_on(const RunReport& report) {
+  return validated(report.metrics) ? "validation" : "test";
+}
+
+// The epoch after which the best checkpoint was written; -1: there is none.
+double best_epoch(const RunReport& report) {
+  for (const Metrics& m : report.metrics)
+    if (m.step == report.best_step && m.phase == chosen_on(report)) return m.epoch;
+  return -1;
+}
+
+std::string epochs_html(const RunReport& report) {
   std::string html =
       "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>images</th><th>loss</th>"
-      "<th>accuracy</th><th>lr</th></tr>\n";
-  for (const Metrics& m : metrics) {
+      "<th>accuracy</th><th>lr</th><th></th></tr>\n";
+  for (const Metrics& m : report.metrics) {
     if (std::string_view(m.phase) == "train") continue;
+    const bool best = m.step == report.best_step && m.phase == chosen_on(report);
     html += fmt::format(
-        "<tr><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td>"
-        "<td>{:.4g}</td></tr>\n",
-        m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy, m.lr);
+        "<tr{}><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td>"
+        "<td>{:.4g}</td><td>{}</td></tr>\n",
+        best ? " class=\"best\"" : "", m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy, m.lr,
+        best ? "best" : "");
   }
   html += "</table>\n";
-  const bool validated = std::any_of(metrics.begin(), metrics.end(), [](const Metrics& m) {
-    return std::string_view(m.phase) == "validation";
-  });
-  if (validated) return html;
+  if (validated(report.metrics)) return html;
   return html +
          "<p>All of these are of the test images: the best of these was chosen on them, and "
          "is no test any more (data.validation keeps them apart).</p>\n";
@@ -172,33 +188,59 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 .big { font-size: 1.2rem } .charts { display: flex; flex-wrap: wrap; gap: 1rem }
 svg { max-width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
-svg .title { font-size: 13px } svg line { stroke: #8a94a340 } svg path { fill: none; stroke-width: 1.6 }
+svg .title, svg .axis { font-size: 12px } svg .title { font-size: 13px }
+svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
+svg path { fill: none; stroke-width: 1.6 }
 table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right }
+.text, .facts td, .facts th { text-align: left } .facts th { vertical-align: top; color: #7a8594; font-weight: normal }
+.zero { color: #8a94a370 } tr.best { font-weight: 600 }
+.mistakes { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; width: 8.5rem }
+figure img { width: 96px; height: 96px; object-fit: contain; image-rendering: pixelated; background: #8a94a320 }
+figcaption { font-size: 12.5px; line-height: 1.35 }
 .matrix { display: block; overflow-x: auto } pre { overflow-x: auto; font-size: 12.5px }
 )";
 
 }  // namespace
 
-std::string report_html(const RunReport& report) {
+std::vector<std::string> report_pieces(const RunReport& report) {
   const std::vector<Metrics>& m = report.metrics;
   const char *blue = "#2563c9", *orange = "#d9730d", *green = "#1d8a5a";
   std::string result = fmt::format("<p class=\"big\">{:.2f} % of the {} images are right",
                                    100 * report.top1, report.phase);
   if (report.top5 >= 0) result += fmt::format(", {:.2f} % among the first five", 100 * report.top5);
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><meta "
-      "charset=\"utf-8\"><title>{0}</title>\n<style>{1}</style>\n"
-      "<h1>{0}</h1>\n{2}.</p>\n<div class=\"charts\">{3}{4}{5}</div>\n{6}{7}"
-      "{8}</html>\n",
-      html_escaped(report.title), kStyle, result,
-      chart("accuracy in %", {curve_of(m, "test", orange, &Metrics::accuracy, 100),
-                              curve_of(m, "validation", green, &Metrics::accuracy, 100),
-                              curve_of(m, "train", blue, &Metrics::accuracy, 100)}),
-      chart("loss", {curve_of(m, "test", orange, &Metrics::loss, 1),
-                     curve_of(m, "validation", green, &Metrics::loss, 1),
-                     curve_of(m, "train", blue, &Metrics::loss, 1)}),
-      chart("learning rate", {curve_of(m, "train", blue, &Metrics::lr, 1)}), epochs_html(m),
-      matrix_html(report), summary_html(report));
+  const double best = best_epoch(report);
+  const auto curves = [&](double Metrics::*value, double scale) {
+    return std::vector{curve_of(m, "test", orange, value, scale),
+                       curve_of(m, "validation", green, value, scale),
+                       curve_of(m, "train", blue, value, scale)};
+  };
+  const std::string charts =
+      chart_svg({"accuracy in %", "accuracy in %", curves(&Metrics::accuracy, 100), false, best}) +
+      chart_svg({"loss", "loss", curves(&Metrics::loss, 1), true, best}) +
+      chart_svg({"learning rate",
+                 "learning rate",
+                 {curve_of(m, "train", blue, &Metrics::lr, 1)},
+                 false,
+                 best});
+  std::vector<std::string> pieces{fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n"
+      "<h1>{0}</h1>\n{2}.</p>\n{3}",
+      html_escaped(report.title), kStyle, result, facts_html(report))};
+  pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
+  for (std::string (*const section)(const RunReport&) : {epochs_html, classes_html, matrix_html})
+    pieces.push_back(section(report));
+  add_mistakes(report, pieces);
+  for (std::string (*const section)(const RunReport&) : {summary_html, config_html})
+    pieces.push_back(section(report));
+  pieces.emplace_back("</html>\n");
+  return pieces;
+}
+
+std::string report_html(const RunReport& report) {
+  std::string html;
+  for (const std::string& piece : report_pieces(report)) html += piece;
+  return html;
 }
 
 std::vector<Metrics> read_metrics(const std::string& path) {

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/models/run/confusion_matrix.h"
+#include "tessera/models/run/mistakes.h"
 #include "tessera/models/run/run_folder.h"
 
 namespace tessera {
@@ -17,10 +19,18 @@ struct RunReport {
   const char* phase = "test";    // of which images the following is: test | validation
   ConfusionMatrix confusion;
   std::vector<std::string> classes;  // names; may be empty
-  double top1 = 0, top5 = -1;        // in [0, 1]; -1: not known
+  double top1 = 0, top5 = -1;        // of these, in [0, 1]; -1: not known
+  int64_t best_step = -1;            // after which the best checkpoint was written; -1: none
+  // Rows of a table: what was trained on what, when, how long; name and plain text.
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::string config;             // as YAML; may be empty
+  std::vector<Mistake> mistakes;  // the worst first
 };
 
 std::string report_html(const RunReport& report);
+// The same in pieces: with its pictures the page is larger than what is asked for at once when
+// training is over.
+std::vector<std::string> report_pieces(const RunReport& report);
 
 // metrics.csv of a run folder. Lines that are not whole are passed over. Throws DataError when the
 // file cannot be read or is no ordinary one.

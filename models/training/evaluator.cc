@@ -31,8 +31,12 @@ std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
     result.add(step, batch.count);
     result.correct5 += step.output(2).item<double>();
     const std::vector<int64_t> taken_for = step.output(3).to_vector<int64_t>();
-    for (size_t k = 0; k < taken_for.size(); ++k)
+    const std::vector<float> shares = step.output(4).to_vector<float>();
+    for (size_t k = 0; k < taken_for.size(); ++k) {
       result.confusion.add(batch.labels[k], taken_for[k]);
+      if (batch.labels[k] != taken_for[k])
+        result.mistakes.add({batch.samples[k], batch.labels[k], taken_for[k], shares[k], ""});
+    }
   }
   return result;
 }

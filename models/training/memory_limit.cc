@@ -1,6 +1,7 @@
 #include "tessera/models/training/memory_limit.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
@@ -37,21 +39,6 @@ std::string by_class(const MemoryNeed& need) {
 // through the last two mostly finds the batch with five.
 constexpr int64_t kMaxProbes = 12;
 
-// The largest of those that live when the arena is fullest.
-std::string at_the_peak(const PlanReport& report) {
-  std::vector<const PlannedTensor*> there;
-  for (const PlannedTensor& t : report.blocks)
-    if (t.lower <= report.fullest && report.fullest < t.upper) there.push_back(&t);
-  std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
-    return a->bytes > b->bytes;
-  });
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(5, there.size()); ++i)
-    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
-                        there[i]->spec, there[i]->module_path);
-  return text;
-}
-
 // Settings that need less and change no bit of what is learned, alone and together.
 struct Saving {
   const char* words;
@@ -70,10 +57,12 @@ constexpr Saving kSavings[] = {
 };
 
 // Each is tried as it is and, where that is still too much, with the largest batch that fits then.
-// Left out is what allows no larger batch than a line before.
+// Left out is what allows no larger batch than a line before. What eager steps need nobody knows,
+// so the settings that fit are those of graph mode.
 std::string what_fits(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit) {
   BatchSearch search(data, purpose);
   const int64_t now = search.bytes(config);
+  const std::string mode = config.mode == Mode::kEager ? "mode=graph " : "";
   int64_t best = 0;
   std::string text;
   for (const Saving& saving : kSavings) {
@@ -90,98 +79,134 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
       continue;
     }
     best = other.data.batch;
-    text += fmt::format("  {:<46} {:>12}\n", words, byte_text(search.bytes(other)));
+    text += fmt::format("  {:<46} {:>12}\n", mode + words, byte_text(search.bytes(other)));
+    if (words.empty()) break;  // all of it fits in graph mode
   }
   if (!text.empty()) return text;
-  return "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
-         "take a smaller model or smaller images\n";
+  // Each image takes some bytes, whatever the batch.
+  const bool by_count = total_bytes(loader_blocks(config, data, purpose)) > limit / 2;
+  return fmt::format(
+      "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
+      "take a smaller model or smaller images{}\n",
+      by_count ? ", or fewer of them with data.train_count and data.test_count" : "");
 }
 
-// What is said of a need that is too large, behind how large it is.
-std::string breakdown(const Config& config, const DataNeed& data, Purpose purpose,
-                      const MemoryNeed& need, int64_t allowed) {
-  std::string text = fmt::format(
-      "by class, in the arena at its fullest time:\n{}the largest tensors of that "
-      "time:\n{}what would fit:\n{}",
-      by_class(need), at_the_peak(need.report), what_fits(config, data, purpose, allowed));
-  int64_t of_images = data.bytes;
-  for (const HostBuffer& block : need.blocks)
-    if (block.name.starts_with("loader")) of_images += static_cast<int64_t>(block.bytes);
-  if (of_images > allowed) text += "  fewer images: data.train_count and data.test_count\n";
-  return text;
+// The most that a run may take, and who says so.
+struct Bound {
+  int64_t bytes;
+  std::string name, words;  // "memory.limit", "the limit is 2.00 GiB"
+};
+
+// Of what the machine has: all that is free and what this process has already, for the run. Nothing
+// where that is not known. Where a limit was set, all memory: it is for its owner to say.
+std::optional<Bound> machine_bound(bool is_limited) {
+  const HostMemory memory = host_memory();
+  if (memory.free <= 0) return {};
+  const int64_t bytes = is_limited ? memory.total : memory.free + memory.process;
+  return Bound{
+      bytes, "memory",
+      fmt::format("this machine has {} {}", byte_text(bytes), is_limited ? "in all" : "free")};
 }
 
-// Whether there is a limit to keep to.
-bool is_limited(const Config& config) {
-  if (!config.memory.limit) return false;
-  if (config.mode == Mode::kEager)
-    throw ConfigError("memory.limit: needs mode: graph, where the need is known before the run");
-  return true;
+std::optional<Bound> limit_bound(const Config& config) {
+  if (!config.memory.limit) return {};
+  const int64_t limit = config.memory.limit->bytes;
+  return Bound{limit, "memory.limit", "the limit is " + byte_text(limit)};
 }
 
 void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
-                   const MemoryNeed& need) {
-  const int64_t limit = config.memory.limit->bytes;
-  if (need.bytes() <= limit) return;
-  throw PlanInfeasible(
-      fmt::format("memory.limit: this {} needs {}{} ({} bytes), the limit is {}, over by {}\n{}",
-                  purpose_name(purpose), need.complete ? "" : "at least ", byte_text(need.bytes()),
-                  need.bytes(), byte_text(limit), byte_text(need.bytes() - limit),
-                  breakdown(config, data, purpose, need, limit)));
-}
-
-// What the machine has not, is refused before the part of it that there is has been taken. `taken`:
-// bytes of the need that the process holds already.
-void refuse_what_is_not_there(const Config& config, const DataNeed& data, Purpose purpose,
-                              Session& session, int64_t taken) {
-  if (!configured_device(config).is_cpu()) return;
-  std::vector<HostBuffer> blocks = session.regions();
-  for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
-    blocks.push_back(std::move(block));
-  const int64_t needed = total_bytes(blocks), free = host_memory().free;
-  if (free == 0 || needed - taken <= free) return;
-  const int64_t allowed = free + taken;
-  std::string text =
-      fmt::format("memory: this {} needs {} ({} bytes), but this machine has only {} free",
-                  purpose_name(purpose), byte_text(needed), needed, byte_text(allowed));
-  if (config.mode == Mode::kEager)
-    throw PlanInfeasible(text +
-                         ", before eager steps ask for more; take a smaller model or fewer "
-                         "images (data.train_count, data.test_count)");
+                   const MemoryNeed& need, const std::optional<Bound>& bound) {
+  if (!bound || need.bytes() <= bound->bytes) return;
   throw PlanInfeasible(fmt::format(
-      "{}\n{}", text,
-      breakdown(config, data, purpose, memory_need(session, config, data, purpose), allowed)));
-}
-
-void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session,
-                 int64_t taken) {
-  if (is_limited(config))
-    refuse_excess(config, data, purpose, memory_need(session, config, data, purpose));
-  refuse_what_is_not_there(config, data, purpose, session, taken);
+      "{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
+      "by class, in the arena at its fullest time:\n{}"
+      "the largest tensors of that time:\n{}"
+      "what would fit:\n{}",
+      bound->name, purpose_name(purpose), need.complete ? "" : "at least ", byte_text(need.bytes()),
+      need.bytes(), bound->words, byte_text(need.bytes() - bound->bytes), by_class(need),
+      need.report.at_the_peak(), what_fits(config, data, purpose, bound->bytes)));
 }
 
 }  // namespace
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session) {
-  require_fit(config, data, purpose, session, 0);
+  if (config.mode == Mode::kEager) return;
+  const MemoryNeed need = memory_need(session, config, data, purpose);
+  refuse_excess(config, data, purpose, need, limit_bound(config));
+  if (session.device().is_cpu())
+    refuse_excess(config, data, purpose, need, machine_bound(config.memory.limit.has_value()));
 }
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
-  is_limited(config);  // in eager mode there is no other need to look at
-  require_fit(config, data, purpose, *prepared_session(config, data, purpose));
+  if (!config.memory.limit) return;
+  if (config.mode == Mode::kEager)
+    prepared_session(config, data, purpose);
+  else
+    refuse_excess(config, data, purpose, memory_need(config, data, purpose), limit_bound(config));
+}
+
+void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
+                        Session& session) {
+  const MemoryConfig& memory = config.memory;
+  std::optional<Bound> bound = limit_bound(config);
+  if (!bound && session.device().is_cpu()) bound = machine_bound(false);
+  if (!bound) {
+    if (memory.reserve || memory.allocator != "caching") session.use_eager_memory({});
+    return;
+  }
+  std::vector<HostBuffer> blocks = session.regions();
+  for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
+    blocks.push_back(std::move(block));
+  if (make_mix(config.data).any())
+    blocks.push_back(
+        {"targets", static_cast<size_t>(config.data.batch * config.model.classes) * sizeof(float)});
+  const int64_t needed = total_bytes(blocks), limit = bound->bytes, left = limit - needed;
+  const int64_t reserve = memory.reserve ? memory.reserve->bytes : 0;
+  if (left > 0 && reserve <= left) return session.use_eager_memory(left);
+  std::string text;
+  for (const HostBuffer& block : blocks)
+    if (block.bytes > 0)
+      text += fmt::format("  {:<34} {:>12}\n", block.name,
+                          byte_text(static_cast<int64_t>(block.bytes)));
+  throw PlanInfeasible(fmt::format(
+      "{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
+      "by class:\n{}what would fit:\n{}",
+      bound->name, purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
+      reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
+      byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit)));
+}
+
+void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const PlanInfeasible&) {  // says so itself
+    throw;
+  } catch (OutOfMemory& error) {
+    std::optional<Bound> bound = limit_bound(config);
+    if (!bound) bound = machine_bound(false);
+    if (bound)
+      error.append(fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
+                               what_fits(config, known_data(config), purpose, bound->bytes)));
+    throw;
+  }
 }
 
 // Other data have to be opened to know more, which then is done once.
 void require_fit(const Config& config, Purpose purpose) {
-  const bool is_named = config.data.name != "hdf5" && config.data.name != "image_folder";
-  if (config.memory.limit || is_named) require_fit(config, known_data(config, purpose), purpose);
+  if (config.memory.limit) return require_fit(config, known_data(config, purpose), purpose);
+  // What opening the data would take in memory must not come first; of files it takes little, and
+  // they are looked at once.
+  const bool in_files = config.data.name == "image_folder" || config.data.name == "hdf5";
+  if (in_files || !configured_device(config).is_cpu()) return;
+  const DataNeed data = known_data(config, purpose);
+  if (config.mode == Mode::kEager) return void(prepared_session(config, data, purpose));
+  refuse_excess(config, data, purpose, memory_need(config, data, purpose), machine_bound(false));
 }
 
 DataSplit open_fitting(const Config& config) {
   DataSplit data = open_data(data_source(config));
   const DataNeed need = data_need(data);
-  require_fit(config, need, Purpose::training, *prepared_session(config, need, Purpose::training),
-              need.bytes);
+  require_fit(config, need, Purpose::training, *prepared_session(config, need, Purpose::training));
   return data;
 }
 
@@ -193,7 +218,7 @@ OpenedRun open_run(const Config& config, Purpose purpose) {
   const Normalization normalization =
       normalization_of(config, purpose == Purpose::training ? *run.data.train : *run.data.test);
   run.session = prepared_session(config, data, purpose, {}, &normalization);
-  require_fit(config, data, purpose, *run.session, data.bytes);
+  require_fit(config, data, purpose, *run.session);
   return run;
 }
 
@@ -210,11 +235,11 @@ std::string libraries_text() {
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
   const bool limited = config.memory.limit.has_value();
   const int64_t there = limited ? config.memory.limit->bytes : machine_room(used);
+  const char* whose = limited ? "of memory.limit" : "that this machine has free";
   if (config.mode == Mode::kEager)
     return fmt::format(
-        "{} of {} that this machine has free; eager steps ask for more as they go, of which "
-        "nothing is known ahead",
-        byte_text(used), byte_text(there));
+        "{} of {} {}; eager steps ask for more as they go, of which nothing is known ahead{}",
+        byte_text(used), byte_text(there), whose, limited ? " but that the limit holds" : "");
   BatchSearch search(data, Purpose::training);
   const int64_t batch = config.data.batch;
   const auto [most, exact] = search.largest(config, there, kMaxProbes);
@@ -228,8 +253,7 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
   } else if (exact && most == batch) {
     growth = "; one image more in data.batch would not fit";
   }
-  return fmt::format("{} of {} {}{}", byte_text(used), byte_text(there),
-                     limited ? "of memory.limit" : "that this machine has free", growth);
+  return fmt::format("{} of {} {}{}", byte_text(used), byte_text(there), whose, growth);
 }
 
 }  // namespace tessera

@@ -3,20 +3,33 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "tessera/models/training/memory_need.h"
 
 namespace tessera {
 
-// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded, or where this
-// machine has less free: needed, available, by class, the tensors that set the minimum, and what
-// would fit. Throws ConfigError for a limit in eager mode, whose need nobody knows before it ran.
-// Without `data`: where they need not be looked at to know what they take. With `session`: of the
-// one that will run, its steps prepared (run_steps.h); else one is prepared to ask.
+// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed,
+// available, over by, by class, the tensors that set the minimum, and what would fit. Without
+// `data`: as far as is known without opening them. With `session`: of the one that will run, its
+// steps prepared (run_steps.h); else one is prepared to ask. With `session`, and before data that
+// stand in memory are opened, also where the machine has less than is needed. In eager mode only
+// limit_eager_memory() asks.
 void require_fit(const Config& config, Purpose purpose = Purpose::training);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session);
+
+// What memory.limit, or else the machine, leaves for the tensors of eager steps, when all else is
+// taken, becomes the limit of their allocator, which memory.allocator and memory.reserve choose;
+// they may ask for it as they go. Throws PlanInfeasible where nothing is left. `session`: without
+// steps yet, in eager mode.
+void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
+                        Session& session);
+
+// Runs `run`. To an OutOfMemory that came all the same, once it has given everything back, a line
+// is added for each setting that would fit the limit, or what the machine has free.
+void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run);
 
 // Opens the data of a training that passed require_fit(), and asks once more, as opening them may
 // tell of more. Throws what open_data() and require_fit() throw.

@@ -8,6 +8,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
 
@@ -98,6 +99,7 @@ std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& 
   auto session = std::make_unique<Session>(
       config, image, normalization != nullptr ? *normalization : plain_normalization(image),
       std::move(options));
+  if (config.mode == Mode::kEager) limit_eager_memory(config, data, purpose, *session);
   const RunSteps steps = run_steps(config, data, purpose);
   for (const int64_t count : steps.train) session->train_step(count);
   for (const int64_t count : steps.evaluation) session->evaluation_step(count);

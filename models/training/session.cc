@@ -12,10 +12,11 @@
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/reduce_max.h"
+#include "tessera/layers/softmax.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
-#include "tessera/models/run/weights_file.h"
+#include "tessera/models/run/weights.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
@@ -28,16 +29,6 @@ const Planner* planner_of(const Config& config) {
   if (const Planner* planner = find_planner(config.memory.planner)) return planner;
   throw ConfigError(fmt::format("memory.planner: there is no planner '{}'; the planners are {}",
                                 config.memory.planner, planner_names()));
-}
-
-template <class ArrayType>
-ArrayType array_of(const Tensor& tensor) {
-  ArrayType array;
-  array.name = persistent_name(tensor);
-  array.dtype = name_of(tensor.dtype());
-  array.shape.assign(tensor.shape().begin(), tensor.shape().end());
-  array.data = tensor.impl()->data();
-  return array;
 }
 
 }  // namespace
@@ -110,7 +101,7 @@ Tensors Session::evaluate(const Tensors& arguments) {
   Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
   const int64_t five = std::min<int64_t>(5, config_.model.classes);
   return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1]),
-          top_k_correct(logits, arguments[1], five), argmax(logits, 1)};
+          top_k_correct(logits, arguments[1], five), argmax(logits, 1), max(softmax(logits), 1)};
 }
 
 namespace {
@@ -165,6 +156,13 @@ std::string Session::find_non_finite(int64_t batch) {
   return found ? found->text() : "";
 }
 
+void Session::use_eager_memory(std::optional<int64_t> limit) {
+  AllocatorSettings settings;
+  if (limit) settings.limit = static_cast<size_t>(*limit);
+  if (config_.memory.reserve) settings.reserve = static_cast<size_t>(config_.memory.reserve->bytes);
+  eager_memory_.emplace(device_, config_.memory.allocator, settings);
+}
+
 void Session::bind() {
   store_.materialize();
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
@@ -180,6 +178,8 @@ double Session::compile_milliseconds() const {
 
 std::vector<HostBuffer> Session::regions() const {
   std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
+  if (eager_memory_ && config_.memory.reserve)
+    regions.push_back({"reserve", static_cast<size_t>(config_.memory.reserve->bytes)});
   if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (size_t i = 0; i < compiled->steps(); ++i)
@@ -188,22 +188,10 @@ std::vector<HostBuffer> Session::regions() const {
   return regions;
 }
 
-Tensors Session::weights() const {
-  Tensors weights = store_.parameters();
-  weights.insert(weights.end(), store_.buffers().begin(), store_.buffers().end());
-  return weights;
-}
-
 void Session::save_weights(const std::string& path, std::optional<int64_t> step) {
-  std::vector<ConstArray> arrays;
-  for (const Tensor& tensor : weights()) arrays.push_back(array_of<ConstArray>(tensor));
-  write_weights(path, arrays, step);
+  tessera::save_weights(store_, path, step);
 }
 
-void Session::load_weights(const std::string& path) {
-  std::vector<MutableArray> arrays;
-  for (const Tensor& tensor : weights()) arrays.push_back(array_of<MutableArray>(tensor));
-  read_weights(path, arrays);
-}
+void Session::load_weights(const std::string& path) { tessera::load_weights(store_, path); }
 
 }  // namespace tessera

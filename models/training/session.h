@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/engine/eager.h"
 #include "tessera/graph/compile.h"
 #include "tessera/layers/module.h"
 #include "tessera/layers/optimizer.h"
@@ -38,17 +39,23 @@ class Session {
   void set_targets(CompiledStep& step, std::span<const int32_t> labels, const int32_t* partners,
                    const float* shares);
   // Evaluation: arguments images and labels; results mean loss, count of right answers, count of
-  // those right among the first five, float32 [], and what each image is taken for, int64 [batch].
+  // those right among the first five, float32 [], what each image is taken for, int64 [batch], and
+  // how sure of it the network is, float32 [batch].
   CompiledStep& evaluation_step(int64_t batch);
   // After a run of train_step(batch): the op that was the first to make a number that is not finite
   // (graph/program.h), as text; empty where the step has none.
   std::string find_non_finite(int64_t batch);
+  // Eager mode: until the session ends, eager tensors come from memory.allocator with
+  // memory.reserve, and hold at most `limit` bytes. Before the first step is prepared. Throws
+  // OutOfMemory where the reserve cannot be had.
+  void use_eager_memory(std::optional<int64_t> limit);
   // Asks for all memory now, after which the steps that have been prepared ask for none.
   void bind();
 
   // Of an image in a batch.
   const ImageShape& image() const { return image_; }
   Store& store() { return store_; }
+  Device device() const { return device_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
   double compile_milliseconds() const;
   // Every block of memory a bound session holds: name and bytes.
@@ -65,12 +72,12 @@ class Session {
   };
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);
-  Tensors weights() const;
 
   Config config_;
   ImageShape image_;
   Normalization normalization_;
   const Device device_;
+  std::optional<EagerAllocatorScope> eager_memory_;
   Store store_;
   std::unique_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tessera/models/run/confusion_matrix.h"
+#include "tessera/models/run/mistakes.h"
 
 namespace tessera {
 
@@ -40,6 +41,7 @@ struct Tally {
 struct Evaluation : Tally {
   double correct5 = 0;  // right among the first five, or among all where there are fewer classes
   ConfusionMatrix confusion;
+  WorstMistakes mistakes;
   double top5() const { return mean(correct5); }
 };
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,8 +15,10 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/run/environment.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
+#include "tessera/models/run/thumbnail.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/session.h"
@@ -26,6 +30,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 namespace {
@@ -72,6 +77,7 @@ class TrainingLoop {
   TrainResult result() const;
   void keep_result(bool complete);
   void write_report();
+  std::vector<std::pair<std::string, std::string>> facts(const std::vector<Metrics>& metrics) const;
 
   using Clock = std::chrono::steady_clock;
   TrainingSetup& setup_;
@@ -329,6 +335,31 @@ void TrainingLoop::keep_result(bool complete) {
   if (!lost.empty()) throw CheckpointError(lost + "; " + setup_.checkpoints->way_back());
 }
 
+// What was trained on what, when and how long.
+std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
+    const std::vector<Metrics>& metrics) const {
+  const Config& config = setup_.config;
+  double rate = 0, lines = 0;
+  for (const Metrics& m : metrics)
+    if (std::string_view(m.phase) == "train" && std::isfinite(m.images_per_second))
+      rate += m.images_per_second, ++lines;
+  std::vector<std::pair<std::string, std::string>> facts{
+      {"data", setup_.run.data.train->describe() + "\n" + setup_.run.data.test->describe()},
+      {"training", fmt::format("{} steps of {} images, {:.4g} epochs", state_.step,
+                               std::min(config.data.batch, setup_.loader->samples()),
+                               setup_.epochs(state_.step))},
+      {"time",
+       fmt::format("{} in this process{}", duration_text(seconds()),
+                   lines > 0 ? fmt::format(", {:.4g} images/s in training", rate / lines) : "")},
+      {"ended", utc_text(std::time(nullptr))},
+      {"on", fmt::format("{}, {} threads, {} kernels, {}", config.device, cpu_context().threads(),
+                         cpu_context().kernels_name(), config.mode.text())},
+      {"program", std::string("Tessera ") + tessera_version()}};
+  if (const std::string all = commands(setup_.folder->dir()); !all.empty())
+    facts.emplace_back("command", all.substr(0, all.find_last_not_of('\n') + 1));
+  return facts;
+}
+
 void TrainingLoop::write_report() {
   const Config& config = setup_.config;
   RunReport report;
@@ -345,7 +376,17 @@ void TrainingLoop::write_report() {
   report.classes = setup_.run.data.test->class_names();
   report.top1 = result.accuracy();
   if (config.model.classes > 5) report.top5 = result.top5();
-  setup_.folder->put_if_possible("report.html", report_html(report));
+  report.best_step = state_.best_step;
+  report.facts = facts(report.metrics);
+  report.config = print_config(config);
+  report.mistakes = result.mistakes.all();
+  const Dataset& images = tested_ ? *setup_.run.data.test : *setup_.run.data.validation;
+  std::vector<uint8_t> image(static_cast<size_t>(images.shape().bytes()));
+  for (Mistake& mistake : report.mistakes) {
+    images.read(mistake.sample, image.data());
+    mistake.picture = thumbnail_uri(image.data(), images.shape());
+  }
+  setup_.folder->put_if_possible("report.html", report_pieces(report));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   const std::vector<HostBuffer> blocks = setup.blocks();
   folder.write_memory(blocks);
   folder.put("env.json", environment_json());
-  if (!command.empty()) folder.put("command.txt", command + "\n");
+  if (!command.empty()) folder.add_command(command, setup.checkpoints->metrics_kept().has_value());
   const Config& config = setup.config;
   Session& session = *setup.run.session;
   const RunSteps steps = run_steps(config, data_need(setup.run.data), Purpose::training);

@@ -1,5 +1,6 @@
 #include "tessera/models/training/verify_plan.h"
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
@@ -57,19 +59,24 @@ class Way {
 };
 
 void Way::require_fit() const {
-  if (!config_.memory.limit) return;
   // The session, the batches, and the values of a run beside those that they are compared with.
   const Tensors persistent = session_->store().persistent();
-  const int64_t limit = config_.memory.limit->bytes,
+  const bool limited = config_.memory.limit.has_value();
+  const int64_t free = host_memory().free,
+                limit = limited    ? config_.memory.limit->bytes
+                        : free > 0 ? free
+                                   : INT64_MAX,
                 bytes = total_bytes(session_->regions()) +
                         total_bytes(blocks_beside(config_, DataNeed(), kPurpose, persistent)) +
                         2 * static_cast<int64_t>(session_->store().bytes());
   if (bytes <= limit) return;
-  throw PlanInfeasible(
-      fmt::format("memory.limit: --verify-plan also runs the steps {}, which needs {} ({} bytes), "
-                  "the limit is {}, over by {}; the training itself fits. Leave out --verify-plan, "
-                  "or verify with a smaller data.batch or without memory.limit",
-                  name_, byte_text(bytes), bytes, byte_text(limit), byte_text(bytes - limit)));
+  throw PlanInfeasible(fmt::format(
+      "{}: --verify-plan also runs the steps {}, which needs {} ({} bytes), {} {}, over "
+      "by {}; the training itself fits. Leave out --verify-plan, or verify with a "
+      "smaller data.batch{}",
+      limited ? "memory.limit" : "memory", name_, byte_text(bytes), bytes,
+      limited ? "the limit is" : "this machine has free", byte_text(limit),
+      byte_text(bytes - limit), limited ? " or without memory.limit" : ""));
 }
 
 Trace Way::run(int64_t steps) {

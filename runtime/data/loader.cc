@@ -195,7 +195,8 @@ void Loader::Impl::cut_block() {
   slots_.resize(plan.slots);
   threads_.reserve(static_cast<size_t>(options_.workers));
   block_bytes_ = plan.bytes();
-  block_ = memory_.allocate(block_bytes_);  // the last thing that can throw
+  block_ =
+      memory_.allocate(block_bytes_, "batches of the loader");  // the last thing that can throw
   auto* at = static_cast<uint8_t*>(block_);
   for (Slot& slot : slots_) {
     slot.images = at;

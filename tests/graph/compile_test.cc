@@ -501,5 +501,36 @@ TEST(Replay, NamesTheTensorAndTheOpOfAWrongLifetime) {
   EXPECT_GT(caught, 0);
 }
 
+TEST(Compile, AnOutOfMemoryErrorNamesTheTensorsAndTheHolders) {
+  LimitedMemory memory(cpu_memory(), 5 << 20);
+  void* taken = memory.allocate(2 << 20, "batches");
+  CompileOptions options;
+  options.arena = std::make_shared<Arena>(memory);
+  auto step = compile(
+      [](const Tensor& x) {
+        Tensor wide;
+        {
+          const ModulePathScope block("block"), conv("conv1");
+          wide = expand(x, {16, 1 << 16});
+        }
+        return sum(wide * wide);
+      },
+      options);
+  try {
+    step(ones({1 << 16}));
+    FAIL() << "4 MiB do not fit beside 2 of 5 MiB";
+  } catch (const OutOfMemory& error) {
+    const std::string text = error.what();
+    for (const char* part :
+         {"arena region: cpu:0: out of memory: ",
+          " under a limit of 5242880, held by batches 2.00 MiB", "asked for: arena",
+          "at most 3.00 MiB would fit", "the largest tensors when it is fullest:", "4.00 MiB  %",
+          " expand float32[16x65536]  block.conv1"})
+      EXPECT_NE(text.find(part), text.npos) << part << " is missing in: " << text;
+  }
+  memory.release(taken, 2 << 20);
+  EXPECT_EQ(step(ones({1 << 16})).item<float>(), 1 << 20);  // as usable as before
+}
+
 }  // namespace
 }  // namespace tessera

@@ -174,5 +174,33 @@ TEST(Modules, SizesThatCannotBeMeantAreExplained) {
             std::string::npos);
 }
 
+TEST(Module, ShapeErrorsNameThePlaceInTheModel) {
+  Store store;
+  const Outer net(store);
+  const auto message = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const ShapeError& error) {
+      return error.what();
+    }
+    return "no ShapeError";
+  };
+  const std::string text = message([&] { net(ones({3, 5})); });
+  EXPECT_EQ(text.find("linear at block.0.fc: x has 5 features"), 0u) << text;
+  // Of a function that refuses before it calls an op; and once, however deep.
+  class Picky final : public Module {
+   public:
+    Picky() : Module("head") {}
+
+   protected:
+    Tensor forward(const Tensor& x) const override {
+      throw ShapeError("picky: not " + x.spec().text());
+    }
+  };
+  Sequential all("all");
+  all.add<Picky>();
+  EXPECT_EQ(message([&] { all(ones({2})); }), "picky at head: not float32[2]");
+}
+
 }  // namespace
 }  // namespace tessera

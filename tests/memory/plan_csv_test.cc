@@ -141,6 +141,28 @@ TEST(PlanDraw, ShowsWhereThingsStand) {
   EXPECT_EQ(draw_plan_text({}, {}, 3, 1), "0 bytes, lower bound 0\n|...|\ntime 0 to 1\n");
 }
 
+TEST(PlanDraw, ALegendNamesTheLetters) {
+  const Problem problem{{{.lower = 0, .upper = 2, .size = 8, .id = "small"},
+                         {.lower = 0, .upper = 5, .size = 4096, .id = "large"}}};
+  const std::string text = draw_plan_text(problem, {{4096, 0}, 4104}, 5, 3, 16);
+  EXPECT_NE(text.find("|bbbbb|\n"), text.npos) << text;
+  EXPECT_NE(text.find("the largest buffers:\n  b      4.00 KiB  time    0 to 5     large\n"
+                      "  a           8 B  time    0 to 2     small\n"),
+            text.npos)
+      << text;
+  // More buffers than letters: the largest have one each.
+  Problem many;
+  Plan plan;
+  for (int i = 0; i < 70; ++i) {
+    many.buffers.push_back({.lower = 0, .upper = 1, .size = 64 + i});
+    plan.offsets.push_back(plan.bytes);
+    plan.bytes += 64 + i;
+  }
+  const std::string crowded = draw_plan_text(many, plan, 1, 70, 2);
+  EXPECT_NE(crowded.find("  a         133 B  time    0 to 1     69\n"), crowded.npos) << crowded;
+  EXPECT_NE(crowded.find("  +  one of the 8 smaller ones\n"), crowded.npos) << crowded;
+}
+
 TEST(PlanDraw, SvgHasABoxForEachLivePartAndEscapesNames) {
   Problem problem{{{0, 9, 8, 1, -1, {{3, 4}}, -1, "<a & b>"}, {0, 5, 4}, {3, 3, 8}}};
   const std::string svg = draw_plan_svg(problem, {{0, 8, 0}, 12});

@@ -15,6 +15,7 @@ PlanPicture small_picture() {
   picture.plan = {{0, 64, 0}, 96};
   picture.labels = {{"%1 relu", "activations", "read by\nconv"}, {}, {}};
   picture.steps = {"relu", "conv", "add"};
+  picture.forward_ends = 2;
   return picture;
 }
 
@@ -23,7 +24,7 @@ TEST(PlanHtml, CarriesEveryBuffer) {
   const std::string page = draw_plan_html({&picture, 1});
   EXPECT_NE(page.find(R"([0,64,0,[0,1,2,4],"%1 relu","read by\nconv"])"), page.npos);
   EXPECT_NE(page.find(R"([64,32,1,[2,6],"b\"\u003cc",""])"), page.npos);
-  EXPECT_NE(page.find(R"(bytes:96,bound:96,first:0,last:6,)"), page.npos);
+  EXPECT_NE(page.find(R"(bytes:96,bound:96,first:0,last:6,forward:2,)"), page.npos);
   EXPECT_NE(page.find(R"(groups:["activations","",])"), page.npos);
   EXPECT_NE(page.find(R"(steps:["relu","conv","add",])"), page.npos);
   EXPECT_EQ(page.find("never live"), page.npos);

@@ -4,6 +4,7 @@
     cli_test.py TRAINER
 """
 
+import base64
 import csv
 import gzip
 import json
@@ -66,6 +67,10 @@ class Usage(Test):
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config is required"], "bench")
         self.fail_with(MISUSE, ["--config F or --diff"], "plan")
+        self.fail_with(MISUSE, ["train: the option '--resum' is not known; did you mean '--resume'?"],
+                       "train", "--config", RESNET, "--resum")
+        self.fail_with(MISUSE, ["plan: the option '--jsn' is not known; did you mean '--json'?"],
+                       "plan", "--config", RESNET, "--jsn", "data.batch=3")
         self.fail_with(MISUSE, ["--speed"], "bench", "--config", RESNET, "--speed", 3)
         # Options of train that are the first word mean train.
         missing = self.folder / "none.yaml"
@@ -290,8 +295,15 @@ class Training(Test):
         self.assertIn("conv2d conv1", (run / "plan.html").read_text())
         self.assertRegex((run / "model.txt").read_text(), r"conv1 +conv2d +float32\[16x32x32x4\] +108")
         report = (run / "report.html").read_text()
-        for part in ("of the test images are right", "Confusion", "triangle", 'aria-label="loss"'):
+        for part in ("of the test images are right", "Confusion", "triangle", 'aria-label="loss"',
+                     "synthetic train: ", " images/s in training", "'model.widths=[4,4,8,8]'",
+                     "<h2>Classes</h2>", "most often mistaken for", "The worst mistakes", "taken for ",
+                     "<h2>Configuration</h2>", "epoch</text>", "(log scale)"):
             self.assertIn(part, report)
+        pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', report)
+        self.assertTrue(pictures)
+        for picture in pictures:
+            self.assertTrue(base64.b64decode(picture).startswith(b"\x89PNG"))
 
     def test_tensorboard_reads_the_events(self):
         try:
@@ -403,7 +415,7 @@ class Questions(Test):
         self.succeed(*words, need)
         done = trainer(*words, need - 1)
         self.assertEqual(done.returncode, NO_DEVICE)
-        self.assertIn(f"takes {need} bytes, 1 more than", done.stderr)
+        self.assertIn(f"({need} bytes), 1 B more than", done.stderr)
 
         # It is what the training takes, and what memory.limit goes by.
         self.assertGreater(need, plan["total_bytes"])

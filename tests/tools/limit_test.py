@@ -265,10 +265,77 @@ class Limit(unittest.TestCase):
         self.assertGreater(said, 3 * 16 * 224 * 224 * 3 / MIB)
         self.assertLess(abs(took - said), 0.05 * said)
 
-    def test_eager_cannot_promise_a_limit(self):
-        code, _, err, _ = self.run_training("lenet5", 8, "memory.limit=1GiB", "mode=eager")
-        self.assertEqual(code, 2)
-        self.assertIn("memory.limit: needs mode: graph", err)
+    def test_a_limit_holds_for_eager_steps(self):
+        draw = random.Random(11)
+        _, _, _, before = trainer("plan", *self.words("mlp", 1, "data.train_count=1"))
+        codes, excess = [], []
+        for case in range(50 if os.environ.get("TESSERA_LONG_TESTS") else 6):
+            model, batch = draw.choice(sorted(MODELS)), draw.randrange(8, 65)
+            limit = draw.randrange(6 * MIB, 60 * MIB)
+            allocator = draw.choice(["caching", "caching", "direct"])
+            with self.subTest(case=case, model=model, limit=limit, batch=batch, allocator=allocator):
+                code, out, err, most = self.run_training(model, batch, "mode=eager", f"memory.limit={limit}B",
+                                                         f"memory.allocator={allocator}")
+                codes.append(code)
+                excess.append(most - before - limit)
+                self.assertLessEqual(most - before, limit + SMALL)
+                if code == 0:
+                    self.assertIn("of memory.limit; eager steps ask for more as they go", out)
+                    continue
+                self.assertEqual(code, NO_MEMORY, err)
+                self.assertIn("what would fit", err)
+                self.assertRegex(err, "\n  (mode=graph |nothing: not even a batch of one image)")
+        self.assertEqual(set(codes), {0, NO_MEMORY})  # some have enough, some do not
+        print(f"{len(codes)} eager limits tried, {codes.count(0)} with enough; at most "
+              f"{max(excess) / MIB:.2f} MiB above the limit")
+
+    def test_a_refusal_of_an_eager_step_names_op_place_and_holders(self):
+        code, _, err, _ = self.run_training("cnn_bn", 64, "mode=eager", "memory.limit=12MiB")
+        self.assertEqual(code, NO_MEMORY, err)
+        self.assertRegex(err, r"trainer: \w+( at \w+[\w.]*)?: cpu:0: out of memory: \d+ bytes asked, \d+ live, ")
+        self.assertRegex(err, r"at most [\d.]+ \w+ would fit; ")
+        self.assertRegex(err, r"\nheld by eager tensors, the largest:\n +[\d.]+ MiB  \w+ at \w+")
+        offer = re.search(r"what would fit, as the limit is 12.00 MiB:\n  (mode=graph [^ ]*)", err)
+        self.assertTrue(offer, err)
+        words = ["mode=graph", "memory.limit=12MiB", *offer[1].split()[1:]]
+        code, _, err, _ = self.run_training("cnn_bn", 64, *words)
+        self.assertEqual(code, 0, err)
+
+    def test_what_is_left_for_eager_steps_is_checked_before_the_first(self):
+        code, out, err, _ = self.run_training("resnet20", 16, "mode=eager", "memory.limit=3MiB")
+        self.assertEqual((code, out), (NO_MEMORY, ""), err)
+        self.assertIn("before its first eager step, the limit is 3.00 MiB, over by", err)
+        self.assertFalse((self.folder / "run").exists())
+        words = ["mode=eager", "memory.limit=40MiB", "memory.reserve=39MiB"]
+        code, _, err, _ = self.run_training("lenet5", 8, *words)
+        self.assertEqual(code, NO_MEMORY, err)
+        self.assertIn("39.00 MiB of it memory.reserve", err)
+        code, _, err, most = self.run_training("lenet5", 8, "mode=eager", "memory.reserve=30MiB")
+        self.assertEqual(code, 0, err)
+        with open(self.folder / "run" / "memory.csv", newline="", encoding="utf-8") as file:
+            rows = {row["name"]: int(row["bytes"]) for row in csv.DictReader(file)}
+        self.assertEqual(rows["reserve"], 30 * MIB)
+
+    def test_what_the_machine_does_not_have_is_refused_before_anything_is_taken(self):
+        large = CONFIG.with_name("resnet50_224.yaml")
+        _, _, _, before = trainer("plan", "--config", large, "data.batch=2")
+        eager = trainer("train", "--config", large, "mode=eager", "data.batch=100000", "data.train_count=200000",
+                        f"run.dir={self.folder / 'run'}")
+        self.assertEqual(eager[0], NO_MEMORY, eager[2])
+        self.assertRegex(eager[2], r"memory: this training needs [\d.]+ GiB .* before its first eager step, this machine "
+                                   r"has [\d.]+ GiB free, over by")
+        self.assertLess(eager[3] - before, 64 * MIB)
+        for verb in (["bench", "--steps", 1], ["train", "--dry-run"], ["train"]):
+            code, out, err, most = trainer(*verb, "--config", large, "data.batch=100000", "data.train_count=200000",
+                                           "data.augment=[]", f"run.dir={self.folder / 'run'}")
+            with self.subTest(verb=verb):
+                self.assertEqual(code, NO_MEMORY, err)
+                self.assertRegex(err, r"memory: this (training|timing) needs [\d.]+ TiB \(\d+ bytes\), "
+                                      r"this machine has [\d.]+ GiB free, over by [\d.]+ TiB")
+                self.assertIn("the largest tensors of that time", err)
+                self.assertRegex(err, r"what would fit:\n  data.batch=\d+")
+                self.assertLess(most - before, 64 * MIB)
+        self.assertFalse((self.folder / "run").exists())
 
 
 if __name__ == "__main__":

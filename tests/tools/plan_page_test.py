@@ -46,6 +46,27 @@ PROBE = """<script>
   seen("near");
   plans[0].dispatchEvent(new MouseEvent("dblclick"));
   seen("again");
+  const text = () => views[0].text.textContent;
+  answer.told = [text()];
+  for (const key of ["ArrowRight", "ArrowRight", "ArrowUp", "Escape"]) {
+    plans[0].dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
+    answer.told.push(text());
+  }
+  const steps = () => [views[0].time.first, views[0].time.last];
+  const touch = (type, pointerId, part) => {
+    const r = plans[0].getBoundingClientRect();
+    plans[0].dispatchEvent(new PointerEvent(type, { pointerId, pointerType: "touch", cancelable: true,
+      clientX: r.left + r.width * part, clientY: r.top + r.height * .4 }));
+  };
+  plans[0].setPointerCapture = undefined;  // knows no made-up pointers
+  answer.steps = [steps()];
+  touch("pointerdown", 1, .45); touch("pointerdown", 2, .55);
+  touch("pointermove", 2, .75); touch("pointermove", 1, .25);  // two fingers go apart
+  touch("pointerup", 1, .25); touch("pointerup", 2, .75);
+  answer.steps.push(steps());
+  touch("pointerdown", 1, .5); touch("pointermove", 1, .6); touch("pointerup", 1, .6);  // one pulls
+  answer.steps.push(steps());
+  answer.legend = document.querySelector(".legend").textContent;
   make(document.body, "script", "answer", JSON.stringify(answer)).type = "text/plain";
 </script>
 """
@@ -91,6 +112,28 @@ class PlanPage(unittest.TestCase):
         self.assertNotEqual(*(self.labels(whole, view, r"\d+") for view in (0, 1)))
         for view in (0, 1):
             self.assertGreater(max(b[1] + b[3] for b in whole["boxes"] if b[0] == view), 700)
+
+    def test_boxes_have_names_and_the_axis_has_places(self):
+        seen = self.look_at("model.name=lenet5", "~model.widths", "data.batch=64")
+        words = [word[1] for word in seen["whole"]["words"]]
+        self.assertTrue([word for word in words if re.fullmatch(r"%\d+ conv2d.*", word)], words)
+        self.assertTrue([word for word in words if re.fullmatch(r"float32\[.*  conv1", word)], words)
+        self.assertIn("place", words)
+        self.assertIn("conv1", words)
+        self.assertIn("forward ends", seen["legend"])
+
+    def test_keys_and_fingers(self):
+        seen = self.look_at()
+        first, largest, following, above, none = seen["told"]
+        self.assertRegex(first, r"The largest:\n +[\d.]+ MiB  %\d+ \w+")  # never an empty box
+        for told in (largest, following, above):
+            self.assertRegex(told, r"\n[\d.]+ [KM]?i?B \(\d+ bytes\) at \d+, \w+\nlive    \d+ \w+")
+        self.assertEqual(len({largest, following, above}), 3)
+        self.assertEqual(none, first)
+        whole, near, moved = seen["steps"]
+        self.assertLess(near[1] - near[0], 0.7 * (whole[1] - whole[0]))
+        self.assertAlmostEqual(moved[1] - moved[0], near[1] - near[0])
+        self.assertLess(moved[0], near[0])
 
     def test_zoom_ends_and_comes_back(self):
         seen = self.look_at()

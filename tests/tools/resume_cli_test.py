@@ -93,6 +93,19 @@ class Resuming(unittest.TestCase):
         self.assertEqual(process.returncode, 0)
         self.assertIn("final test accuracy", out)
 
+    def test_the_first_command_stays(self):
+        self.trainer("train.steps=3")
+        first = (self.run_folder / "command.txt").read_text(encoding="utf-8")
+        self.assertIn("train.steps=3", first)
+        self.trainer("train.steps=6", "--resume")
+        lines = (self.run_folder / "command.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+        self.assertEqual((len(lines), lines[0]), (2, first))
+        self.assertIn("train.steps=6 --resume", lines[1])
+        self.assertIn("train.steps=3", (self.run_folder / "report.html").read_text(encoding="utf-8"))
+        self.trainer("train.steps=3", "--overwrite")
+        self.assertIn("--overwrite", (self.run_folder / "command.txt").read_text(encoding="utf-8"))
+        self.assertEqual((self.run_folder / "command.txt").read_text(encoding="utf-8").count("\n"), 1)
+
     @unittest.skipUnless(importlib.util.find_spec("h5py"), "no h5py here (Debian: python3-h5py)")
     def test_the_example_of_the_documentation_reads_a_checkpoint(self):
         text = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")

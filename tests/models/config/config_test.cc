@@ -5,10 +5,15 @@
 #include <fstream>
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tessera/engine/store.h"
+#include "tessera/engine/tensor.h"
+#include "tessera/layers/optimizer.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/config_keys.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -53,6 +58,21 @@ TEST(Config, ReadsEveryGroup) {
   EXPECT_EQ(config.schedule.warmup, (Duration{1, Duration::Unit::kEpochs}));
   EXPECT_EQ(config.train.total_steps(391), 15 * 391);
   EXPECT_EQ(config.run.dir, "runs/resnet");
+}
+
+// Read by the optimizer that was chosen: a weight decay that leaves biases and norms alone.
+TEST(Config, VectorsMayBeLeftOutOfTheWeightDecay) {
+  for (const char* name : {"sgd", "adamw"}) {
+    const Config config = parse_config(
+        fmt::format("optimizer: {{name: {}, weight_decay: 0.5, decay_vectors: false}}", name), "t");
+    Store store;
+    store.parameter("weight", {2, 2}, Initializer::ones());
+    store.parameter("bias", {2}, Initializer::ones());
+    const Tensors zero = {zeros({2, 2}), zeros({2})};
+    make_optimizer(config.optimizer, store)->step(zero, scalar(1, DType::f64));
+    EXPECT_EQ(store.find("weight").to_vector<float>(), std::vector<float>(4, 0.5f)) << name;
+    EXPECT_EQ(store.find("bias").to_vector<float>(), std::vector<float>(2, 1.0f)) << name;
+  }
 }
 
 TEST(Config, AnEmptyTextIsAllDefaults) {

@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tessera/engine/store.h"
+#include "tessera/models/run/weights.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -211,6 +213,29 @@ f.close()
   ASSERT_EQ(std::system((python + " " + (dir_ / "check.py").string() + " " + path_).c_str()), 0);
   load();  // what h5py changed is read, the checksum being gone
   EXPECT_EQ(b_in_[0], 42.0);
+}
+
+TEST(Weights, AStoreIsSavedAndLoadedByName) {
+  const std::string path = testing::TempDir() + "/store_weights.h5";
+  const auto declare = [](Store& store) {
+    store.parameter("fc.weight", {3, 2}, Initializer::normal(1));
+    store.buffer("bn.running_mean", {3}, Initializer::ones());
+    store.optimizer_state("optimizer.m.fc.weight", {3, 2}, Initializer::ones());
+  };
+  Store trained(1), other(2);
+  declare(trained);
+  declare(other);
+  save_weights(trained, path, 7);
+  EXPECT_EQ(weights_step(path), 7);
+  EXPECT_EQ(list_weights(path).size(), 2u);  // no optimizer state
+  const auto values = [](const Store& store) { return store.find("fc.weight").to_vector<float>(); };
+  EXPECT_NE(values(trained), values(other));
+  load_weights(other, path);
+  EXPECT_EQ(values(trained), values(other));
+  Store smaller;
+  smaller.parameter("fc.weight", {3, 2}, Initializer::zeros());
+  EXPECT_THROW(load_weights(smaller, path), CheckpointError);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -1,0 +1,103 @@
+#include "tessera/engine/eager.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
+
+namespace tessera {
+namespace {
+
+// An allocator with the memory that holds it to its limit, if it has one.
+struct Made {
+  std::unique_ptr<RawMemory> memory;
+  std::unique_ptr<Allocator> allocator;
+};
+
+struct OfMemory {
+  std::vector<Made> made;  // all of them: one that counts no more still owns its tensors
+  Allocator* current = nullptr;
+};
+
+std::mutex mutex;
+
+// A device has another memory once configure_devices() cuts it.
+OfMemory& allocators_of(const RawMemory& memory) {
+  static auto* all = new std::map<const RawMemory*, OfMemory>;  // outlives tensors
+  return (*all)[&memory];
+}
+
+Allocator* keep(OfMemory& of, Made made) {
+  of.made.push_back(std::move(made));
+  Allocator* allocator = of.made.back().allocator.get();
+  give_back_with([allocator] { allocator->trim(); });
+  return allocator;
+}
+
+Made make(Device device, std::string_view name, const AllocatorSettings& settings) {
+  RawMemory& machine = context(device).memory();
+  Made made;
+  if (settings.limit != RawMemory::kNoLimit)
+    made.memory = std::make_unique<LimitedMemory>(machine, settings.limit, kEagerHolder);
+  made.allocator = make_allocator(name, made.memory ? *made.memory : machine, settings);
+  if (!made.allocator)
+    throw ConfigError(
+        fmt::format("eager allocator: there is no '{}'; there are {}", name, allocator_names()));
+  return made;
+}
+
+// Returns the one that was current.
+Allocator* use(Device device, Made made) {
+  const RawMemory& memory = context(device).memory();
+  const std::lock_guard lock(mutex);
+  OfMemory& of = allocators_of(memory);
+  return std::exchange(of.current, keep(of, std::move(made)));
+}
+
+}  // namespace
+
+Allocator& eager_allocator(Device device) {
+  const RawMemory& memory = context(device).memory();
+  {
+    const std::lock_guard lock(mutex);
+    if (Allocator* current = allocators_of(memory).current) return *current;
+  }
+  Made made = make(device, "caching", {});
+  const std::lock_guard lock(mutex);
+  OfMemory& of = allocators_of(memory);
+  if (of.current == nullptr) of.current = keep(of, std::move(made));
+  return *of.current;
+}
+
+void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
+  eager_allocator(device).trim();  // before a reserve is taken, which may need the bytes
+  use(device, make(device, name, settings));
+}
+
+void set_eager_allocator(Device device, std::unique_ptr<Allocator> allocator) {
+  if (!allocator) throw ConfigError("eager allocator: none is given");
+  eager_allocator(device).trim();
+  use(device, {nullptr, std::move(allocator)});
+}
+
+EagerAllocatorScope::EagerAllocatorScope(Device device, std::string_view name,
+                                         const AllocatorSettings& settings)
+    : device_(device) {
+  eager_allocator(device).trim();
+  outer_ = use(device, make(device, name, settings));
+}
+
+EagerAllocatorScope::~EagerAllocatorScope() {
+  eager_allocator(device_).trim();
+  const RawMemory& memory = context(device_).memory();
+  const std::lock_guard lock(mutex);
+  allocators_of(memory).current = outer_;
+}
+
+}  // namespace tessera

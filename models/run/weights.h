@@ -1,0 +1,20 @@
+// Weights of a store in a file: what `weights.h5` of a run folder is, for programs of one's own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tessera/engine/store.h"
+
+namespace tessera {
+
+// Parameters and running statistics of the store, by their names, without optimizer state.
+// HDF5, one data set each; the file is the old one or the whole new one at any moment. `step`:
+// after how many steps of training, an attribute. Throw CheckpointError, which names the file.
+void save_weights(Store& store, const std::string& path, std::optional<int64_t> step = {});
+// The file must hold exactly these names, shapes and dtypes; otherwise nothing has been changed and
+// the error lists each that is missing, too many or different.
+void load_weights(Store& store, const std::string& path);
+
+}  // namespace tessera
