@@ -102,15 +102,17 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
   if (!labels.names_file.empty())
     info.class_names =
         read_class_names(fs::path(train[0]).parent_path() / labels.names_file, labels.classes);
-  const auto read = [&](const char* split, const std::vector<std::string>& files, int64_t count) {
+  const auto read = [&](const char* split, const std::vector<std::string>& files, int64_t count,
+                        int64_t wanted) {
     info.name = source.name + " " + split;
-    if (idx) return read_idx(files[0], files[1], info);
+    if (idx) return read_idx(files[0], files[1], info, wanted);
     const CifarFormat format{.label_bytes = static_cast<int>(set.labels.size()),
                              .label_at = static_cast<int>(&labels - set.labels.data()),
                              .records_per_file = count / static_cast<int64_t>(files.size())};
-    return read_cifar(files, format, info);
+    return read_cifar(files, format, info, wanted);
   };
-  return {read("train", train, set.train_count), read("test", test, set.test_count)};
+  return {read("train", train, set.train_count, source.train_count),
+          read("test", test, set.test_count, source.test_count)};
 }
 
 DataSplit open_folder(const DataSource& source) {
@@ -118,14 +120,19 @@ DataSplit open_folder(const DataSource& source) {
     throw ConfigError(
         "data.image_size: image_folder needs it: pixels a side that every picture is "
         "brought to, such as 224");
-  return open_image_folder(
-      source.root,
-      {.size = source.image_size, .damaged = source.damaged, .readers = source.readers});
+  return open_image_folder(source.root, {.size = source.image_size,
+                                         .damaged = source.damaged,
+                                         .readers = source.readers,
+                                         .decode_all = source.decode_all,
+                                         .channels = source.channels,
+                                         .follow_links = source.follow_links});
 }
 
 DataSplit open_hdf5(const DataSource& source) {
-  return source.hdf5.images.empty() ? open_packed(source.root, source.hdf5.cache, source.readers)
-                                    : open_hdf5_set(source.root, source.hdf5, source.readers);
+  const Hdf5Wanted wanted{source.train_count, source.test_count};
+  return source.hdf5.images.empty()
+             ? open_packed(source.root, source.hdf5.cache, source.readers, wanted)
+             : open_hdf5_set(source.root, source.hdf5, source.readers, "", "", wanted);
 }
 
 // Into memory when that is small: made once then, not again each epoch.
@@ -226,7 +233,7 @@ DataNeed folder_need(const DataSource& source) {
   need.complete = false;
   if (source.damaged == Damaged::kSkip) return need;
   try {
-    const ImageFolderList list = list_image_folder(source.root);
+    const ImageFolderList list = list_image_folder(source.root, source.follow_links);
     need.bytes = list.bytes;
     const auto counted = [&](int64_t all, int64_t wanted) {
       if (wanted <= 0 || wanted >= all) return all;
@@ -244,7 +251,8 @@ DataNeed folder_need(const DataSource& source) {
 
 DataNeed data_need(const DataSource& source) {
   constexpr int64_t kLabel = sizeof(int32_t);
-  if (source.name == "hdf5") return data_need(open_data(source));
+  const bool gray_maybe = source.name == "image_folder" && source.channels == Channels::kAuto;
+  if (source.name == "hdf5" || gray_maybe) return data_need(open_data(source));
   if (source.name == "image_folder") return folder_need(source);
   if (source.name == "synthetic") {
     const auto [train, test] = synthetic_counts(source);
@@ -259,11 +267,13 @@ DataNeed data_need(const DataSource& source) {
   const auto some_of = [](int64_t all, int64_t wanted) {
     return wanted == 0 ? all : std::min(all, wanted);
   };
+  const int64_t train = some_of(set->train_count, source.train_count),
+                test = some_of(set->test_count, source.test_count);
   return {{},
-          some_of(set->train_count, source.train_count),
-          some_of(set->test_count, source.test_count),
+          train,
+          test,
           set->labels_of(source.coarse).classes,
-          (set->train_count + set->test_count) * (set->shape.bytes() + kLabel)};
+          (train + test) * (set->shape.bytes() + kLabel)};
 }
 
 }  // namespace tessera

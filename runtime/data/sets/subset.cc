@@ -65,10 +65,12 @@ class Subset : public Dataset {
   }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes = all_->notes();
-    notes.push_back(chosen_.empty()
-                        ? fmt::format("the first {} of {} images are used", count(), all_->count())
-                        : fmt::format("{} of {} images are used, of each class in proportion",
-                                      count(), all_->count()));
+    if (!chosen_.empty())
+      notes.push_back(fmt::format("{} of {} images are used, of each class in proportion", count(),
+                                  all_->count()));
+    else
+      for (const std::string& note : first_images_note(count(), all_->count()))
+        notes.push_back(note);
     return notes;
   }
   bool has_own_sizes() const override { return all_->has_own_sizes(); }
@@ -97,6 +99,11 @@ class Subset : public Dataset {
 };
 
 }  // namespace
+
+std::vector<std::string> first_images_note(int64_t count, int64_t all) {
+  if (count == all) return {};
+  return {fmt::format("the first {} of {} images are used", count, all)};
+}
 
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
                                       SubsetOrder order) {
