@@ -53,9 +53,19 @@ Finding memory_of(const Config& config) {
 }
 
 Finding data_of(const Config& config) {
-  const DataSplit data = open_fitting(config);
+  const DataSplit data = open_fitting(config, /*decode_all=*/true);
   check_classes(config, *data.train);
-  return {"data", fmt::format("{}; {}", data.train->describe(), data.test->describe())};
+  Finding found{"data", fmt::format("{}; {}", data.train->describe(), data.test->describe())};
+  for (const Dataset* split : {data.train.get(), data.test.get()})
+    for (const std::string& note : split->notes()) {
+      found.text += fmt::format("\n{}: {}", split->name(), note);
+      found.warning = found.warning || note.find("damaged") != note.npos;
+    }
+  if (const std::string spare = spare_classes(config, *data.train); !spare.empty()) {
+    found.text += "\n" + spare;
+    found.warning = true;
+  }
+  return found;
 }
 
 // The folder, or the nearest one above it that is there.

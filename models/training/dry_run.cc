@@ -11,6 +11,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/run_steps.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 
@@ -19,6 +20,8 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   const Checkpointing checkpoints(config, options, print);
   const DataSplit data = open_fitting(config);
   check_classes(config, *data.train);
+  if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
+    log(LogLevel::warning, spare);
   print(data.train->describe());
   print(data.test->describe());
   const int64_t batch = run_steps(config, data_need(data), Purpose::training).train.front();

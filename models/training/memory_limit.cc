@@ -149,19 +149,22 @@ void require_loaders(const Config& config, const DataSplit& data, Purpose purpos
 
 }  // namespace
 
-DataSplit open_fitting(const Config& config) {
-  DataSplit data = open_data(data_source(config));
+DataSplit open_fitting(const Config& config, bool decode_all) {
+  DataSource source = data_source(config);
+  source.decode_all = decode_all;
+  DataSplit data = open_data(source);
   require_fit(config, data_need(data), Purpose::training);
   require_loaders(config, data, Purpose::training);
   return data;
 }
 
-OpenedRun open_run(const Config& config, Purpose purpose) {
-  OpenedRun run{open_data(data_source(config)), nullptr};
+OpenedRun open_run(const Config& config, Purpose purpose,
+                   const std::function<Normalization(const Dataset&)>& otherwise) {
+  OpenedRun run{open_data(data_source(config)), nullptr, {}};
   const DataNeed data = data_need(run.data);
-  const Normalization normalization =
-      normalization_of(config, purpose == Purpose::training ? *run.data.train : *run.data.test);
-  run.session = prepared_session(config, data, purpose, {}, &normalization);
+  run.normalization = normalization_of(
+      config, purpose == Purpose::training ? *run.data.train : *run.data.test, otherwise);
+  run.session = prepared_session(config, data, purpose, {}, &run.normalization);
   require_fit(config, data, purpose, *run.session);
   require_loaders(config, run.data, purpose);
   return run;

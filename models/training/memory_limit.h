@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "tessera/models/training/memory_need.h"
@@ -19,16 +20,19 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Se
 
 // Opens the data of a training that passed require_fit(), and asks once more, as opening them may
 // tell of more. Throws what open_data() and require_fit() throw, and OutOfMemory where the machine
-// has less free than the loaders take.
-DataSplit open_fitting(const Config& config);
+// has less free than the loaders take. decode_all: as DataSource has it.
+DataSplit open_fitting(const Config& config, bool decode_all = false);
 
 // The same for what then runs: the data, and a session with the steps for them, which the limit was
 // asked of.
 struct OpenedRun {
   DataSplit data;
   std::unique_ptr<Session> session;
+  Normalization normalization;
 };
-OpenedRun open_run(const Config& config, Purpose purpose);
+// `otherwise` tells the normalization where neither the configuration nor the data do.
+OpenedRun open_run(const Config& config, Purpose purpose,
+                   const std::function<Normalization(const Dataset&)>& otherwise);
 
 // "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of
 // memory.limit or else of what the machine has free, and the largest batch that would fit; "at

@@ -42,6 +42,8 @@ RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose);
 std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
                                           Purpose purpose, CompileOptions options = {},
                                           const Normalization* normalization = nullptr);
+// Of an image in a step.
+ImageShape step_image(const Config& config, const DataNeed& data, Purpose purpose);
 // The step for the full batch: of training where there is one, else of evaluation.
 CompiledStep& first_step(Session& session, const RunSteps& steps);
 

@@ -13,8 +13,8 @@ namespace tessera {
 struct TrainResult {
   double test_accuracy = 0, test_loss = 0;    // after the last step; accuracy in [0, 1]
   double test_top5 = 0;                       // part that is right among the first five
-  double train_accuracy = 0, train_loss = 0;  // over the last steps, as in the last line of
-                                              // metrics; NaN where all of them were skipped
+  double train_accuracy = 0, train_loss = 0;  // over the last epoch, as in the last line of
+                                              // metrics; NaN where all of it was skipped
   int64_t skipped = 0;                        // batches that train.non_finite left out
   int64_t best_step = -1;     // after which checkpoint.best was reached; -1: unknown
   double best_value = 0;      // its accuracy or loss on the test images
