@@ -261,7 +261,8 @@ class Limit(unittest.TestCase):
         self.assertEqual(code, 0, err)
         said, took = map(float, re.search(r"says ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
         self.assertGreater(said, 3 * 16 * 224 * 224 * 3 / MIB)
-        self.assertLess(abs(took - said), 0.05 * said)
+        self.assertLess(took - said, 0.05 * said)
+        self.assertLess(said - took, 0.1 * said)  # decoders are seldom all at their largest
 
     # Noise does not get smaller: each thread reads files of a megabyte while the folder is opened.
     def test_loading_large_pngs_takes_what_its_report_says(self):
