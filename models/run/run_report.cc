@@ -30,14 +30,19 @@ const char* phase_of(std::string_view word) {
   return nullptr;
 }
 
+// Of the training's loss and accuracy: whole epochs, and the last line; where there are fewer than
+// two of those, all lines.
 Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
                double Metrics::*value, double scale) {
-  Curve curve{phase_of(phase), colour, {}};
+  Curve all{phase_of(phase), colour, {}}, whole = all;
   for (const Metrics& m : metrics) {
-    if (phase == m.phase && std::isfinite(m.*value))
-      curve.points.push_back({m.epoch, scale * (m.*value)});
+    if (phase != m.phase || !std::isfinite(m.*value)) continue;
+    all.points.push_back({m.epoch, scale * (m.*value)});
+    if (m.epoch == std::floor(m.epoch)) whole.points.push_back(all.points.back());
   }
-  return curve;
+  if (phase != "train" || value == &Metrics::lr || whole.points.size() < 2) return all;
+  if (whole.points.back().x != all.points.back().x) whole.points.push_back(all.points.back());
+  return whole;
 }
 
 // The first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
@@ -143,13 +148,20 @@ std::string matrix_html(const RunReport& report) {
 std::string epochs_html(const std::vector<Metrics>& metrics) {
   std::string html =
       "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>images</th><th>loss</th>"
-      "<th>accuracy</th><th>lr</th></tr>\n";
+      "<th>accuracy</th><th>train loss</th><th>train accuracy</th><th>lr</th></tr>\n";
+  const Metrics* trained = nullptr;  // the line of the same step, or none
   for (const Metrics& m : metrics) {
-    if (std::string_view(m.phase) == "train") continue;
+    if (std::string_view(m.phase) == "train") {
+      trained = &m;
+      continue;
+    }
+    const bool same = trained != nullptr && trained->step == m.step;
     html += fmt::format(
-        "<tr><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td>"
-        "<td>{:.4g}</td></tr>\n",
-        m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy, m.lr);
+        "<tr><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td><td>{}</td>"
+        "<td>{}</td><td>{:.4g}</td></tr>\n",
+        m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy,
+        same ? fmt::format("{:.4f}", trained->loss) : "",
+        same ? fmt::format("{:.2f} %", 100 * trained->accuracy) : "", m.lr);
   }
   html += "</table>\n";
   const bool validated = std::any_of(metrics.begin(), metrics.end(), [](const Metrics& m) {

@@ -194,10 +194,11 @@ Tensors Session::weights() const {
   return weights;
 }
 
-void Session::save_weights(const std::string& path, std::optional<int64_t> step) {
+void Session::save_weights(const std::string& path, std::optional<int64_t> step,
+                           const std::string& inference) {
   std::vector<ConstArray> arrays;
   for (const Tensor& tensor : weights()) arrays.push_back(array_of<ConstArray>(tensor));
-  write_weights(path, arrays, step);
+  write_weights(path, arrays, step, inference);
 }
 
 void Session::load_weights(const std::string& path) {
