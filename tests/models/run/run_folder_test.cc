@@ -105,6 +105,28 @@ TEST_F(RunFolderTest, TrainingAndTestShareTheirCharts) {
   EXPECT_EQ(train["host/process_bytes"].size(), 2u);
 }
 
+TEST_F(RunFolderTest, ValidationHasItsFolderOfEventsWhereThereIsOne) {
+  { RunFolder(config_).write(line(1)); }
+  EXPECT_FALSE(std::filesystem::exists(config_.run.dir + "/validation"));
+  config_.data.validation.count = 10;
+  {
+    RunFolder folder(config_);
+    folder.write({1, 100, "train", 1.25, 0.75, 0.1, 4096});
+    folder.write({1, 100, "validation", 1.5, 0.5, 0.1, 4096});
+    folder.write({1, 100, "test", 1.0, 0.25, 0.1, 4096});
+  }
+  const auto losses = [&](const std::string& part) {
+    std::vector<float> found;
+    for (const auto& entry : std::filesystem::directory_iterator(config_.run.dir + "/" + part))
+      for (const EventScalar& point : read_events(entry.path().string()))
+        if (point.tag == "loss" && point.step == 100) found.push_back(point.value);
+    return found;
+  };
+  EXPECT_EQ(losses("train"), std::vector{1.25f});
+  EXPECT_EQ(losses("validation"), std::vector{1.5f});
+  EXPECT_EQ(losses("test"), std::vector{1.0f});
+}
+
 TEST_F(RunFolderTest, ValuesThatAreNotFiniteLeaveValidFiles) {
   RunFolder folder(config_);
   folder.write({1, 100, "test", std::numeric_limits<double>::quiet_NaN(),
