@@ -225,6 +225,7 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                          .text();
   open.pop_back();  // the brace at its end
   piece(open);
+  if (!inference.empty()) piece(",\n\"inference\":" + inference);
   const auto list = [&](const char* name, const auto& listed) {
     piece(fmt::format(",\n\"{}\":[", name));
     const char* comma = "";

@@ -56,6 +56,7 @@ struct PlanReport {
   // all steps, and loaders, data and checkpoints. Empty where nobody said.
   std::vector<std::pair<std::string, int64_t>> parts;
   bool parts_complete = true;  // false: opening the data may tell of more
+  std::string inference;       // what inference needs besides, as JSON; empty where nobody said
   // To the part of that name, if there is one.
   void add_part(const std::string& name, int64_t bytes);
 

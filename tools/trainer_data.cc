@@ -1,7 +1,6 @@
 // trainer data: looks at, packs, times and fetches what a configuration trains on.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "tessera/models/config/config_effect.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/data/sets/packed.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -35,39 +35,11 @@ struct DataArguments {
   bool overwrite = false;
 };
 
-// Mean and deviation of each channel, of pixels / 255.
-struct Moments {
-  std::vector<double> sums, squares;
-  double pixels = 0;
-
-  explicit Moments(int channels)
-      : sums(static_cast<size_t>(channels)), squares(static_cast<size_t>(channels)) {}
-  void add(const uint8_t* bytes, int64_t count) {
-    size_t channels = sums.size();
-    std::vector<int64_t> sum(channels), square(channels);  // exact
-    for (int64_t i = 0; i < count;)
-      for (size_t c = 0; c < channels; ++c, ++i) {
-        sum[c] += bytes[i];
-        square[c] += int64_t{bytes[i]} * bytes[i];
-      }
-    for (size_t c = 0; c < channels; ++c) {
-      sums[c] += static_cast<double>(sum[c]) / 255;
-      squares[c] += static_cast<double>(square[c]) / (255.0 * 255);
-    }
-    pixels += static_cast<double>(count) / static_cast<double>(channels);
-  }
-  std::string text() const {
-    std::string means, deviations;
-    for (size_t c = 0; c < sums.size(); ++c) {
-      double mean = sums[c] / pixels;
-      const char* comma = c == 0 ? "" : ", ";
-      means += fmt::format("{}{:.4f}", comma, mean);
-      deviations += fmt::format("{}{:.4f}", comma,
-                                std::sqrt(std::max(0.0, squares[c] / pixels - mean * mean)));
-    }
-    return fmt::format("mean [{}], std [{}]", means, deviations);
-  }
-};
+// As they are published: four decimals.
+std::string four_decimals(const Normalization& normalization) {
+  return fmt::format("mean [{:.4f}], std [{:.4f}]", fmt::join(normalization.mean, ", "),
+                     fmt::join(normalization.std, ", "));
+}
 
 void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& config) {
   say(data->describe());
@@ -75,8 +47,8 @@ void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& con
     ImageShape least = data->own_shape(0), most = least;
     for (int64_t i = 0; i < data->count(); ++i) {
       ImageShape own = data->own_shape(i);
-      least = {std::min(least.height, own.height), std::min(least.width, own.width), 3};
-      most = {std::max(most.height, own.height), std::max(most.width, own.width), 3};
+      least = {std::min(least.height, own.height), std::min(least.width, own.width), own.channels};
+      most = {std::max(most.height, own.height), std::max(most.width, own.width), own.channels};
     }
     say(fmt::format("  sizes: {} to {} high, {} to {} wide", least.height, most.height, least.width,
                     most.width));
@@ -89,7 +61,7 @@ void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& con
     moments.add(batch.images, batch.count * data->shape().bytes());
     for (int64_t k = 0; k < batch.count; ++k) ++counts[static_cast<size_t>(batch.labels[k])];
   }
-  say("  " + moments.text());
+  say("  " + four_decimals(moments.normalization()));
   for (size_t i = 0; i < counts.size(); ++i)
     say(fmt::format(
         "  {:>8}  {}", counts[i],
@@ -99,7 +71,9 @@ void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& con
 
 int run_inspect(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
-  DataSplit data = open_data(data_source(config));
+  DataSource source = data_source(config);
+  source.decode_all = true;
+  const DataSplit data = open_data(source);
   inspect_split(data.train, config);
   if (data.validation != nullptr) inspect_split(data.validation, config);
   inspect_split(data.test, config);
@@ -145,6 +119,7 @@ int run_bench(const DataArguments& arguments) {
   int64_t before = host_memory().process;
   DataSplit data = open_data(data_source(config));
   data.test.reset();  // is not read here
+  release_unused_heap();
   const LoaderOptions options = loader_options(config, true);
   Loader loader(data.train, options);
   using Clock = std::chrono::steady_clock;

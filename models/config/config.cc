@@ -65,6 +65,15 @@ const char* name_of(Damaged value) {
   return nullptr;
 }
 
+const char* name_of(Channels value) {
+  switch (value) {
+    case Channels::kGray: return "1";
+    case Channels::kColour: return "3";
+    case Channels::kAuto: return "auto";
+  }
+  return nullptr;
+}
+
 const char* name_of(CropBorder value) {
   switch (value) {
     case CropBorder::kZero: return "zero";

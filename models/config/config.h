@@ -75,6 +75,7 @@ const char* name_of(OnNonFinite value);
 const char* name_of(BestBy value);
 const char* name_of(CpuKernels value);
 const char* name_of(Damaged value);
+const char* name_of(Channels value);
 const char* name_of(CropBorder value);
 
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
@@ -120,11 +121,13 @@ struct DataConfig {
   std::vector<double> range;   // [low, high] of the values; empty: that of their type
   std::string class_names;     // path, or path@attribute
   double test_part = 0.1;      // without {split}: part of the images that is the test set
-  ByteSize cache{int64_t{256} << 20};        // decoded images that are kept
-  Named<Damaged> damaged = Damaged::kError;  // image_folder, pictures that do not decode
-  int64_t train_count = 0;                   // use only so many training images; 0: all
-  int64_t test_count = 0;                    // the same for the test images
-  ValidationSource validation;               // held out of the training images, or a folder
+  ByteSize cache{int64_t{256} << 20};            // decoded images that are kept
+  Named<Damaged> damaged = Damaged::kError;      // image_folder, pictures that do not decode
+  Named<Channels> channels = Channels::kColour;  // image_folder: 1 | 3 | auto
+  bool follow_links = false;                     // image_folder: out of its root
+  int64_t train_count = 0;                       // use only so many training images; 0: all
+  int64_t test_count = 0;                        // the same for the test images
+  ValidationSource validation;                   // held out of the training images, or a folder
   std::vector<AugmentConfig> augment;
   std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
   std::vector<double> std;

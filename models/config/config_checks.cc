@@ -236,7 +236,9 @@ class Checks {
     check_mixes();
     try {
       const Transforms augment = make_transforms(config_.data);
-      if (config_.data.name == "hdf5") return;
+      const bool opening_tells =
+          config_.data.name == "image_folder" && config_.data.channels == Channels::kAuto;
+      if (config_.data.name == "hdf5" || opening_tells) return;
       const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
       channels_ = static_cast<size_t>(plain.channels);
       if (size_is_right && made == plain) image_ = made;

@@ -37,6 +37,8 @@ DataSource data_source(const Config& config) {
   source.coarse = config.data.labels == "coarse";
   source.damaged = config.data.damaged;
   source.validation = config.data.validation;
+  source.channels = config.data.channels;
+  source.follow_links = config.data.follow_links;
   source.readers = std::clamp<int>(config.data.workers, 1, 256);
   source.hdf5 = hdf5_source(config.data);
   return source;
@@ -98,17 +100,23 @@ LoaderOptions loader_options(const Config& config, bool training) {
 ImageShape image_shape(const DataConfig& data) {
   int synthetic = data.image_size == 0 ? 32 : data.image_size;
   if (data.name == "synthetic") return {synthetic, synthetic, 3};
-  if (data.name == "image_folder") return {data.image_size, data.image_size, 3};
-  if (data.name == "hdf5") {
-    DataSource source{.name = data.name, .root = data.root, .hdf5 = hdf5_source(data)};
-    return open_data(source).train->shape();
+  const bool pictures_tell = data.name == "image_folder" && data.channels == Channels::kAuto;
+  if (data.name == "image_folder" && !pictures_tell)
+    return {data.image_size, data.image_size, data.channels == Channels::kGray ? 1 : 3};
+  if (data.name == "hdf5" || pictures_tell) {
+    Config config;
+    config.data = data;
+    config.data.train_count = config.data.test_count = 0;
+    return open_data(data_source(config)).train->shape();
   }
   if (const PublishedSet* set = find_published(data.name)) return set->shape;
   throw ConfigError("data.name: " + unknown_name(data.name, data_names()));
 }
 
-Normalization normalization_of(const Config& config, const Dataset& data) {
-  Normalization normalization = data.normalization();
+Normalization normalization_of(const Config& config, const Dataset& data,
+                               const NormalizationOf& otherwise) {
+  const bool told = data.has_normalization() || !config.data.mean.empty();
+  Normalization normalization = told || !otherwise ? data.normalization() : otherwise(data);
   const auto take = [&](const char* key, const std::vector<double>& given,
                         std::vector<float>& values) {
     if (given.empty()) return;
@@ -120,6 +128,19 @@ Normalization normalization_of(const Config& config, const Dataset& data) {
   take("data.mean", config.data.mean, normalization.mean);
   take("data.std", config.data.std, normalization.std);
   return normalization;
+}
+
+Normalization former_normalization(const Config& config, const Dataset& data) {
+  const bool pictures = config.data.name == "image_folder" && data.channels() == 3;
+  return pictures ? imagenet_normalization() : data.normalization();
+}
+
+std::string spare_classes(const Config& config, const Dataset& data) {
+  if (config.model.classes <= data.classes()) return "";
+  return fmt::format(
+      "model.classes: the model has {}, but {} only {}; the others are never right: give "
+      "model.classes={} unless they are wanted",
+      config.model.classes, data.name(), data.classes(), data.classes());
 }
 
 void check_classes(const Config& config, const Dataset& data) {

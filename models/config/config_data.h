@@ -1,6 +1,8 @@
 // What a configuration says about data, in the words of the data floor. Thread-safe.
 #pragma once
 
+#include <functional>
+
 #include "tessera/models/config/config.h"
 #include "tessera/runtime/data/loader.h"
 
@@ -11,12 +13,19 @@ Transforms make_transforms(const DataConfig& data);
 Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
 // How a loader reads: batches as configured, and for training in a random order, changed and mixed.
 LoaderOptions loader_options(const Config& config, bool training);
-// The shape of an image before augmentation; only hdf5 is opened for it. Throws ConfigError for a
+// The shape of an image before augmentation; only hdf5 is opened for it, and a folder whose
+// pictures decide about the channels. Throws ConfigError for a
 // data set that is not known, DataError.
 ImageShape image_shape(const DataConfig& data);
-// That of the configuration, or else the data set's own. Throws ConfigError: not one for each
-// channel.
-Normalization normalization_of(const Config& config, const Dataset& data);
+// That of the configuration, or else the data set's own, or else (a set of which nobody told) what
+// `otherwise` tells. Throws ConfigError: not one for each channel.
+using NormalizationOf = std::function<Normalization(const Dataset& train)>;
+Normalization normalization_of(const Config& config, const Dataset& data,
+                               const NormalizationOf& otherwise = {});
+// What programs took that knew of no measuring: for runs and checkpoints of theirs.
+Normalization former_normalization(const Config& config, const Dataset& data);
+// What is to be said where the model has more classes than the data; empty where it has not.
+std::string spare_classes(const Config& config, const Dataset& data);
 // Throws ConfigError when the data has more classes than the model.
 void check_classes(const Config& config, const Dataset& data);
 

@@ -34,7 +34,8 @@ train: {epochs: 15}
   group, back to its default. `--print-config` shows what the run would use and where each value
   comes from, `--dry-run` checks everything up to the first step and writes nothing.
 - Lengths carry their unit: `2ep` epochs, `500st` steps, where it says so `10min`, `1h`. Sizes are
-  written `512MiB`, `2GiB`. A bare 0 needs no unit.
+  written `512MiB`, `2GiB`. A bare 0 needs no unit. Both may stand in quotes, and so may `none`: JSON
+  is a configuration too.
 - Everything wrong is reported at once, with line and column, before any work is done. Keys given
   twice, anchors, aliases, tags, tabs, more than one document, 32 levels or 1 MiB are errors; so are
   numbers that readers of YAML disagree about (`010`, `0x10`, `1_000`) and `yes` for `true`.

@@ -83,6 +83,8 @@ const std::vector<Dependent>& dependents() {
         {"data.test_part", "data.name", cut, {kCutFile}, true},
         {"data.cache", "data.name", data, {"hdf5"}, true},
         {"data.damaged", "data.name", data, {"image_folder"}},
+        {"data.channels", "data.name", data, {"image_folder"}, true},
+        {"data.follow_links", "data.name", data, {"image_folder"}, true},
         {"schedule.every", "schedule.name", schedule, {"step"}},
         {"schedule.milestones", "schedule.name", schedule, {"multistep"}},
         {"schedule.gamma", "schedule.name", schedule, {"step", "multistep"}},

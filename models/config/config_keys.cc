@@ -12,7 +12,9 @@
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/data/sets/image_folder.h"
+#include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
@@ -46,6 +48,13 @@ KeyRule between(double min, double max) {
 
 KeyRule or_time(KeyRule rule) {
   rule.time = true;
+  return rule;
+}
+
+KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list) {
+  std::vector<double> values;
+  for (float value : list) values.push_back(shortest(value));
+  rule.lists.emplace_back(name, values);
   return rule;
 }
 
@@ -129,7 +138,9 @@ std::string expected(const ConfigKey& key) {
     type = "a length in epochs, steps, minutes or hours";
     example = " (such as 2ep, 500st, 10min or 1h)";
   }
-  return type + range_text(key.rule) + example;
+  std::string lists;
+  for (const auto& entry : key.rule.lists) lists += ", or " + entry.first;
+  return type + range_text(key.rule) + example + lists;
 }
 
 namespace {
@@ -145,15 +156,14 @@ std::string image_size_help() {
                      kSmallestSynthetic, kLargestSynthetic);
 }
 
-}  // namespace
+constexpr double kInts = std::numeric_limits<int>::max();
+// No sum of bytes that this is a factor of leaves 64 bits (models/training/memory_need.h).
+constexpr double kMaxImages = 0x1p32;
 
 // One key, one line.
 // clang-format off
-std::vector<ConfigKey> config_keys(Config& c) {
-  constexpr double kInts = std::numeric_limits<int>::max();
-  // No sum of bytes that this is a factor of leaves 64 bits (models/training/memory_need.h).
-  constexpr double kMaxImages = 0x1p32;
-  std::vector<ConfigKey> keys = {
+std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
+  return {
     {"seed", &c.seed, at_least(0), "where all random numbers start"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
     {"mode", &c.mode, one_of<Mode>(), "capture and plan the step, or run op by op"},
@@ -183,13 +193,19 @@ std::vector<ConfigKey> config_keys(Config& c) {
     {"data.test_part", &c.data.test_part, between(0, 1), "hdf5 without {split}: part of each class that is the test set"},
     {"data.cache", &c.data.cache, above(0), "hdf5: decoded images kept in memory, of each set"},
     {"data.damaged", &c.data.damaged, one_of<Damaged>(), "image_folder: broken pictures"},
+    {"data.channels", &c.data.channels, one_of<Channels>(), "image_folder: 1: gray, 3: colours, auto: 1 where all pictures are stored in gray"},
+    {"data.follow_links", &c.data.follow_links, any(), "image_folder: links out of its root too"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
     {"data.validation", &c.data.validation, any(), "training images that choose the best checkpoint instead of the test set, which then is looked at once, at the end; drawn by the seed, of each class in proportion"},
     {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
-    {"data.mean", &c.data.mean, at_least(-kMaxFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
-    {"data.std", &c.data.std, at_least(kMinFloat, kMaxFloat), "per channel, of pixels / 255; []: the data set's own"},
+    {"data.mean", &c.data.mean, or_list(at_least(-kMaxFloat, kMaxFloat), "imagenet", imagenet_normalization().mean), "per channel, of pixels / 255; []: the data set's own, measured where nobody tells; imagenet: ImageNet's, for data.std too"},
+    {"data.std", &c.data.std, or_list(at_least(kMinFloat, kMaxFloat), "imagenet", imagenet_normalization().std), "per channel, of pixels / 255; []: the data set's own"},
+  };
+}
 
+std::vector<ConfigKey> keys_of_training(Config& c) {
+  return {
     {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "the loss to minimise"},
     {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
 
@@ -207,10 +223,9 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
-    {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(),
-     "a batch whose loss or gradients are not finite ends the training, or updates nothing; to skip takes the memory of all gradients at once"},
+    {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(), "a batch whose loss or gradients are not finite ends the training, or updates nothing; to skip takes the memory of all gradients at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
-    {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs"},
+    {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs; the line at the end of an epoch is of all of it"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
@@ -224,12 +239,20 @@ std::vector<ConfigKey> config_keys(Config& c) {
 
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };
+}
+// clang-format on
+
+}  // namespace
+
+std::vector<ConfigKey> config_keys(Config& c) {
+  std::vector<ConfigKey> keys = keys_of_model_and_data(c);
+  const std::vector<ConfigKey> more = keys_of_training(c);
+  keys.insert(keys.end(), more.begin(), more.end());
   const auto lr = std::find_if(keys.begin(), keys.end(),
                                [](const ConfigKey& key) { return key.path == "optimizer.lr"; });
   const std::vector<ConfigKey> of_optimizers = optimizer_keys(c.optimizer);
   keys.insert(lr + 1, of_optimizers.begin(), of_optimizers.end());
   return keys;
 }
-// clang-format on
 
 }  // namespace tessera

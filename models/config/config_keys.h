@@ -22,8 +22,10 @@ struct KeyRule {
   bool above_min = false;          // min itself is not allowed
   bool below_max = false;          // nor is max
   std::vector<std::string> names;  // of a text: one of these, when there are any
-  bool time = false;               // of a length: minutes and hours are allowed too
-  bool required = false;           // of an option of a step: has no default
+  // Of a list of numbers: names that stand for one.
+  std::vector<std::pair<std::string, std::vector<double>>> lists = {};
+  bool time = false;      // of a length: minutes and hours are allowed too
+  bool required = false;  // of an option of a step: has no default
 };
 
 // What lengths may be at most, in minutes and hours as in epochs: products with the steps of an
@@ -44,6 +46,7 @@ KeyRule one_of() {
   return one_of(names_of<E>());
 }
 KeyRule or_time(KeyRule rule);  // a length may be a time too
+KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list);
 KeyRule required(KeyRule rule);
 
 struct ConfigKey {

@@ -61,6 +61,7 @@ class Parser {
   void finish() {
     prefer_last_length();
     put_aside();
+    complete_normalization();
     if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
     if (file_is_read_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
@@ -263,6 +264,23 @@ class Parser {
                    keys_[i].target);
     }
     given_.erase(path);
+  }
+
+  // data.mean by name brings the deviations of that name, where none are given.
+  void complete_normalization() {
+    const auto given = given_.find("data.mean");
+    if (given == given_.end() || !config_.data.std.empty()) return;
+    const auto lists = [&](const char* path) {
+      return std::find_if(keys_.begin(), keys_.end(),
+                          [&](const ConfigKey& key) { return key.path == path; })
+          ->rule.lists;
+    };
+    const auto means = lists("data.mean"), deviations = lists("data.std");
+    for (size_t i = 0; i < means.size(); ++i) {
+      if (config_.data.mean != means[i].second) continue;
+      config_.data.std = deviations[i].second;
+      given_["data.std"] = given->second;
+    }
   }
 
   static constexpr const char* kNested = "`data: {batch: 128}`";

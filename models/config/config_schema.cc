@@ -4,6 +4,7 @@
 #include "tessera/models/config/config_docs.h"
 #include "tessera/models/config/config_print.h"
 #include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/number.h"
 
 namespace tessera {
 
@@ -55,7 +56,10 @@ class ValueSchema {
     return (*this)(static_cast<const NamedValue*>(nullptr));
   }
   Json operator()(const NamedValue*) const {
-    return Json::object({{"enum", Json::list({rule_.names.begin(), rule_.names.end()})}});
+    std::vector<Json> names(rule_.names.begin(), rule_.names.end());
+    for (const std::string& name : rule_.names)  // YAML takes the text 1 for a number
+      if (int64_t whole = 0; parse_number(name, whole) == std::errc()) names.emplace_back(whole);
+    return Json::object({{"enum", Json::list(names)}});
   }
   Json operator()(const Workers*) const {
     return any_of({constant("auto"), (*this)(static_cast<const int*>(nullptr))});
@@ -82,7 +86,11 @@ class ValueSchema {
       items = step_schema<T>();
     else
       items = (*this)(static_cast<const T*>(nullptr));
-    return Json::object({{"type", "array"}, {"items", items}});
+    const Json list = Json::object({{"type", "array"}, {"items", items}});
+    if (rule_.lists.empty()) return list;
+    std::vector<Json> forms = {list};
+    for (const auto& entry : rule_.lists) forms.push_back(constant(entry.first));
+    return any_of(forms);
   }
 
  private:

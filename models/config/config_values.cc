@@ -190,7 +190,10 @@ class Reader {
 
   template <class T>
   void read(const YamlNode& node, T& value) {
-    if (!node.is_plain()) return refuse(node, node.quoted ? "leave out the quotes" : "");
+    // What has a unit is a text to JSON, which is read here too.
+    constexpr bool kMayBeQuoted = std::is_same_v<T, Duration> || std::is_same_v<T, ByteSize>;
+    if (!node.is_plain() && !(kMayBeQuoted && node.is_scalar()))
+      return refuse(node, node.quoted ? "leave out the quotes" : "");
     MaybeProblem problem = parse(node.text, key_.rule, value);
     if (!problem) return;
     if constexpr (std::is_arithmetic_v<T>)
@@ -233,13 +236,15 @@ class Reader {
   template <class T>
   void read(const YamlNode& node, std::optional<T>& value) {
     T given{};
-    const bool none = node.is_plain() && node.text == "none";
+    const bool none = node.is_scalar() && node.text == "none";
     if (!none) read(node, given);
     value = none ? std::nullopt : std::optional<T>(given);
   }
 
   template <class T>
   void read(const YamlNode& node, std::vector<T>& value) {
+    if constexpr (std::is_same_v<T, double>)
+      if (node.is_scalar() && !key_.rule.lists.empty()) return read_list_name(node, value);
     if (!node.is_list()) return refuse(node);
     value.clear();
     for (const YamlNode& entry : node.items) {
@@ -266,6 +271,17 @@ class Reader {
     if (key_.path == "train.steps" && epochs) return {"a number of epochs is train.epochs", ""};
     const bool fits = !parse(given.number, key_.rule, value);
     return {"leave the unit out", fits ? std::string(given.number) : ""};
+  }
+
+  void read_list_name(const YamlNode& node, std::vector<double>& value) {
+    std::vector<std::string> names;
+    for (const auto& [name, list] : key_.rule.lists) {
+      names.push_back(name);
+      if (name != node.text) continue;
+      value = list;
+      return;
+    }
+    refuse(node, "", nearest_spelling(node.text, names));
   }
 
   static std::string shown(std::string_view text) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int kFormatVersion = 1;
 constexpr char kFormat[] = "tessera checkpoint", kWrittenBy[] = "tessera " TESSERA_VERSION;
-constexpr uint64_t kMaxConfig = uint64_t{1} << 20;
+constexpr uint64_t kMaxConfig = uint64_t{1} << 20, kMaxInference = uint64_t{8} << 20;
 
 // Calls visit(name, field) for every field, always in the same order.
 template <class State, class Visit>
@@ -33,6 +34,9 @@ void each_field(State& s, Visit visit) {
   visit("log_images", s.log_images);
   visit("log_loss", s.log_loss);
   visit("log_correct", s.log_correct);
+  visit("epoch_images", s.epoch_images);
+  visit("epoch_loss", s.epoch_loss);
+  visit("epoch_correct", s.epoch_correct);
   visit("train_loss", s.train_loss);
   visit("train_accuracy", s.train_accuracy);
   visit("skipped", s.skipped);
@@ -40,6 +44,9 @@ void each_field(State& s, Visit visit) {
   visit("best_step", s.best_step);
   visit("best_value", s.best_value);
 }
+
+// What files of earlier programs lack: it is 0 then.
+bool may_be_missing(std::string_view field) { return field.starts_with("epoch_"); }
 
 const char* dtype_of_field(int64_t) { return "int64"; }
 const char* dtype_of_field(double) { return "float64"; }
@@ -91,7 +98,8 @@ void check(const TrainingState& s) {
   need(s.batches > 0 && s.batch >= 0 && s.batch < s.batches && s.epoch >= 0 && s.step >= 0 &&
            s.epoch <= s.step && s.step % s.batches == s.batch && s.step / s.batches == s.epoch,
        "step, epoch and batch do not fit together");
-  need(s.log_images >= 0 && std::isfinite(s.log_loss) && std::isfinite(s.log_correct),
+  need(s.log_images >= 0 && std::isfinite(s.log_loss) && std::isfinite(s.log_correct) &&
+           s.epoch_images >= 0 && std::isfinite(s.epoch_loss) && std::isfinite(s.epoch_correct),
        "the sums for the metrics are not finite");
   need(s.skipped_in_a_row >= 0 && s.skipped_in_a_row <= s.skipped && s.skipped <= s.step,
        "more batches were skipped than there were");
@@ -102,10 +110,10 @@ void check(const TrainingState& s) {
 
 namespace {
 
-std::vector<ArraySpec> image_specs(const std::vector<Named>& all, const std::string& config) {
-  std::vector<ArraySpec> specs = specs_of(all);
-  specs.push_back({"config", "text", {static_cast<int64_t>(config.size())}});
-  return specs;
+// Of the texts, where there is any of them: the last arrays.
+void add_texts(std::vector<ArraySpec>& specs, size_t config, size_t inference) {
+  specs.push_back({"config", "text", {static_cast<int64_t>(config)}});
+  if (inference > 0) specs.push_back({"inference", "text", {static_cast<int64_t>(inference)}});
 }
 
 Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
@@ -116,13 +124,19 @@ Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
 
 }  // namespace
 
-size_t CheckpointImage::planned_bytes(const Tensors& tensors, const std::string& config) {
-  return image_layout(image_specs(named(tensors), config)).bytes();
+size_t CheckpointImage::planned_bytes(const Tensors& tensors, const std::string& config,
+                                      size_t inference_bytes) {
+  std::vector<ArraySpec> specs = specs_of(named(tensors));
+  add_texts(specs, config.size(), inference_bytes);
+  return image_layout(specs).bytes();
 }
 
-CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config, RawMemory& memory) {
+CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config,
+                                 const std::string& inference, RawMemory& memory) {
   const std::vector<Named> all = named(tensors);
-  const std::vector<ArraySpec> specs = image_specs(all, config);
+  std::vector<ArraySpec> specs = specs_of(all);
+  const size_t texts = specs.size();
+  add_texts(specs, config.size(), inference.size());
   const Hdf5Layout layout = image_layout(specs);
   region_ = Region("checkpoint", layout.bytes(), memory);
   layout.write({region_.data(), region_.bytes()});
@@ -130,10 +144,11 @@ CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config, Raw
     std::byte* to = region_.data() + layout.offset(i);
     if (i < all.size()) {
       copies_.push_back({all[i].tensor, to});
-    } else if (i + 1 < specs.size()) {
+    } else if (i < texts) {
       fields_.push_back(to);
     } else {
-      std::memcpy(to, config.data(), config.size());
+      const std::string& text = i == texts ? config : inference;
+      std::memcpy(to, text.data(), text.size());
     }
   }
 }
@@ -172,13 +187,18 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
     throw Error(fmt::format("has the format version {}, this program reads 1 to {}", version,
                             kFormatVersion));
   written_by_ = file_.text("written_by");
-  const Hdf5Array* config = file_.find("config");
-  if (config == nullptr || config->dtype != "text" || config->bytes > kMaxConfig)
-    throw Error("holds no configuration");
-  config_.resize(static_cast<size_t>(config->bytes));
-  file_.bytes->read(config->offset, config_.data(), config_.size());
+  const auto text = [&](const char* name, uint64_t most, std::string& to) {
+    const Hdf5Array* found = file_.find(name);
+    if (found == nullptr || found->dtype != "text" || found->bytes > most) return false;
+    to.resize(static_cast<size_t>(found->bytes));
+    file_.bytes->read(found->offset, to.data(), to.size());
+    return true;
+  };
+  if (!text("config", kMaxConfig, config_)) throw Error("holds no configuration");
+  text("inference", kMaxInference, inference_);
   each_field(state_, [&](const char* name, auto& field) {
     const Hdf5Array* found = file_.find(std::string("training/") + name);
+    if (found == nullptr && may_be_missing(name)) return;
     if (found == nullptr || found->dtype != dtype_of_field(field) || !found->shape.empty())
       throw Error(fmt::format("does not tell 'training/{}'", name));
     file_.bytes->read(found->offset, &field, sizeof(field));
@@ -189,7 +209,12 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
 void CheckpointFile::load(const Tensors& tensors) const {
   const std::vector<Named> all = named(tensors);
   std::vector<ArraySpec> specs = specs_of(all);
-  specs.push_back({"config", "text", {static_cast<int64_t>(config_.size())}});
+  add_texts(specs, config_.size(), inference_.size());
+  std::erase_if(specs, [&](const ArraySpec& spec) {
+    const std::string_view name = spec.name;
+    return name.starts_with("training/") && may_be_missing(name.substr(name.find('/') + 1)) &&
+           file_.find(spec.name) == nullptr;
+  });
   const std::string wrong = differences(specs, file_.contents.arrays);
   if (!wrong.empty())
     throw CheckpointError(fmt::format("checkpoint '{}': does not fit the model:{}", path_, wrong));

@@ -6,6 +6,7 @@
 //   optimizer/<name>     momenta, step counts
 //   training/<field>     TrainingState, int64 or float64 scalars: step, epoch, batch, seed ...
 //   config               the resolved configuration, YAML
+//   inference            what inference needs besides, JSON (models/run/inference.h)
 //
 // The root has the attributes `format` ("tessera checkpoint"), `format_version` and `written_by`.
 // Random numbers need no state but the seed and the position: their keys are made of both. All that
@@ -42,6 +43,9 @@ struct TrainingState {
   // Sums over the images since the last line of the metrics.
   int64_t log_images = 0;
   double log_loss = 0, log_correct = 0;
+  // The same since the epoch began.
+  int64_t epoch_images = 0;
+  double epoch_loss = 0, epoch_correct = 0;
   // The last line of training metrics.
   double train_loss = 0, train_accuracy = 0;
   // Batches that train.non_finite left out: in all, and the last ones in a row.
@@ -58,9 +62,11 @@ struct TrainingState {
 class CheckpointImage {
  public:
   // How large an image would be, without making it.
-  static size_t planned_bytes(const Tensors& tensors, const std::string& config);
-  // Takes all its memory, in one request. Throws OutOfMemory.
-  CheckpointImage(Tensors tensors, const std::string& config, RawMemory& memory = cpu_memory());
+  static size_t planned_bytes(const Tensors& tensors, const std::string& config,
+                              size_t inference_bytes = 0);
+  // Takes all its memory, in one request. Throws OutOfMemory. `inference`: may be empty.
+  CheckpointImage(Tensors tensors, const std::string& config, const std::string& inference = "",
+                  RawMemory& memory = cpu_memory());
   // Copies the state and all tensors; waits for their device. Allocates nothing.
   void take(const TrainingState& state);
   std::span<const std::byte> bytes() const { return {region_.data(), region_.bytes()}; }
@@ -86,6 +92,8 @@ class CheckpointFile {
   const std::string& path() const { return path_; }
   const TrainingState& state() const { return state_; }
   const std::string& config() const { return config_; }
+  // Empty in files of programs that wrote none.
+  const std::string& inference() const { return inference_; }
   const std::string& written_by() const { return written_by_; }
 
   // Fills all tensors. The file must hold exactly these; each one that is missing, too many or
@@ -94,7 +102,7 @@ class CheckpointFile {
 
  private:
   void read(std::unique_ptr<ByteSource> bytes);
-  std::string path_, config_, written_by_;
+  std::string path_, config_, inference_, written_by_;
   ArrayFile file_;
   TrainingState state_;
 };

@@ -111,14 +111,22 @@ void require_room(const std::string& dir, int64_t bytes) {
                   dir, byte_text(free), byte_text(bytes)));
 }
 
-RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files)
+RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files,
+                     const std::string& remarks)
     : files_(files), dir_(config.run.dir) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) refuse_run_file(dir_, "make", error.value());
-  put("config.resolved.yaml", print_config(config));
-  events_ = std::make_unique<EventWriter>(dir_, fmt::format("{}", getpid()),
-                                          steps_done ? *steps_done + 1 : 0, files_);
+  put("config.resolved.yaml", print_config(config) + remarks);
+  const auto events = [&](const std::string& dir) {
+    std::filesystem::create_directories(dir, error);
+    if (error) refuse_run_file(dir, "make", error.value());
+    return std::make_unique<EventWriter>(dir, fmt::format("{}", getpid()),
+                                         steps_done ? *steps_done + 1 : 0, files_);
+  };
+  train_events_ = events(dir_ + "/train");
+  test_events_ = events(dir_ + "/test");
+  if (config.data.validation.any()) validation_events_ = events(dir_ + "/validation");
   csv_.emplace(files_, dir_ + "/metrics.csv", std::string(kCsvNames),
                bytes_up_to("metrics.csv", kCsvNames, steps_done));
   jsonl_.emplace(files_, dir_ + "/metrics.jsonl", "", bytes_up_to("metrics.jsonl", "", steps_done));
@@ -131,7 +139,8 @@ std::vector<int> RunFolder::descriptors() const {
 std::vector<std::string> RunFolder::incomplete() const {
   std::vector<std::string> all;
   for (const std::string& complaint :
-       {csv_->complaint("lines"), jsonl_->complaint("lines"), events_->complaint()})
+       {csv_->complaint("lines"), jsonl_->complaint("lines"), train_events_->complaint(),
+        validation_events_ ? validation_events_->complaint() : "", test_events_->complaint()})
     if (!complaint.empty()) all.push_back(complaint);
   all.insert(all.end(), not_written_.begin(), not_written_.end());
   return all;
@@ -226,14 +235,20 @@ void RunFolder::write(const Metrics& metrics) {
   json.add("}}\n");
   csv_->append(csv.text());
   jsonl_->append(json.text());
-  for (const auto& [name, value] : values) {
-    char tag[64];
-    const auto end = fmt::format_to_n(tag, sizeof tag, "{}/{}", metrics.phase, name).out;
-    events_->scalar({tag, static_cast<size_t>(end - tag)}, metrics.step, static_cast<float>(value));
-  }
+  const std::string_view phase = metrics.phase;
+  EventWriter* events = phase == "train" ? train_events_.get() : test_events_.get();
+  if (phase == "validation") events = validation_events_.get();
+  const auto point = [&](const char* tag, double value) {
+    if (events != nullptr) events->scalar(tag, metrics.step, static_cast<float>(value));
+  };
+  point(metrics.whole ? "loss" : "batches/loss", metrics.loss);
+  point(metrics.whole ? "accuracy" : "batches/accuracy", metrics.accuracy);
+  point("images_per_second", metrics.images_per_second);
+  if (phase != "train") return;
   const HostMemory memory = host_memory();
-  events_->scalar("host/process_bytes", metrics.step, static_cast<float>(memory.process));
-  events_->scalar("host/free_bytes", metrics.step, static_cast<float>(memory.free));
+  point("lr", metrics.lr);
+  point("host/process_bytes", static_cast<double>(memory.process));
+  point("host/free_bytes", static_cast<double>(memory.free));
 }
 
 }  // namespace tessera

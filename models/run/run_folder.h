@@ -1,10 +1,14 @@
 // The run folder: what a training writes about itself while it goes.
 //
-//   config.resolved.yaml   every key of the configuration
+//   config.resolved.yaml   every key of the configuration, with the normalization that is used
+//   inference.json         what inference needs besides weights.h5 (models/run/inference.h)
 //   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second
 //   metrics.jsonl          the same, one JSON object a line
-//   events.out.tfevents.*  the same for TensorBoard: train/loss, test/accuracy, ...; besides
-//                          host/process_bytes, host/free_bytes (runtime/host_memory.h)
+//   train/, test/          the same for TensorBoard, events.out.tfevents.* as runs of their own, so
+//   validation/            that loss and accuracy of all share a chart (validation: only with
+//                          data.validation); of training also batches/loss, batches/accuracy
+//                          (within an epoch), host/process_bytes, host/free_bytes
+//                          (runtime/host_memory.h)
 //   memory.csv             name,bytes of each block of memory that the training holds
 //   env.json, command.txt  what it ran on, and how it was started; a line more for each time that
 //                          it went on
@@ -40,10 +44,11 @@ struct Metrics {
   double epoch = 0;             // epochs done, a fraction within one
   int64_t step = 0;             // steps done
   const char* phase = "train";  // train | validation | test
-  double loss = 0;              // mean over the images since the last line of this phase
+  double loss = 0;              // mean over the images since the last line of this phase, or epoch
   double accuracy = 0;          // part of them that is right, in [0, 1]
   double lr = 0;                // of the last step done
   double images_per_second = 0;
+  bool whole = true;  // of all images of the epoch so far, or of the test; not in the files
 };
 
 // One writer for a folder. Not thread-safe.
@@ -54,8 +59,9 @@ class RunFolder {
   // follows, also a line that was being written when the process was killed. TensorBoard, which
   // reads all event files of the folder, is told the same. Throws Error naming the path when that
   // cannot be done. `files`: what the metrics and the report are written with.
+  // `remarks`: comments below the configuration.
   explicit RunFolder(const Config& config, std::optional<int64_t> steps_done = {},
-                     FileSystem& files = file_system());
+                     FileSystem& files = file_system(), const std::string& remarks = "");
 
   // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
   void put(const char* name, const std::string& text) const { put(name, std::span(&text, 1)); }
@@ -98,7 +104,8 @@ class RunFolder {
 
   FileSystem& files_;
   std::string dir_;
-  std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<EventWriter> train_events_, test_events_;
+  std::unique_ptr<EventWriter> validation_events_;  // nullptr without data.validation
   std::optional<RecordFile> csv_, jsonl_;
   std::vector<std::string> not_written_;
 };

@@ -95,13 +95,15 @@ void remove_run_files(const std::string& dir, FileSystem& files) {
   checkpoints.remove_partial_files();
   for (const char* name : {"latest", "best"}) remove_file(checkpoints.dir() + "/" + name, files);
   for (int64_t step : checkpoints.steps()) remove_file(checkpoints.path(step), files);
-  std::vector<std::string> names = {"weights.h5", "report.html", "metrics.csv", "metrics.jsonl",
-                                    "memory.csv", "env.json",    "command.txt", "plan.json",
-                                    "plan.html",  "model.txt"};
+  std::vector<std::string> names = {"weights.h5", "report.html", "metrics.csv",   "metrics.jsonl",
+                                    "memory.csv", "env.json",    "command.txt",   "plan.json",
+                                    "plan.html",  "model.txt",   "inference.json"};
   std::error_code error;
-  for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
-    if (const std::string name = at->path().filename().string(); is_own_events(name))
-      names.push_back(name);
+  for (const char* part : {"", "train/", "test/"})
+    for (fs::directory_iterator at(dir + "/" + part, error), end; !error && at != end;
+         at.increment(error))
+      if (const std::string name = at->path().filename().string(); is_own_events(name))
+        names.push_back(part + name);
   names.push_back("config.resolved.yaml");
   for (const std::string& name : names)
     for (const char* partial : {".partial", ""}) remove_file(dir + "/" + name + partial, files);

@@ -29,14 +29,19 @@ bool validated(const std::vector<Metrics>& metrics) {
                      [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
 }
 
+// Of the training's loss and accuracy: whole epochs, and the last line; where there are fewer than
+// two of those, all lines.
 Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
                double Metrics::*value, double scale) {
-  Curve curve{phase_of(phase), colour, {}};
+  Curve all{phase_of(phase), colour, {}}, whole = all;
   for (const Metrics& m : metrics) {
-    if (phase == m.phase && std::isfinite(m.*value))
-      curve.points.push_back({m.epoch, scale * (m.*value)});
+    if (phase != m.phase || !std::isfinite(m.*value)) continue;
+    all.points.push_back({m.epoch, scale * (m.*value)});
+    if (m.epoch == std::floor(m.epoch)) whole.points.push_back(all.points.back());
   }
-  return curve;
+  if (phase != "train" || value == &Metrics::lr || whole.points.size() < 2) return all;
+  if (whole.points.back().x != all.points.back().x) whole.points.push_back(all.points.back());
+  return whole;
 }
 
 std::string class_name(const RunReport& report, int64_t c) {
@@ -116,15 +121,16 @@ std::string classes_html(const RunReport& report) {
 
 void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
   if (report.mistakes.empty()) return;
-  pieces.emplace_back(
-      "<h2>The worst mistakes</h2><p>Test images on which the network was wrong and surest of it."
-      "</p><div class=\"mistakes\">\n");
+  pieces.push_back(
+      fmt::format("<h2>The worst mistakes</h2><p>Of the {} images, those on which the network was "
+                  "wrong and surest of it.</p><div class=\"mistakes\">\n",
+                  report.phase));
   for (const Mistake& mistake : report.mistakes)
-    pieces.push_back(fmt::format(
-        "<figure><img src=\"{}\" alt=\"test image {}\"><figcaption>{}<br>taken for {}<br>"
-        "{:.1f} % sure, image {}</figcaption></figure>\n",
-        mistake.picture, mistake.sample, class_name(report, mistake.truth),
-        class_name(report, mistake.taken_for), 100 * mistake.share, mistake.sample));
+    pieces.push_back(
+        fmt::format("<figure><img src=\"{}\" alt=\"image {}\"><figcaption>{}<br>taken for {}<br>"
+                    "{:.1f} % sure, image {}</figcaption></figure>\n",
+                    mistake.picture, mistake.sample, class_name(report, mistake.truth),
+                    class_name(report, mistake.taken_for), 100 * mistake.share, mistake.sample));
   pieces.emplace_back("</div>\n");
 }
 
@@ -160,15 +166,21 @@ double best_epoch(const RunReport& report) {
 std::string epochs_html(const RunReport& report) {
   std::string html =
       "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>images</th><th>loss</th>"
-      "<th>accuracy</th><th>lr</th><th></th></tr>\n";
+      "<th>accuracy</th><th>train loss</th><th>train accuracy</th><th>lr</th><th></th></tr>\n";
+  const Metrics* trained = nullptr;  // the line of the same step, or none
   for (const Metrics& m : report.metrics) {
-    if (std::string_view(m.phase) == "train") continue;
+    if (std::string_view(m.phase) == "train") {
+      trained = &m;
+      continue;
+    }
+    const bool same = trained != nullptr && trained->step == m.step;
     const bool best = m.step == report.best_step && m.phase == chosen_on(report);
     html += fmt::format(
-        "<tr{}><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td>"
-        "<td>{:.4g}</td><td>{}</td></tr>\n",
-        best ? " class=\"best\"" : "", m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy, m.lr,
-        best ? "best" : "");
+        "<tr{}><td>{:.4g}</td><td>{}</td><td>{}</td><td>{:.4f}</td><td>{:.2f} %</td><td>{}</td>"
+        "<td>{}</td><td>{:.4g}</td><td>{}</td></tr>\n",
+        best ? " class=\"best\"" : "", m.epoch, m.step, m.phase, m.loss, 100 * m.accuracy,
+        same ? fmt::format("{:.4f}", trained->loss) : "",
+        same ? fmt::format("{:.2f} %", 100 * trained->accuracy) : "", m.lr, best ? "best" : "");
   }
   html += "</table>\n";
   if (validated(report.metrics)) return html;

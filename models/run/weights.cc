@@ -27,8 +27,9 @@ std::vector<ArrayType> arrays_of(const Store& store) {
 
 }  // namespace
 
-void save_weights(Store& store, const std::string& path, std::optional<int64_t> step) {
-  write_weights(path, arrays_of<ConstArray>(store), step);
+void save_weights(Store& store, const std::string& path, std::optional<int64_t> step,
+                  const std::string& inference) {
+  write_weights(path, arrays_of<ConstArray>(store), step, inference);
 }
 
 void load_weights(Store& store, const std::string& path) {

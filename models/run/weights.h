@@ -11,8 +11,10 @@ namespace tessera {
 
 // Parameters and running statistics of the store, by their names, without optimizer state.
 // HDF5, one data set each; the file is the old one or the whole new one at any moment. `step`:
-// after how many steps of training, an attribute. Throw CheckpointError, which names the file.
-void save_weights(Store& store, const std::string& path, std::optional<int64_t> step = {});
+// after how many steps of training, and `inference`: what is needed besides to use them
+// (docs/inference.md), attributes. Throw CheckpointError, which names the file.
+void save_weights(Store& store, const std::string& path, std::optional<int64_t> step = {},
+                  const std::string& inference = "");
 // The file must hold exactly these names, shapes and dtypes; otherwise nothing has been changed and
 // the error lists each that is missing, too many or different.
 void load_weights(Store& store, const std::string& path);

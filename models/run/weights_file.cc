@@ -16,14 +16,14 @@ namespace tessera {
 namespace {
 
 constexpr int kFormatVersion = 1;
-constexpr char kFormat[] = "tessera weights";
+constexpr char kFormat[] = "tessera weights", kInference[] = "inference";
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw CheckpointError(fmt::format("weights '{}': {}", path, what));
 }
 
 Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays,
-                     std::optional<int64_t> step) {
+                     std::optional<int64_t> step, const std::string& inference) {
   for (const ConstArray& array : arrays) {
     if (array.name.find('/') != std::string::npos)
       fail(path, fmt::format("'{}' cannot be the name of an array", array.name));
@@ -36,10 +36,24 @@ Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays
                                              {"format_version", "", kFormatVersion}};
     if (step && *step > 0 && *step <= INT32_MAX)
       attributes.push_back({"step", "", static_cast<int32_t>(*step)});
-    return Hdf5Layout({arrays.begin(), arrays.end()}, std::move(attributes));
+    std::vector<ArraySpec> specs(arrays.begin(), arrays.end());
+    if (!inference.empty())
+      specs.push_back({kInference, "text", {static_cast<int64_t>(inference.size())}});
+    return Hdf5Layout(std::move(specs), std::move(attributes));
   } catch (const Error& error) {
     fail(path, error.what());
   }
+}
+
+bool is_inference(const Hdf5Array& array) {
+  return array.name == kInference && array.dtype == "text";
+}
+
+// Without the text.
+std::vector<Hdf5Array> weights_in(const ArrayFile& file) {
+  std::vector<Hdf5Array> weights = file.contents.arrays;
+  std::erase_if(weights, is_inference);
+  return weights;
 }
 
 ArrayFile open(const std::string& path) {
@@ -53,7 +67,7 @@ ArrayFile open(const std::string& path) {
       if (array.name.find('/') != std::string::npos)
         throw Error(fmt::format(
             "'{}' lies in a group; the names of weights are dotted, at the root", array.name));
-      else if (array.dtype != "float32" && array.dtype != "float64")
+      else if (array.dtype != "float32" && array.dtype != "float64" && !is_inference(array))
         throw Error(fmt::format("'{}' is neither float32 nor float64", array.name));
     return file;
   } catch (const Error& error) {
@@ -64,10 +78,10 @@ ArrayFile open(const std::string& path) {
 }  // namespace
 
 void write_weights(const std::string& path, std::span<const ConstArray> arrays,
-                   std::optional<int64_t> step) {
+                   std::optional<int64_t> step, const std::string& inference) {
   // In parts, from where the values lie: a copy of them all would be memory that nobody planned.
   constexpr std::byte kZeros[64] = {};
-  const Hdf5Layout layout = layout_of(path, arrays, step);
+  const Hdf5Layout layout = layout_of(path, arrays, step, inference);
   std::vector<std::byte> front(layout.front_bytes());
   layout.write(front);
   std::vector<std::span<const std::byte>> parts = {front};
@@ -78,10 +92,11 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
       parts.emplace_back(kZeros, count);
     }
   };
-  for (size_t i = 0; i < arrays.size(); ++i) {
+  for (size_t i = 0; i < layout.arrays().size(); ++i) {
     if (layout.array_bytes(i) == 0) continue;
     zeros_until(layout.offset(i));
-    parts.emplace_back(static_cast<const std::byte*>(arrays[i].data), layout.array_bytes(i));
+    const void* values = i < arrays.size() ? arrays[i].data : inference.data();
+    parts.emplace_back(static_cast<const std::byte*>(values), layout.array_bytes(i));
     at += layout.array_bytes(i);
   }
   zeros_until(layout.bytes());
@@ -93,7 +108,7 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
 
 void read_weights(const std::string& path, std::span<const MutableArray> arrays) {
   const ArrayFile file = open(path);
-  const std::string wrong = differences({arrays.begin(), arrays.end()}, file.contents.arrays);
+  const std::string wrong = differences({arrays.begin(), arrays.end()}, weights_in(file));
   if (!wrong.empty()) fail(path, "does not fit the model:" + wrong);
   for (const MutableArray& array : arrays) {
     const Hdf5Array& found = *file.find(array.name);
@@ -110,9 +125,23 @@ std::optional<int64_t> weights_step(const std::string& path) {
   return step > 0 ? std::optional<int64_t>(step) : std::nullopt;
 }
 
-std::vector<ArraySpec> list_weights(const std::string& path) {
+std::string weights_inference(const std::string& path) {
+  constexpr uint64_t kMost = uint64_t{8} << 20;
   const ArrayFile file = open(path);
-  return {file.contents.arrays.begin(), file.contents.arrays.end()};
+  const Hdf5Array* text = file.find(kInference);
+  if (text == nullptr || !is_inference(*text) || text->bytes > kMost) return "";
+  std::string inference(static_cast<size_t>(text->bytes), ' ');
+  try {
+    file.bytes->read(text->offset, inference.data(), inference.size());
+  } catch (const Error& error) {
+    fail(path, error.what());
+  }
+  return inference;
+}
+
+std::vector<ArraySpec> list_weights(const std::string& path) {
+  const std::vector<Hdf5Array> found = weights_in(open(path));
+  return {found.begin(), found.end()};
 }
 
 }  // namespace tessera

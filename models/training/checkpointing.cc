@@ -9,8 +9,11 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_lock.h"
+#include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 
@@ -55,6 +58,22 @@ std::map<std::string, std::string> values_of(std::string_view text) {
   return values;
 }
 
+// A checkpoint's configuration may leave the normalization to the data, and that of now give the
+// numbers which those came to, as the resolved one of its run does.
+void add_measured(const CheckpointFile& checkpoint, const std::map<std::string, std::string>& now,
+                  std::map<std::string, std::string>& then) {
+  const auto known = normalization_in(checkpoint.inference());
+  if (!known) return;
+  for (const auto& [key, values] :
+       {std::pair("data.mean", &known->mean), {"data.std", &known->std}}) {
+    const auto is = now.find(key);
+    if (then[key] != "[]" || is == now.end() || is->second == "[]") continue;
+    std::vector<double> numbers;
+    for (float value : *values) numbers.push_back(shortest(value));
+    then[key] = fmt::format("[{}]", fmt::join(numbers, ", "));
+  }
+}
+
 std::string fault_text(const FileFault& fault) {
   return fmt::format("to {} it: {}", fault.doing, std::strerror(fault.error));
 }
@@ -78,6 +97,7 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
     then["data.test_part"] = old->second;
     then.erase(old);
   }
+  add_measured(checkpoint, now, then);
   auto value = [&](const std::map<std::string, std::string>& values, const std::string& key) {
     if (const auto found = values.find(key); found != values.end()) return found->second;
     const auto found = usual.find(key);
@@ -200,11 +220,12 @@ void Checkpointing::check_data(int64_t batches, int64_t images) const {
         beginning_->path(), saved.images, saved.batches, images, batches));
 }
 
-void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch) {
+void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch,
+                            const std::string& inference) {
   if (!config_.checkpoint.every.is_time())
     every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
   buffers_ = planned_buffers(config_, tensors);
-  if (!buffers_.empty()) image_.emplace(std::move(tensors), print_config(config_));
+  if (!buffers_.empty()) image_.emplace(std::move(tensors), print_config(config_), inference);
 }
 
 void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const {
@@ -339,7 +360,8 @@ void Checkpointing::save_now(const TrainingState& state) {
 std::vector<HostBuffer> Checkpointing::planned_buffers(const Config& config,
                                                        const Tensors& tensors) {
   if (config.checkpoint.keep == 0) return {};
-  return {{"checkpoint", CheckpointImage::planned_bytes(tensors, print_config(config))}};
+  return {{"checkpoint",
+           CheckpointImage::planned_bytes(tensors, print_config(config), inference_room(config))}};
 }
 
 int64_t Checkpointing::bytes_on_disk(const Config& config, const Tensors& tensors) {

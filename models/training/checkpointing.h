@@ -39,8 +39,8 @@ class Checkpointing {
   // In this order, the first two before anything is written. Throws CheckpointError when the data
   // are not those of the checkpoint to begin from.
   void check_data(int64_t batches, int64_t images) const;
-  // Takes the memory for checkpoints.
-  void reserve(Tensors tensors, int64_t steps_per_epoch);
+  // Takes the memory for checkpoints. `inference`: the text, of its room (models/run/inference.h).
+  void reserve(Tensors tensors, int64_t steps_per_epoch, const std::string& inference);
   // Fills the tensors and the state when there is something to begin from.
   void restore(const Tensors& tensors, TrainingState& state) const;
   // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files.

@@ -66,15 +66,28 @@ Finding memory_of(Examination& about) {
 // The memory was asked about before: what is wrong with it is said once.
 Finding data_of(Examination& about) {
   const Config& config = about.config;
+  DataSource source = data_source(config);
+  source.decode_all = true;
   const DataSplit data =
-      about.session != nullptr ? open_fitting(config) : open_data(data_source(config));
+      about.session != nullptr ? open_fitting(config, /*decode_all=*/true) : open_data(source);
   check_classes(config, *data.train);
   check_epochs(config, data.train->count());
-  std::string text = data.train->describe();
-  if (data.validation != nullptr) text += "; " + data.validation->describe();
-  text += "; " + data.test->describe();
-  for (const std::string& line : remarks_on(config, data_need(data))) text += "\n" + line;
-  return {"data", text};
+  Finding found{"data", data.train->describe()};
+  if (data.validation != nullptr) found.text += "; " + data.validation->describe();
+  found.text += "; " + data.test->describe();
+  for (const std::string& line : remarks_on(config, data_need(data))) found.text += "\n" + line;
+  for (const Dataset* split : {data.train.get(), data.validation.get(), data.test.get()}) {
+    if (split == nullptr) continue;
+    for (const std::string& note : split->notes()) {
+      found.text += fmt::format("\n{}: {}", split->name(), note);
+      found.warning = found.warning || note.find("damaged") != note.npos;
+    }
+  }
+  if (const std::string spare = spare_classes(config, *data.train); !spare.empty()) {
+    found.text += "\n" + spare;
+    found.warning = true;
+  }
+  return found;
 }
 
 Finding run_folder_of(Examination& about) {

@@ -17,7 +17,8 @@ struct Finding {
 
 // Looks at everything a training needs, whatever was found wrong before: the device and the memory,
 // each data file, the run folder and the room on its disk, and the checkpoint that --resume would
-// go on from, also one that was made on another device. Writes nothing. Decodes no pictures.
+// go on from, also one that was made on another device. Writes nothing. Decodes every picture of a
+// folder once.
 std::vector<Finding> examine(const Config& config);
 
 }  // namespace tessera

@@ -15,6 +15,7 @@
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 
@@ -22,13 +23,15 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   require_run_folder(config.run.dir);
   require_fit(config);
   const Checkpointing checkpoints(config, options, print);
-  const OpenedRun run = open_run(config, Purpose::training);
+  const OpenedRun run = open_run(config, Purpose::training, {});
   const DataSplit& data = run.data;
   check_classes(config, *data.train);
   const Schedule schedule = check_epochs(config, data.train->count());
   if (!options.overwrite)
     require_room(config.run.dir,
                  Checkpointing::bytes_on_disk(config, run.session->store().persistent()));
+  if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
+    log(LogLevel::warning, spare);
   for (const std::string& line : remarks_on(config, data_need(data))) print(line);
   print(device_line(config));
   print(data.train->describe());

@@ -69,7 +69,11 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
                                   resolved_config_path(run_dir)));
   Config config = load_config(resolved_config_path(run_dir), overrides);
   require_fit(config, Purpose::evaluation);
-  const auto [data, session] = open_run(config, Purpose::evaluation);
+  // The resolved configuration tells the normalization, but for runs of programs that measured
+  // none.
+  const auto [data, session, normalization] =
+      open_run(config, Purpose::evaluation,
+               [&](const Dataset& test) { return former_normalization(config, test); });
   check_classes(config, *data.test);
   Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
   session->bind();

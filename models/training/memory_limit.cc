@@ -203,21 +203,24 @@ void require_fit(const Config& config, Purpose purpose) {
   refuse_excess(config, data, purpose, memory_need(config, data, purpose), machine_bound(false));
 }
 
-DataSplit open_fitting(const Config& config) {
-  DataSplit data = open_data(data_source(config));
+DataSplit open_fitting(const Config& config, bool decode_all) {
+  DataSource source = data_source(config);
+  source.decode_all = decode_all;
+  DataSplit data = open_data(source);
   const DataNeed need = data_need(data);
   require_fit(config, need, Purpose::training, *prepared_session(config, need, Purpose::training));
   return data;
 }
 
-OpenedRun open_run(const Config& config, Purpose purpose) {
+OpenedRun open_run(const Config& config, Purpose purpose,
+                   const std::function<Normalization(const Dataset&)>& otherwise) {
   DataSource source = data_source(config);
   source.test_only = purpose == Purpose::evaluation;
-  OpenedRun run{open_data(source), nullptr};
+  OpenedRun run{open_data(source), nullptr, {}};
   const DataNeed data = data_need(run.data);
-  const Normalization normalization =
-      normalization_of(config, purpose == Purpose::training ? *run.data.train : *run.data.test);
-  run.session = prepared_session(config, data, purpose, {}, &normalization);
+  run.normalization = normalization_of(
+      config, purpose == Purpose::training ? *run.data.train : *run.data.test, otherwise);
+  run.session = prepared_session(config, data, purpose, {}, &run.normalization);
   require_fit(config, data, purpose, *run.session);
   return run;
 }

@@ -32,16 +32,19 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
 void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run);
 
 // Opens the data of a training that passed require_fit(), and asks once more, as opening them may
-// tell of more. Throws what open_data() and require_fit() throw.
-DataSplit open_fitting(const Config& config);
+// tell of more. Throws what open_data() and require_fit() throw. decode_all: as DataSource has it.
+DataSplit open_fitting(const Config& config, bool decode_all = false);
 
 // The same for what then runs: the data, of an evaluation the test images alone, and a session with
 // the steps for them, which the limit was asked of.
 struct OpenedRun {
   DataSplit data;
   std::unique_ptr<Session> session;
+  Normalization normalization;
 };
-OpenedRun open_run(const Config& config, Purpose purpose);
+// `otherwise` tells the normalization where neither the configuration nor the data do.
+OpenedRun open_run(const Config& config, Purpose purpose,
+                   const std::function<Normalization(const Dataset&)>& otherwise);
 
 // What the machine has free for this process, of which `used` bytes may be taken already; never
 // more than it had free when this was first asked, as what is taken and not yet touched does not

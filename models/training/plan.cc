@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tessera/engine/allocation_trace.h"
+#include "tessera/models/run/inference.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run_steps.h"
@@ -11,7 +12,10 @@
 namespace tessera {
 
 PlanReport plan(const Config& config, const CompileOptions& options) {
-  MemoryNeed need = memory_need(config, known_data(config), Purpose::training, options);
+  const DataNeed data = known_data(config);
+  MemoryNeed need = memory_need(config, data, Purpose::training, options);
+  const ImageShape image = step_image(config, data, Purpose::training);
+  need.report.inference = planned_inference(config, image).text();
   for (const HostBuffer& block : need.blocks)
     need.report.add_part(block.name, static_cast<int64_t>(block.bytes));
   need.report.parts_complete = need.complete;

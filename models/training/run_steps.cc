@@ -26,12 +26,6 @@ ImageShape read_shape(const Config& config, const DataNeed& data) {
   return data.shape.bytes() > 0 ? data.shape : image_shape(config.data);
 }
 
-// Of an image in a step.
-ImageShape step_shape(const Config& config, const DataNeed& data, Purpose purpose) {
-  const ImageShape read = read_shape(config, data);
-  return purpose == Purpose::evaluation ? read : output_shape(make_transforms(config.data), read);
-}
-
 Normalization plain_normalization(const ImageShape& image) {
   const auto channels = static_cast<size_t>(image.channels);
   return {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)};
@@ -51,6 +45,11 @@ const char* purpose_name(Purpose purpose) {
       return "verification";
   }
   return "";
+}
+
+ImageShape step_image(const Config& config, const DataNeed& data, Purpose purpose) {
+  const ImageShape read = read_shape(config, data);
+  return purpose == Purpose::evaluation ? read : output_shape(make_transforms(config.data), read);
 }
 
 DataNeed known_data(const Config& config, Purpose purpose) {
@@ -95,7 +94,7 @@ std::vector<std::string> remarks_on(const Config& config, const DataNeed& data) 
 std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
                                           Purpose purpose, CompileOptions options,
                                           const Normalization* normalization) {
-  const ImageShape image = step_shape(config, data, purpose);
+  const ImageShape image = step_image(config, data, purpose);
   auto session = std::make_unique<Session>(
       config, image, normalization != nullptr ? *normalization : plain_normalization(image),
       std::move(options));
@@ -128,7 +127,7 @@ std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data
 std::vector<HostBuffer> blocks_beside(const Config& config, const DataNeed& data, Purpose purpose,
                                       const Tensors& persistent) {
   if (purpose == Purpose::timing || purpose == Purpose::verification) {
-    const ImageShape image = step_shape(config, data, purpose);
+    const ImageShape image = step_image(config, data, purpose);
     const int64_t bytes = GeneratedBatches::planned_bytes(config.data.batch, image);
     return {{"generated batches", static_cast<size_t>(bytes)}};
   }

@@ -47,6 +47,8 @@ std::vector<std::string> remarks_on(const Config& config, const DataNeed& data);
 std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
                                           Purpose purpose, CompileOptions options = {},
                                           const Normalization* normalization = nullptr);
+// Of an image in a step.
+ImageShape step_image(const Config& config, const DataNeed& data, Purpose purpose);
 // The step for the full batch: of training where there is one, else of evaluation.
 CompiledStep& first_step(Session& session, const RunSteps& steps);
 

@@ -188,8 +188,9 @@ std::vector<HostBuffer> Session::regions() const {
   return regions;
 }
 
-void Session::save_weights(const std::string& path, std::optional<int64_t> step) {
-  tessera::save_weights(store_, path, step);
+void Session::save_weights(const std::string& path, std::optional<int64_t> step,
+                           const std::string& inference) {
+  tessera::save_weights(store_, path, step, inference);
 }
 
 void Session::load_weights(const std::string& path) { tessera::load_weights(store_, path); }

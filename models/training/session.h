@@ -62,7 +62,9 @@ class Session {
   std::vector<HostBuffer> regions() const;
 
   // Parameters and running statistics, without optimizer state, and after which step they are so.
-  void save_weights(const std::string& path, std::optional<int64_t> step = {});
+  // With the text `inference` (models/run/inference.h), where there is one.
+  void save_weights(const std::string& path, std::optional<int64_t> step = {},
+                    const std::string& inference = "");
   void load_weights(const std::string& path);
 
  private:

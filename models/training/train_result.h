@@ -16,8 +16,8 @@ struct TrainResult {
   // The same on the images of data.validation, where there are some.
   bool has_validation = false;
   double validation_accuracy = 0, validation_loss = 0;
-  double train_accuracy = 0, train_loss = 0;  // over the last steps, as in the last line of
-                                              // metrics; NaN where all of them were skipped
+  double train_accuracy = 0, train_loss = 0;  // over the last epoch, as in the last line of
+                                              // metrics; NaN where all of it was skipped
   int64_t skipped = 0;                        // batches that train.non_finite left out
   int64_t test_images = 0;
   bool chosen_on_test = false;  // of an evaluation: these weights were, so it is no fair test

@@ -72,7 +72,7 @@ class TrainingLoop {
   void after_step(bool last_of_epoch);
   bool evaluate();
   bool test();
-  void report(const char* phase, const Tally& tally);
+  void report(const char* phase, const Tally& tally, double rate, bool whole);
   TrainResult finish();
   TrainResult result() const;
   void keep_result(bool complete);
@@ -87,7 +87,7 @@ class TrainingLoop {
   const Schedule schedule_;
   WaitMonitor waits_;
   TrainingConsole console_;
-  Tally since_log_;
+  Tally since_log_, since_epoch_;
   std::optional<Evaluation> tested_, validated_;
   Clock::time_point start_;
 };
@@ -101,6 +101,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
       waits_(*setup.loader),
       console_(setup) {
   since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
+  since_epoch_.resume(state_.epoch_loss, state_.epoch_correct, state_.epoch_images);
 }
 
 TrainResult TrainingLoop::run() {
@@ -133,6 +134,9 @@ const TrainingState& TrainingLoop::position() {
   state_.log_images = since_log_.images;
   state_.log_loss = since_log_.loss;
   state_.log_correct = since_log_.correct;
+  state_.epoch_images = since_epoch_.images;
+  state_.epoch_loss = since_epoch_.loss;
+  state_.epoch_correct = since_epoch_.correct;
   return state_;
 }
 
@@ -163,6 +167,7 @@ void TrainingLoop::train_on(const Batch& batch) {
     not_finite(batch.count, loss, skipped);
   if (skipped) return;
   since_log_.add(ready, batch.count);
+  since_epoch_.add(ready, batch.count);
   state_.skipped_in_a_row = 0;
 }
 
@@ -215,13 +220,20 @@ void TrainingLoop::after_step(bool last_of_epoch) {
   const int64_t evaluate_every = train.evaluate_every.steps(state_.batches);
   const bool end = state_.step == setup_.total_steps;
   const bool evaluates = end || (evaluate_every > 0 && state_.step % evaluate_every == 0);
-  if (end || last_of_epoch || (log_every > 0 && state_.step % log_every == 0)) {
-    report("train", since_log_);
-    state_.train_loss = since_log_.mean_loss();
-    state_.train_accuracy = since_log_.accuracy();
+  const bool whole = end || last_of_epoch;
+  const bool logs = whole || (log_every > 0 && state_.step % log_every == 0);
+  // Of the epoch so far where it ends, or is compared with an evaluation.
+  const Tally& said = whole || evaluates ? since_epoch_ : since_log_;
+  if (logs || evaluates) {
+    state_.train_loss = said.mean_loss();
+    state_.train_accuracy = said.accuracy();
+  }
+  if (logs) {
+    report("train", whole ? since_epoch_ : since_log_, since_log_.rate(), whole);
     since_log_ = Tally();
     if (!evaluates) console_.say_steps(seconds());
   }
+  if (last_of_epoch) since_epoch_ = Tally();
   if (evaluates) {
     state_.evaluation_due = kEvaluationDue;
     evaluate();
@@ -239,7 +251,7 @@ bool TrainingLoop::evaluate() {
   if (!result) return false;
   const bool end = state_.step == setup_.total_steps;
   state_.evaluation_due = validates && end ? kTestDue : kNoneDue;
-  report(phase, *result);
+  report(phase, *result, result->rate(), true);
   if (end) require_finite(phase, *result);
   console_.say_epoch(phase, *result, seconds());
   setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
@@ -253,13 +265,14 @@ bool TrainingLoop::test() {
   tested_ = setup_.evaluator->run(stop_);
   if (!tested_) return false;
   require_finite("test", *tested_);
-  if (std::exchange(state_.evaluation_due, kNoneDue) == kTestDue) report("test", *tested_);
+  if (std::exchange(state_.evaluation_due, kNoneDue) == kTestDue)
+    report("test", *tested_, tested_->rate(), true);
   return true;
 }
 
-void TrainingLoop::report(const char* phase, const Tally& tally) {
+void TrainingLoop::report(const char* phase, const Tally& tally, double rate, bool whole) {
   setup_.folder->write({setup_.epochs(state_.step), state_.step, phase, tally.mean_loss(),
-                        tally.accuracy(), state_.lr, tally.rate()});
+                        tally.accuracy(), state_.lr, rate, whole});
 }
 
 TrainResult TrainingLoop::finish() {
@@ -316,7 +329,7 @@ void TrainingLoop::keep_result(bool complete) {
   const std::string weights = setup_.folder->weights_path();
   std::string lost;
   try {
-    if (complete) setup_.run.session->save_weights(weights, state_.step);
+    if (complete) setup_.run.session->save_weights(weights, state_.step, setup_.inference.text());
   } catch (const CheckpointError& error) {
     lost = error.what();
   }

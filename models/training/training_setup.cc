@@ -1,5 +1,6 @@
 #include "tessera/models/training/training_setup.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -10,12 +11,15 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/environment.h"
+#include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
+#include "tessera/runtime/data/moments.h"
+#include "tessera/runtime/log.h"
 #include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
@@ -31,6 +35,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   const std::vector<HostBuffer> blocks = setup.blocks();
   folder.write_memory(blocks);
   folder.put("env.json", environment_json());
+  folder.put("inference.json", setup.inference.text(2) + "\n");
   if (!command.empty()) folder.add_command(command, setup.checkpoints->metrics_kept().has_value());
   const Config& config = setup.config;
   Session& session = *setup.run.session;
@@ -40,6 +45,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   PlanReport report = plan_report(*program);
   for (const HostBuffer& block : blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
+  report.inference = setup.inference.text();
   const PlanPicture picture =
       report.picture(fmt::format("{}, batch {}", config.model.name, config.data.batch));
   folder.put("plan.json", [&](const RunFolder::Piece& piece) { report.json(piece); });
@@ -51,6 +57,35 @@ void describe(TrainingSetup& setup, const std::string& command) {
                   libraries_text() + "\n";
   folder.put("model.txt", setup.summary);
   setup.overview = model_summary(program->graph(), parameters, 1);
+}
+
+// Where neither the configuration nor the data tell: as the training was begun, or measured now,
+// which is to be said.
+Normalization found_normalization(const TrainingSetup& setup, const Dataset& train,
+                                  std::string& said) {
+  if (const CheckpointFile* beginning = setup.checkpoints->beginning()) {
+    const auto kept = normalization_in(beginning->inference());
+    return kept ? *kept : former_normalization(setup.config, train);
+  }
+  const Normalization measured =
+      measured_normalization(train, std::max<int>(1, setup.config.data.workers));
+  const int64_t stride = measuring_stride(train.count());
+  said = fmt::format("data.mean and data.std, measured on {} of {} training images: {}",
+                     (train.count() + stride - 1) / stride, train.count(),
+                     normalization_text(measured));
+  return measured;
+}
+
+// With the numbers that are used.
+Config resolved(Config config, const Normalization& normalization) {
+  const auto doubles = [](const std::vector<float>& values) {
+    std::vector<double> result;
+    for (float value : values) result.push_back(shortest(value));
+    return result;
+  };
+  config.data.mean = doubles(normalization.mean);
+  config.data.std = doubles(normalization.std);
+  return config;
 }
 
 }  // namespace
@@ -95,11 +130,19 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.checkpoints = std::make_unique<Checkpointing>(config, options, setup.print);
   // 3. The data, and the session with all its steps, which takes no memory yet: on it the limit is
   //    checked.
-  setup.run = open_run(config, Purpose::training);
+  std::string measured;
+  setup.run = open_run(config, Purpose::training, [&](const Dataset& train) {
+    return found_normalization(setup, train, measured);
+  });
+  if (!measured.empty()) setup.print(measured);
+  setup.inference = inference_json(config, setup.run.session->image(), setup.run.normalization,
+                                   setup.run.data.train->class_names());
   check_classes(config, *setup.run.data.train);
   check_epochs(config, setup.run.data.train->count());
   if (!options.overwrite)
     require_room(config.run.dir, Checkpointing::bytes_on_disk(config, setup.persistent()));
+  if (const std::string spare = spare_classes(config, *setup.run.data.train); !spare.empty())
+    log(LogLevel::warning, spare);
   // 4. The loaders, whose threads begin to read.
   setup.loader = std::make_unique<Loader>(setup.run.data.train, loader_options(config, true));
   setup.evaluator = std::make_unique<Evaluator>(
@@ -112,7 +155,8 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   // 5. The memory of the steps and of the checkpoints: what the machine does not have ends the
   //    training here, with the folder as it was.
   setup.run.session->bind();
-  setup.checkpoints->reserve(setup.persistent(), setup.loader->batches());
+  setup.checkpoints->reserve(setup.persistent(), setup.loader->batches(),
+                             padded_inference(setup.inference, config));
   // 6. The values to begin with. Fails where the checkpoint is of other data.
   setup.state.batches = setup.loader->batches();
   setup.state.images = setup.loader->samples();
@@ -124,8 +168,9 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.lock->make();
   setup.checkpoints->refuse_to_overwrite();
   setup.checkpoints->clear();
-  setup.folder =
-      std::make_unique<RunFolder>(config, setup.checkpoints->metrics_kept(), files_of(options));
+  setup.folder = std::make_unique<RunFolder>(resolved(config, setup.run.normalization),
+                                             setup.checkpoints->metrics_kept(), files_of(options),
+                                             inference_comment(setup.inference));
   // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
   // 9. What there is to say of all this.

@@ -11,6 +11,7 @@
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/train_options.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
@@ -36,6 +37,7 @@ struct TrainingSetup {
   std::unique_ptr<Evaluator> validation;  // on those of data.validation; nullptr without
   TrainingState state;                    // where the training begins
   std::unique_ptr<RunFolder> folder;
+  Json inference;  // models/run/inference.h
 
   int64_t total_steps = 0;
   bool quiet = false;             // TrainOptions::quiet

@@ -28,7 +28,7 @@ Dataset::Dataset(DatasetInfo info) : info_(std::move(info)) {
   if (!info_.class_names.empty() && info_.class_names.size() != classes) {
     fail(fmt::format("{} class names for {} classes", info_.class_names.size(), classes));
   }
-  Normalization& norm = info_.normalization;
+  Normalization& norm = normalization_ = info_.normalization;
   auto channels = static_cast<size_t>(shape.channels);
   if (norm.mean.empty() && norm.std.empty()) {
     norm.mean.assign(channels, 0.f);
@@ -89,8 +89,11 @@ std::string Dataset::describe() const {
 }
 
 MemoryDataset::MemoryDataset(DatasetInfo info, std::vector<uint8_t> images,
-                             std::vector<int32_t> labels)
-    : Dataset(std::move(info)), images_(std::move(images)), labels_(std::move(labels)) {
+                             std::vector<int32_t> labels, std::vector<std::string> notes)
+    : Dataset(std::move(info)),
+      images_(std::move(images)),
+      labels_(std::move(labels)),
+      notes_(std::move(notes)) {
   auto expected = static_cast<size_t>(count() * shape().bytes());
   if (images_.size() != expected || labels_.size() != static_cast<size_t>(count())) {
     throw Error(fmt::format(

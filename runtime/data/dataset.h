@@ -41,7 +41,7 @@ struct DatasetInfo {
   int64_t count = 0;
   int classes = 0;
   std::vector<std::string> class_names;  // empty, or one per class
-  Normalization normalization;           // one entry per channel
+  Normalization normalization;           // one entry per channel; empty: nobody told
 };
 
 // Thread-safe: any number of threads may read at once.
@@ -61,7 +61,9 @@ class Dataset {
   int channels() const { return info_.shape.channels; }
   int classes() const { return info_.classes; }
   const std::vector<std::string>& class_names() const { return info_.class_names; }
-  const Normalization& normalization() const { return info_.normalization; }
+  // Where nobody told, mean 0 and deviation 1; measured_normalization() (moments.h) tells then.
+  const Normalization& normalization() const { return normalization_; }
+  bool has_normalization() const { return !info_.normalization.mean.empty(); }
   const DatasetInfo& info() const { return info_; }
 
   // Writes shape().bytes() bytes. index in [0, count()), or Error. Allocates nothing; decoders of
@@ -92,6 +94,7 @@ class Dataset {
   void check_index(int64_t index) const;
 
   DatasetInfo info_;
+  Normalization normalization_;
 };
 
 // All images and labels in memory; what the file formats return, and a way to bring one's own
@@ -99,8 +102,10 @@ class Dataset {
 class MemoryDataset : public Dataset {
  public:
   // images [count x H x W x C], labels [count], each in [0, classes); throws Error otherwise.
-  MemoryDataset(DatasetInfo info, std::vector<uint8_t> images, std::vector<int32_t> labels);
+  MemoryDataset(DatasetInfo info, std::vector<uint8_t> images, std::vector<int32_t> labels,
+                std::vector<std::string> notes = {});
   std::vector<HostBuffer> host_buffers() const override;
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
   void do_read(int64_t index, uint8_t* image) const override;
@@ -108,11 +113,19 @@ class MemoryDataset : public Dataset {
 
   std::vector<uint8_t> images_;
   std::vector<int32_t> labels_;
+  std::vector<std::string> notes_;
 };
 
 enum class Damaged {
   kError,  // a DataError that names the files
   kSkip,   // left out and counted; every picture is decoded once when the data are opened
+};
+
+// Of pictures in folders.
+enum class Channels {
+  kGray,    // one; colours become their brightness
+  kColour,  // red, green, blue; gray pictures have three equal ones
+  kAuto,    // one where all pictures are stored in gray, else three
 };
 
 // Where "hdf5" finds what in a file that is no pack of ours. Paths may hold {split}, which becomes
@@ -152,6 +165,11 @@ struct DataSource {
                            // "image_folder": the same, 1 to 4096; must be given
   bool coarse = false;     // "cifar100": the 20 coarse labels instead of the 100 fine ones
   Damaged damaged = Damaged::kError;  // "image_folder": pictures that do not decode
+  // "image_folder": every picture is decoded when it is opened, so that the error for damaged ones
+  // names them all.
+  bool decode_all = false;
+  Channels channels = Channels::kColour;  // "image_folder"
+  bool follow_links = false;              // "image_folder": out of its root
   int readers = 2;  // "image_folder", "hdf5": how many threads can decode at once, 1 to 256
   Hdf5Source hdf5 = {};
   ValidationSource validation = {};  // of the training images that are left by train_count
@@ -186,8 +204,9 @@ struct DataNeed {
 DataNeed data_need(const DataSplit& data);
 // As far as it is cheap to know before: published data sets are taken to be whole, of a packed file
 // the header and labels are read, of an image folder the files counted but none is opened (what
-// their decoders take is then missing, and the files too where some may be skipped as damaged).
-// Throws as open_data() does for a packed file.
+// their decoders take is then missing, and the files too where some may be skipped as damaged); but
+// where the pictures decide about the channels it is opened. Throws as open_data() does for a
+// packed file.
 DataNeed data_need(const DataSource& source);
 
 }  // namespace tessera

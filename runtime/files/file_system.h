@@ -10,7 +10,16 @@
 
 #include <sys/types.h>
 
+#include "tessera/runtime/error.h"
+
 namespace tessera {
+
+// A file that was to be written and cannot be: a full disk, a right that is missing.
+class OutputError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return 5; }
+};
 
 class FileSystem {
  public:

@@ -1,12 +1,17 @@
 #include "tessera/runtime/files/hdf5_writer.h"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <unistd.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/files/hdf5_turn.h"
 
 namespace tessera {
@@ -48,13 +53,31 @@ struct Hdf5Writer::Impl {
   std::string path;
   Hdf5Id file, chunked, chunked_type;
   std::vector<hsize_t> next, shape;  // of the chunked array: where append() goes on
+  size_t element_bytes = 0, chunks = 0;
 
   template <class Result>
   Result check(Result result) const {
-    if (result < 0)
-      throw Error(fmt::format("'{}' cannot be written: {}", path, hdf5_library_error()));
+    if (result < 0) fail(hdf5_library_error());
     return result;
   }
+  [[noreturn]] void fail(const std::string& why) const {
+    throw OutputError(fmt::format("'{}' cannot be written: {}", path, why));
+  }
+
+  // Takes room on the disk for what comes next, and for what the library has still to write of its
+  // own: where its writes fail it cannot close the file, and crashes when the process ends.
+  void reserve(size_t bytes) {
+    constexpr size_t kOwn = size_t{256} << 10, kOfAChunk = 64;
+    hsize_t size = 0;
+    void* handle = nullptr;
+    check(H5Fget_filesize(file, &size));
+    check(H5Fget_vfd_handle(file, H5P_DEFAULT, &handle));
+    const int error = ::posix_fallocate(*static_cast<int*>(handle), static_cast<off_t>(size),
+                                        static_cast<off_t>(bytes + kOwn + kOfAChunk * chunks));
+    if (error == ENOSPC || error == EFBIG || error == EDQUOT || error == EIO)
+      fail(std::strerror(error));
+  }
+
   // Times would make every file another one.
   Hdf5Id create(const ArraySpec& array, hid_t type, int64_t rows) const {
     const Hdf5Id space = space_of(array), creation(H5Pcreate(H5P_DATASET_CREATE)),
@@ -79,6 +102,12 @@ Hdf5Writer::Hdf5Writer(const std::string& path) : impl_(std::make_unique<Impl>()
   impl_->path = path;
   impl_->file = Hdf5Id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   impl_->check<hid_t>(impl_->file);
+  try {
+    impl_->reserve(0);
+  } catch (...) {
+    impl_.reset();  // within the turn
+    throw;
+  }
 }
 
 Hdf5Writer::~Hdf5Writer() {
@@ -100,6 +129,9 @@ void Hdf5Writer::attribute(const Hdf5Attribute& attribute) {
 
 void Hdf5Writer::array(const ArraySpec& array, const void* values) {
   const Hdf5Turn turn;
+  size_t bytes = hdf5_size_of(array.dtype);
+  for (int64_t extent : array.shape) bytes *= static_cast<size_t>(extent);
+  impl_->reserve(bytes);
   const Hdf5Id type = type_of(array), data = impl_->create(array, type, 0);
   impl_->check(H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
 }
@@ -109,6 +141,8 @@ void Hdf5Writer::begin_chunked(const ArraySpec& array, int64_t rows) {
   impl_->shape.assign(array.shape.begin(), array.shape.end());
   impl_->next.assign(array.shape.size(), 0);
   impl_->chunked_type = type_of(array);
+  impl_->element_bytes = hdf5_size_of(array.dtype);
+  impl_->chunks += static_cast<size_t>((array.shape[0] + rows - 1) / rows);
   impl_->chunked = impl_->create(array, impl_->chunked_type, rows);
 }
 
@@ -116,6 +150,9 @@ void Hdf5Writer::append(const void* values, int64_t count) {
   const Hdf5Turn turn;
   std::vector<hsize_t> size = impl_->shape;
   size[0] = static_cast<hsize_t>(count);
+  size_t bytes = impl_->element_bytes;
+  for (hsize_t extent : size) bytes *= static_cast<size_t>(extent);
+  impl_->reserve(bytes);
   const Hdf5Id space(H5Dget_space(impl_->chunked)),
       memory(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr));
   impl_->check(H5Sselect_hyperslab(space, H5S_SELECT_SET, impl_->next.data(), nullptr, size.data(),
@@ -128,7 +165,12 @@ void Hdf5Writer::close() {
   const Hdf5Turn turn;
   impl_->chunked = Hdf5Id();
   impl_->check(H5Fflush(impl_->file, H5F_SCOPE_LOCAL));
+  hsize_t size = 0;
+  impl_->check(H5Fget_filesize(impl_->file, &size));
   impl_->file = Hdf5Id();
+  // The room that was not needed.
+  if (::truncate(impl_->path.c_str(), static_cast<off_t>(size)) != 0)
+    impl_->fail(std::strerror(errno));
 }
 
 }  // namespace tessera

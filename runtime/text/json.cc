@@ -106,6 +106,12 @@ int64_t Json::integer() const {
   return value.get<int64_t>();
 }
 
+double Json::number() const {
+  const Value& value = Access::of(*this);
+  if (!value.is_number()) Access::fail(*this, "a number");
+  return value.get<double>();
+}
+
 std::string Json::string() const {
   const Value& value = Access::of(*this);
   if (!value.is_string()) Access::fail(*this, "a text");

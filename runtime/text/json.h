@@ -47,6 +47,7 @@ class Json {
   std::vector<Json> items() const;
   std::vector<Member> members() const;
   int64_t integer() const;
+  double number() const;
   std::string string() const;
 
  private:

@@ -7,7 +7,9 @@
 import json
 import os
 import re
+import resource
 import shlex
+import signal
 import struct
 import subprocess
 import sys
@@ -23,18 +25,19 @@ TINY = ["model.name=cnn_bn", "model.widths=[4,4,8,8]", "data.image_size=16", "da
         "train.epochs=2", "train.evaluate_every=1ep", "schedule.warmup=0", "threads=1"]
 
 
-def png(height, width, colour, shade):
-    """A striped picture whose direction of stripes tells the class."""
+def png_of(height, width, rows):
     def chunk(kind, body):
         return (struct.pack(">I", len(body)) + kind + body +
                 struct.pack(">I", zlib.crc32(kind + body)))
-    rows = b""
-    for y in range(height):
-        row = b"".join(bytes((shade + (200 if (x if colour else y) % 4 < 2 else 0)) % 256
-                             for _ in range(3)) for x in range(width))
-        rows += b"\0" + row
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+            + chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows))) + chunk(b"IEND", b""))
+
+
+def png(height, width, colour, shade):
+    """A striped picture whose direction of stripes tells the class."""
+    return png_of(height, width, [b"".join(bytes((shade + (200 if (x if colour else y) % 4 < 2 else 0)) % 256
+                                                 for _ in range(3)) for x in range(width))
+                                  for y in range(height)])
 
 
 class Test(unittest.TestCase):
@@ -99,6 +102,79 @@ class Test(unittest.TestCase):
         self.configured("train", words=[*plain, "run.dir=folder"])
         self.configured("train", words=[*plain, *words, "run.dir=pack"])
         self.assertEqual(self.losses("folder"), self.losses("pack"))
+
+    def resolved(self, run):
+        text = (self.folder / run / "config.resolved.yaml").read_text()
+        return {key: [float(v) for v in re.search(rf"^  {key}: \[(.*)\]$", text, re.M).group(1).split(",")]
+                for key in ("mean", "std")}
+
+    def test_mean_and_deviation_are_the_folders_own(self):
+        said = self.configured("data", "inspect")
+        real = {key: [float(v) for v in re.search(rf"{key} \[(.*?)\]", said).group(1).split(",")]
+                for key in ("mean", "std")}
+        self.assertEqual(len(real["mean"]), 3)
+        for workers in (0, 1, 3):
+            said = self.configured("train", words=[f"data.workers={workers}", f"run.dir=own{workers}"])
+            self.assertIn("measured on 24 of 24 training images: mean [", said)
+            self.assertEqual(self.resolved(f"own{workers}"), real)
+        self.assertEqual(self.losses("own0"), self.losses("own3"))
+        # The same from a pack, which measures while it is written.
+        said = self.configured("data", "pack", "--out", "own.h5")
+        words = re.search("read it with (.*)", said).group(1).split()
+        said = self.configured("train", words=[*words, "run.dir=own_pack"])
+        self.assertNotIn("measured", said)
+        self.assertEqual(self.resolved("own_pack"), real)
+        self.assertEqual(self.losses("own0"), self.losses("own_pack"))
+        # Another one by name.
+        self.configured("train", words=["data.mean=imagenet", "run.dir=imagenet"])
+        self.assertEqual(self.resolved("imagenet"), {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]})
+        self.assertNotEqual(self.losses("own0"), self.losses("imagenet"))
+        self.assertIn("must be a list of numbers", self.configured("train", words=["data.mean=imagnet"], code=2))
+
+    def test_what_was_measured_stays_with_the_run(self):
+        same = ["schedule.name=constant"]
+        self.configured("train", words=[*same, "run.dir=stays", "train.epochs=1"])
+        own = self.resolved("stays")
+        accuracy = re.search(r"test accuracy .*", self.trainer("eval", "--run", "stays")).group()
+        more = self.root / "train" / "across" / "white.png"
+        more.write_bytes(png(40, 40, 0, 255))
+        try:
+            other = self.configured("train", words=["run.dir=other_mean", "train.epochs=1"])
+            self.assertIn("of 25 training images", other)
+            self.assertNotEqual(self.resolved("other_mean"), own)
+        finally:
+            more.unlink()
+        said = self.configured("train", "--resume", words=[*same, "run.dir=stays"])
+        self.assertNotIn("measured", said)
+        self.assertEqual(self.resolved("stays"), own)
+        self.configured("train", words=[*same, "run.dir=whole"])
+        self.assertEqual((self.folder / "stays" / "weights.h5").read_bytes(),
+                         (self.folder / "whole" / "weights.h5").read_bytes())
+        # The resolved configuration is one of the same training.
+        self.trainer("train", "--config", "stays/config.resolved.yaml", "--resume", "train.epochs=3")
+        self.assertIn("data.mean: [0.1, 0.1, 0.1], but the checkpoint was trained with", self.trainer(
+            "train", "--config", "stays/config.resolved.yaml", "--resume", "data.mean=[0.1,0.1,0.1]", code=2))
+        self.assertIn("test accuracy", accuracy)
+
+    def test_a_run_folder_tells_all_that_inference_needs(self):
+        self.configured("train", words=["run.dir=tells", "train.epochs=1"])
+        about = json.loads((self.folder / "tells" / "inference.json").read_text())
+        own = self.resolved("tells")
+        self.assertEqual(about["normalization"]["mean"], own["mean"])
+        self.assertEqual(about["normalization"]["std"], own["std"])
+        self.assertEqual(about["output"]["class_names"], ["across", "down"])
+        self.assertEqual([about["input"][key] for key in ("height", "width", "channels", "layout")], [16, 16, 3, "NHWC"])
+        self.assertIn("16 pixels", about["input"]["preparation"])
+        self.assertEqual(about["weights"]["flatten"], "HWC")
+        plan = json.loads((self.folder / "tells" / "plan.json").read_text())
+        self.assertEqual(plan["inference"], about)
+        line = json.dumps(about, separators=(",", ":")).encode()
+        for name in ("weights.h5", "checkpoints/" + sorted(os.listdir(self.folder / "tells" / "checkpoints"))[-1]):
+            self.assertIn(line, (self.folder / "tells" / name).read_bytes(), name)
+        self.assertIn('"class_names":["across","down"]', (self.folder / "tells" / "config.resolved.yaml").read_text())
+        planned = json.loads(self.configured("plan", "--json"))["inference"]
+        self.assertIsNone(planned["normalization"]["mean"])
+        self.assertEqual(planned["input"], about["input"])
 
     def test_a_compressed_pack_trains_like_a_plain_one(self):
         words = {}
@@ -186,6 +262,90 @@ class Test(unittest.TestCase):
         text = self.configured("data", "bench", "--seconds", "0.2")
         self.assertRegex(text, r"[\d.]+ images/s with 2 workers")
         self.assertRegex(text, r"the report says [\d.]+ MiB")
+
+    def test_all_damaged_pictures_are_named(self):
+        broken = [self.root / "train" / "across" / f"late{i}.png" for i in range(12)]
+        for path in broken:  # the header is sound
+            path.write_bytes(png(9, 9, 0, 0)[:-30])
+        try:
+            said = self.configured("data", "inspect", words=["data.damaged=error"], code=3)
+            self.assertIn("13 damaged pictures", said)
+            for path in broken:
+                self.assertIn(path.name, said)
+            done = subprocess.run([TRAINER, "doctor", "--config", CONFIG, f"data.root={self.root}", *TINY,
+                                   "data.damaged=error"], cwd=self.folder, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+            self.assertIn("13 damaged pictures", done.stdout)
+            self.assertIn("late11.png", done.stdout)
+            self.assertIn("13 damaged pictures were skipped", self.configured("doctor"))
+        finally:
+            for path in broken:
+                path.unlink()
+
+    def test_more_classes_than_the_data_have_are_said(self):
+        for verb in (("train", "--dry-run"), ("train",)):
+            done = subprocess.run([TRAINER, *verb, "--config", CONFIG, f"data.root={self.root}", *TINY, "model.classes=5",
+                                   "run.dir=spare", "train.epochs=1"], cwd=self.folder, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("model.classes: the model has 5, but image_folder train only 2", done.stderr)
+            self.assertIn("model.classes=2", done.stderr)
+        self.assertRegex(self.configured("doctor", words=["model.classes=5"]), r"(?m)^warning +data [^$]*\n +model.classes: the model has 5")
+        self.assertRegex(self.configured("doctor"), r"(?m)^warning +data ")  # the damaged picture
+        self.assertNotIn("model.classes", self.configured("doctor"))
+
+    def test_gray_pictures_stay_gray(self):
+        for channels in ("1", "auto"):
+            said = self.configured("data", "inspect", words=[f"data.channels={channels}"])
+            self.assertIn(f"24 images [16x16x{1 if channels == '1' else 3}]", said)
+        said = self.configured("data", "pack", "--out", "gray.h5", words=["data.channels=1"])
+        words = re.search("read it with (.*)", said).group(1).split()
+        self.assertIn("~data.channels", words)
+        self.configured("train", words=["data.channels=1", "run.dir=gray"])
+        self.configured("train", words=[*words, "run.dir=gray_pack"])
+        self.assertEqual(self.losses("gray"), self.losses("gray_pack"))
+        self.configured("data", "pack", "--out", "colour.h5")
+        self.assertLess((self.folder / "gray.h5").stat().st_size, (self.folder / "colour.h5").stat().st_size)
+        self.configured("plan", words=["data.channels=auto"])
+
+    # A limit on the size of files ends a write as a full disk does.
+    def test_a_pack_that_does_not_fit_leaves_nothing(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        for more in ([], ["--compress", "gzip"]):
+            done = subprocess.run([TRAINER, "data", "pack", "--out", "full.h5", "--config", CONFIG, f"data.root={self.root}",
+                                   *TINY, *more], cwd=self.folder, capture_output=True, text=True, check=False,
+                                  preexec_fn=limit)
+            self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+            self.assertIn("full.h5.partial' cannot be written", done.stderr)
+            self.assertEqual(list(self.folder.glob("full.h5*")), [])
+
+    def test_json_is_a_configuration(self):
+        config = {"model": {"name": "cnn_bn", "widths": [4, 4, 8, 8], "classes": 2}, "threads": 1, "device": "cpu",
+                  "data": {"name": "image_folder", "root": str(self.root), "image_size": 16, "batch": 8,
+                           "damaged": "skip", "augment": [{"flip": "horizontal"}]},
+                  "schedule": {"name": "multistep", "milestones": ["1ep", "5st"], "warmup": "2st"},
+                  "train": {"epochs": 2, "evaluate_every": "1ep", "log_every": 0}, "memory": {"limit": "1GiB"},
+                  "checkpoint": {"every": "10min"}, "run": {"dir": "json"}}
+        (self.folder / "config.json").write_text(json.dumps(config, indent=2))
+        self.trainer("train", "--config", "config.json")
+        self.assertIn("every: 10min", (self.folder / "json" / "config.resolved.yaml").read_text())
+
+    def test_the_epochs_training_accuracy_is_of_all_of_it(self):
+        words = ["train.epochs=1", "data.batch=5", "schedule.name=constant", "optimizer.lr=0.01"]
+        said = self.configured("train", words=[*words, "train.log_every=2st", "run.dir=whole_epoch"])
+        self.configured("train", words=[*words, "train.log_every=1st", "run.dir=each_batch"])
+        lines = {run: [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
+                 for run in ("whole_epoch", "each_batch")}
+        each = [line for line in lines["each_batch"] if line["phase"] == "train"]
+        whole = [line for line in lines["whole_epoch"] if line["phase"] == "train"][-1]
+        self.assertEqual((whole["step"], whole["epoch"]), (5, 1))
+        right = sum(line["accuracy"] * 5 for line in each[:4])  # of twenty; four are left
+        self.assertIn(round(whole["accuracy"] * 24 - right, 4), (0, 1, 2, 3, 4))
+        self.assertAlmostEqual(whole["accuracy"], each[-1]["accuracy"])
+        self.assertIn(f"train loss {whole['loss']:.4f} accuracy {100 * whole['accuracy']:.2f} %", said)
+        report = (self.folder / "whole_epoch" / "report.html").read_text()
+        self.assertIn(f"<td>{whole['loss']:.4f}</td><td>{100 * whole['accuracy']:.2f} %</td>", report)
 
     def test_bad_settings_have_a_place(self):
         for word, text in (("data.augment=[{resize_crop: {scale: [0.5]}}]", "two numbers"),

@@ -28,6 +28,7 @@ struct PictureLimits {
 struct Picture {
   int width = 0, height = 0;  // as stored, before turning
   int orientation = 1;        // EXIF's, 1 to 8; 1 where none is given or it makes no sense
+  bool gray = false;          // stored without colours
   size_t decode_bytes = 0;    // what a decoder takes while it works, about
   // As shown.
   int shown_width() const { return orientation >= 5 ? height : width; }

@@ -159,6 +159,7 @@ Picture probe_jpeg(std::span<const uint8_t> bytes, const std::string& name,
   picture.width = static_cast<int>(jpeg.info.image_width);
   picture.height = static_cast<int>(jpeg.info.image_height);
   picture.orientation = orientation_of(jpeg.info);
+  picture.gray = jpeg.info.jpeg_color_space == JCS_GRAYSCALE;
   picture.decode_bytes = decode_bytes(jpeg.info);
   return picture;
 }

@@ -113,6 +113,7 @@ Picture probe_png(std::span<const uint8_t> bytes, const std::string& name,
   png_bytep exif = nullptr;
   if (png_get_eXIf_1(png.png, png.info, &exif_bytes, &exif) != 0)
     picture.orientation = exif_orientation({exif, exif_bytes});
+  picture.gray = (png_get_color_type(png.png, png.info) & PNG_COLOR_MASK_COLOR) == 0;
   picture.decode_bytes = (size_t{64} << 10) + static_cast<size_t>(png.width) * 16;
   return picture;
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/data/sets/subset.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/data_file.h"
 
@@ -34,18 +35,22 @@ void interleave(const uint8_t* planes, uint8_t* image) {
 }  // namespace
 
 std::shared_ptr<const Dataset> read_cifar(const std::vector<std::string>& files,
-                                          const CifarFormat& format, DatasetInfo info) {
+                                          const CifarFormat& format, DatasetInfo info,
+                                          int64_t most) {
   for (const std::string& path : files) check_size(DataFile(path), format);
   info.shape = {kSide, kSide, 3};
   info.count = static_cast<int64_t>(files.size()) * format.records_per_file;
+  const int64_t all = info.count;
+  if (most > 0) info.count = std::min(all, most);
   std::vector<uint8_t> images(static_cast<size_t>(info.count * kPixels));
   std::vector<int32_t> labels(static_cast<size_t>(info.count));
   std::array<uint8_t, 2 + kPixels> record;
   auto label_bytes = static_cast<size_t>(format.label_bytes);
   size_t n = 0;
   for (const std::string& path : files) {
+    if (n == labels.size()) break;
     DataFile file(path);
-    for (int64_t r = 0; r < format.records_per_file; ++r, ++n) {
+    for (int64_t r = 0; r < format.records_per_file && n < labels.size(); ++r, ++n) {
       int64_t at = file.offset();
       file.read(record.data(), label_bytes + kPixels, "a record");
       labels[n] = record[static_cast<size_t>(format.label_at)];
@@ -58,7 +63,9 @@ std::shared_ptr<const Dataset> read_cifar(const std::vector<std::string>& files,
       interleave(record.data() + label_bytes, images.data() + n * kPixels);
     }
   }
-  return std::make_shared<MemoryDataset>(std::move(info), std::move(images), std::move(labels));
+  const int64_t count = info.count;
+  return std::make_shared<MemoryDataset>(std::move(info), std::move(images), std::move(labels),
+                                         first_images_note(count, all));
 }
 
 }  // namespace tessera

@@ -17,9 +17,10 @@ struct CifarFormat {
 };
 
 // The images of all files in order, as [32x32x3]. info brings name, classes, class_names and
-// normalization. The sizes of all files are checked before memory is taken. Throws DataError that
-// names file, record and byte offset.
+// normalization. The sizes of all files are checked before memory is taken. most above 0: of more
+// images the first so many are read. Throws DataError that names file, record and byte offset.
 std::shared_ptr<const Dataset> read_cifar(const std::vector<std::string>& files,
-                                          const CifarFormat& format, DatasetInfo info);
+                                          const CifarFormat& format, DatasetInfo info,
+                                          int64_t most = 0);
 
 }  // namespace tessera

@@ -120,15 +120,16 @@ PixelRange pixel_range(const Hdf5DataInfo& info, const std::vector<double>& rang
 // The images of a file, decoded when they are asked for. Thread-safe.
 class Images {
  public:
-  // file_bytes: what the open file takes besides.
+  // file_bytes: what the open file takes besides. wanted: images that will be read; 0: all.
   Images(const std::shared_ptr<const Hdf5Data>& data, const Hdf5Source& source, int readers,
-         size_t file_bytes)
+         size_t file_bytes, int64_t wanted)
       : file_bytes_(file_bytes),
         blocks_(data, "images"),
         places_(pixel_places(data->info(), source.layout)),
         range_(pixel_range(data->info(), source.range)),
         block_bytes_(check_block(source.cache)),
-        slots_(std::min(blocks_.count(), source.cache / block_bytes_)),
+        needed_(wanted > 0 ? std::min(blocks_.count(), wanted) : blocks_.count()),
+        slots_(std::min(needed_, source.cache / block_bytes_)),
         cache_(blocks_.count(), static_cast<size_t>(block_bytes_), slots_,
                [this](int64_t block, uint8_t* to) { decode(block, to); }) {
     const auto each = static_cast<int64_t>(blocks_.work_bytes());
@@ -154,7 +155,7 @@ class Images {
   }
 
   std::vector<std::string> notes() const {
-    if (slots_ == blocks_.count()) return {};
+    if (slots_ == needed_) return {};
     const std::vector<int64_t>& chunk = blocks_.info().chunk;
     const int64_t all = blocks_.count() * block_bytes_, kept = slots_ * block_bytes_;
     const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
@@ -228,7 +229,9 @@ class Images {
   const Hdf5Blocks blocks_;
   const PixelPlaces places_;
   const PixelRange range_;
-  const int64_t block_bytes_, slots_;
+  const int64_t block_bytes_;
+  const int64_t needed_;  // blocks: an image lies in one
+  const int64_t slots_;
   mutable BlockCache cache_;
   std::mutex mutex_;
   std::condition_variable returned_;
@@ -365,9 +368,13 @@ std::optional<Hdf5SourceProblem> find_problem(const Hdf5Source& source) {
 DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>& test,
                         const Hdf5Source& source, int readers,
                         const std::vector<std::string>& class_names,
-                        const Normalization& normalization) {
+                        const Normalization& normalization, const Hdf5Wanted& wanted) {
   const Hdf5DataInfo &images = train.images->info(), &labels = train.labels->info();
-  auto pictures = std::make_shared<Images>(train.images, source, readers, Hdf5File::kHostBytes);
+  const bool parts = wanted.train > 0 && wanted.test > 0;  // of one file, cut in two
+  auto pictures = std::make_shared<Images>(train.images, source, readers, Hdf5File::kHostBytes,
+                                           test    ? wanted.train
+                                           : parts ? wanted.train + wanted.test
+                                                   : 0);
   std::vector<int32_t> classes = read_labels(train.labels, pictures->count());
   DatasetInfo info{"hdf5 train", pictures->shape(), pictures->count(), 0,
                    class_names,  normalization};
@@ -375,7 +382,7 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
                                      : static_cast<int>(class_names.size());
   check_labels(labels, classes, info.classes);
   if (!test) return cut_in_two(info, images, pictures, classes, source.test_part);
-  auto others = std::make_shared<Images>(test->images, source, readers, 0);
+  auto others = std::make_shared<Images>(test->images, source, readers, 0, wanted.test);
   if (others->shape() != pictures->shape())
     fail(test->images->info(),
          fmt::format("its shape is {}, that of the training images {}; all "
@@ -393,7 +400,8 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
 }
 
 DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int readers,
-                        const std::string& mean, const std::string& std) try {
+                        const std::string& mean, const std::string& std,
+                        const Hdf5Wanted& wanted) try {
   if (const auto problem = find_problem(source)) throw ConfigError(problem->text);
   const Hdf5File file(path);
   const auto arrays = [&](const std::string& split) {
@@ -413,7 +421,7 @@ DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int r
     test = arrays(is_val ? "val" : "test");
   }
   DataSplit split = make_hdf5_set(train, test, source, readers, read_class_names(file, source),
-                                  {floats(mean), floats(std)});
+                                  {floats(mean), floats(std)}, wanted);
   std::vector<uint8_t> first(static_cast<size_t>(split.train->shape().bytes()));
   for (const Dataset* data : {split.train.get(), split.test.get()}) data->read(0, first.data());
   return split;

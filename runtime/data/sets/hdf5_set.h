@@ -38,6 +38,11 @@ struct Hdf5SourceProblem {
 };
 std::optional<Hdf5SourceProblem> find_problem(const Hdf5Source& source);
 
+// How many images of each set will be read at most; 0: all. The cache is no larger than they need.
+struct Hdf5Wanted {
+  int64_t train = 0, test = 0;
+};
+
 // Arrays of one split, as a file has them.
 struct Hdf5Arrays {
   std::shared_ptr<const Hdf5Data> images, labels;
@@ -48,13 +53,14 @@ struct Hdf5Arrays {
 DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>& test,
                         const Hdf5Source& source, int readers,
                         const std::vector<std::string>& class_names = {},
-                        const Normalization& normalization = {});
+                        const Normalization& normalization = {}, const Hdf5Wanted& wanted = {});
 
 // Opens the file and reads the first image of each split, so that a range that does not fit is
 // known at once. Class names that source does not name are sought in the attribute `class_names` of
 // the labels, the images and the file. mean, std: places of float [C], used where they are there.
 // Throws ConfigError for what find_problem() finds, DataError.
 DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int readers,
-                        const std::string& mean = "", const std::string& std = "");
+                        const std::string& mean = "", const std::string& std = "",
+                        const Hdf5Wanted& wanted = {});
 
 }  // namespace tessera

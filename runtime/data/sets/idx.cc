@@ -1,9 +1,11 @@
 #include "tessera/runtime/data/sets/idx.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/data/sets/subset.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/data_file.h"
 
@@ -63,7 +65,8 @@ std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
   return sizes;
 }
 
-std::vector<int32_t> read_labels(DataFile& file, int64_t count, int classes) {
+// The first `count` of `all`.
+std::vector<int32_t> read_labels(DataFile& file, int64_t count, int64_t all, int classes) {
   std::vector<int32_t> labels(static_cast<size_t>(count));
   int64_t header = file.offset();
   std::array<uint8_t, 4096> bytes;
@@ -77,14 +80,14 @@ std::vector<int32_t> read_labels(DataFile& file, int64_t count, int classes) {
                 fmt::format("label {} of image {} is not in [0, {})", bytes[i], done, classes));
     }
   }
-  file.expect_end("the last label");
+  if (count == all) file.expect_end("the last label");
   return labels;
 }
 
 }  // namespace
 
 std::shared_ptr<const Dataset> read_idx(const std::string& images, const std::string& labels,
-                                        DatasetInfo info) {
+                                        DatasetInfo info, int64_t most) {
   DataFile image_file(images), label_file(labels);
   auto dims = read_header(image_file, 3, "images");
   auto label_dims = read_header(label_file, 1, "labels");
@@ -93,13 +96,15 @@ std::shared_ptr<const Dataset> read_idx(const std::string& images, const std::st
                                    "together",
                                    label_dims[0], images, dims[0]));
   }
-  info.count = dims[0];
+  info.count = most > 0 ? std::min(most, dims[0]) : dims[0];
   info.shape = {static_cast<int>(dims[1]), static_cast<int>(dims[2]), 1};
-  std::vector<int32_t> numbers = read_labels(label_file, info.count, info.classes);
+  std::vector<int32_t> numbers = read_labels(label_file, info.count, dims[0], info.classes);
   std::vector<uint8_t> pixels(static_cast<size_t>(info.count * info.shape.bytes()));
   image_file.read(pixels.data(), pixels.size(), "the images");
-  image_file.expect_end("the last image");
-  return std::make_shared<MemoryDataset>(std::move(info), std::move(pixels), std::move(numbers));
+  if (info.count == dims[0]) image_file.expect_end("the last image");
+  const int64_t count = info.count;
+  return std::make_shared<MemoryDataset>(std::move(info), std::move(pixels), std::move(numbers),
+                                         first_images_note(count, dims[0]));
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -46,32 +47,73 @@ Stray::Kind kind_of(const fs::path& path) {
 // The path of an entry from the root, after its links.
 class Inside {
  public:
-  explicit Inside(const std::string& root) {
+  Inside(const std::string& root, OuterLinks outer) : outer_(outer) {
     std::error_code error;
     root_ = fs::canonical(root, error);
     if (error) fail(root, "cannot be found: " + error.message() + "; set data.root");
   }
   const fs::path& root() const { return root_; }
   fs::path split(const std::string& name) const {
-    return resolve(fs::directory_entry(root_ / name));
+    const auto real = resolve(fs::directory_entry(root_ / name));
+    if (!real) fail((root_ / name).string(), "the link leads nowhere");
+    return *real;
   }
+  fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
 
-  fs::path resolve(const fs::directory_entry& entry) const {
+  // None for a link that leads nowhere.
+  std::optional<fs::path> resolve(const fs::directory_entry& entry) const {
     std::error_code error;
     if (!entry.is_symlink(error)) return entry.path();
     fs::path real = fs::canonical(entry.path(), error);
-    if (error) fail(entry.path().string(), "the link leads nowhere: " + error.message());
-    if (std::mismatch(root_.begin(), root_.end(), real.begin(), real.end()).first != root_.end())
+    if (error) return {};
+    const bool leaves =
+        std::mismatch(root_.begin(), root_.end(), real.begin(), real.end()).first != root_.end();
+    if (leaves && outer_ == OuterLinks::kRefused)
       fail(entry.path().string(),
-           fmt::format("the link leads out of the folder '{}', to '{}'; put the files themselves "
-                       "there, or let data.root be the folder above both",
+           fmt::format("the link leads out of the folder '{}', to '{}'; follow such links with "
+                       "data.follow_links: true, put the files themselves there, or let data.root "
+                       "be the folder above both",
                        printable(root_.string()), printable(real.string())));
     return real;
   }
 
  private:
   fs::path root_;
+  const OuterLinks outer_;
 };
+
+// What a folder that may be that of a class has.
+struct Content {
+  std::vector<fs::path> pictures;  // resolved
+  std::vector<Stray> stray;        // named as they stand there
+};
+
+Content content_of(const Inside& inside, const fs::path& folder, const fs::path& real) {
+  Content content;
+  std::error_code error;
+  for (const auto& entry : entries(real)) {
+    const std::optional<fs::path> file = inside.resolve(entry);
+    if (file && is_picture_name(entry.path()) && fs::is_regular_file(*file, error)) {
+      content.pictures.push_back(*file);
+    } else {
+      content.stray.push_back({file ? kind_of(*file) : Stray::kDangling,
+                               (inside.from_root(folder) / entry.path().filename()).string()});
+    }
+  }
+  return content;
+}
+
+// Without looking at the rest of a large folder.
+bool has_picture(const Inside& inside, const fs::path& real) {
+  std::error_code error, ignored;
+  for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {
+    if (!is_picture_name(at->path())) continue;
+    const std::optional<fs::path> file = inside.resolve(*at);
+    if (file && fs::is_regular_file(*file, ignored)) return true;
+  }
+  if (error) fail(real.string(), "cannot be read: " + error.message());
+  return false;
+}
 
 }  // namespace
 
@@ -81,50 +123,57 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::vector<std::string> image_classes(const std::string& root, const std::string& split) {
-  Inside inside(root);
+std::vector<std::string> image_classes(const std::string& root, const std::string& split,
+                                       OuterLinks outer) {
+  const Inside inside(root, outer);
   std::vector<std::string> classes;
+  bool any = false;
   std::error_code error;
-  for (const auto& entry : entries(inside.split(split)))
-    if (fs::is_directory(inside.resolve(entry), error))
-      classes.push_back(entry.path().filename().string());
+  for (const auto& entry : entries(inside.split(split))) {
+    const std::optional<fs::path> real = inside.resolve(entry);
+    if (!real || !fs::is_directory(*real, error)) continue;
+    any = true;
+    if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
+  }
   if (classes.empty())
     fail((inside.root() / split).string(),
-         "it has no folders; the pictures of each class belong into a folder of their own");
+         any ? "its folders have no .jpg, .jpeg or .png picture"
+             : "it has no folders; the pictures of each class belong into a folder of their own");
   return classes;
 }
 
 ImageFiles find_images(const std::string& root, const std::string& split,
-                       const std::vector<std::string>& classes) {
-  Inside inside(root);
+                       const std::vector<std::string>& classes, OuterLinks outer) {
+  const Inside inside(root, outer);
   ImageFiles found;
   std::error_code error;
-  auto from_root = [&](const fs::path& path) { return path.lexically_relative(inside.root()); };
+  const auto stray = [&](Stray::Kind kind, const fs::path& path) {
+    found.stray.push_back({kind, inside.from_root(path).string()});
+  };
   for (const auto& folder : entries(inside.split(split))) {
-    fs::path real = inside.resolve(folder);
-    if (!fs::is_directory(real, error)) {
-      found.stray.push_back(
-          {fs::is_regular_file(real, error) ? Stray::kBesideClasses : Stray::kNoFile,
-           from_root(folder.path()).string()});
+    const std::optional<fs::path> real = inside.resolve(folder);
+    if (!real) {
+      stray(Stray::kDangling, folder.path());
       continue;
     }
-    std::string name = folder.path().filename().string();
-    auto place = std::lower_bound(classes.begin(), classes.end(), name);
-    if (place == classes.end() || *place != name)
-      fail(folder.path().string(), "train has no such class");
-    int label = static_cast<int>(place - classes.begin());
-    size_t before = found.pictures.size();
-    for (const auto& entry : entries(real)) {
-      fs::path file = inside.resolve(entry);
-      if (is_picture_name(entry.path()) && fs::is_regular_file(file, error)) {
-        found.pictures.push_back({from_root(file).string(), label});
-      } else {
-        found.stray.push_back(
-            {kind_of(file), (from_root(folder.path()) / entry.path().filename()).string()});
-      }
+    if (!fs::is_directory(*real, error)) {
+      stray(fs::is_regular_file(*real, error) ? Stray::kBesideClasses : Stray::kNoFile,
+            folder.path());
+      continue;
     }
-    if (found.pictures.size() == before)
-      fail(folder.path().string(), "it has no .jpg, .jpeg or .png picture");
+    const Content content = content_of(inside, folder.path(), *real);
+    found.stray.insert(found.stray.end(), content.stray.begin(), content.stray.end());
+    if (content.pictures.empty()) {
+      stray(Stray::kEmpty, folder.path());
+      continue;
+    }
+    const std::string name = folder.path().filename().string();
+    const auto place = std::lower_bound(classes.begin(), classes.end(), name);
+    if (place == classes.end() || *place != name)
+      fail(folder.path().string(), "train has no such class, or no picture of it");
+    for (const fs::path& picture : content.pictures)
+      found.pictures.push_back(
+          {inside.from_root(picture).string(), static_cast<int>(place - classes.begin())});
   }
   if (found.pictures.empty()) fail((inside.root() / split).string(), "it has no pictures");
   return found;

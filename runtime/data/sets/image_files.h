@@ -13,7 +13,15 @@ struct ImageFile {
 
 // What is there besides: "train/ants/notes.txt".
 struct Stray {
-  enum Kind { kNoPicture, kBesideClasses, kFolder, kNoFile, kKinds } kind;
+  enum Kind {
+    kNoPicture,
+    kBesideClasses,
+    kFolder,
+    kNoFile,
+    kDangling,  // a link that leads nowhere
+    kEmpty,     // a folder without pictures, where those of a class belong
+    kKinds
+  } kind;
   std::string path;
 };
 
@@ -22,13 +30,17 @@ struct ImageFiles {
   std::vector<Stray> stray;
 };
 
-// The names of the folders in root/split, sorted.
-std::vector<std::string> image_classes(const std::string& root, const std::string& split);
+// Links that lead out of the root.
+enum class OuterLinks { kRefused, kFollowed };
 
-// The pictures of root/split. Throws DataError when a folder is missing, is no class, or when a
-// link leads out of the root.
+// The names of the folders in root/split that have pictures, sorted.
+std::vector<std::string> image_classes(const std::string& root, const std::string& split,
+                                       OuterLinks outer);
+
+// The pictures of root/split. Throws DataError when a folder is missing, has pictures and is no
+// class, or when a link leads out of the root and is refused.
 ImageFiles find_images(const std::string& root, const std::string& split,
-                       const std::vector<std::string>& classes);
+                       const std::vector<std::string>& classes, OuterLinks outer);
 
 // Text fit for a terminal: control characters become '?'.
 std::string printable(std::string text);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "tessera/runtime/data/images/resample.h"
 #include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 
 namespace tessera {
 
@@ -71,18 +73,27 @@ int shrink_of(const Wanted& wanted) {
   return shrink;
 }
 
+// The brightness of a colour, as Pillow and OpenCV have it: of r = g = b, that.
+uint8_t brightness(const uint8_t* rgb) {
+  return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
+}
+
 // Brings one picture to size. Not thread-safe: there is one for each thread that decodes.
 class Reader : private RowSink {
  public:
-  void reserve(const Needs& needs, int size) {
+  void reserve(const Needs& needs, int size, int channels) {
+    channels_ = channels;
     bytes_.reserve(static_cast<size_t>(needs.file_bytes));
     rows_.reserve(static_cast<size_t>(needs.side) * 8);
-    resampler_.reserve(needs.side, 3, size, size);
-    turned_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) * 3);
+    if (channels == 1) gray_.resize(static_cast<size_t>(needs.side));
+    resampler_.reserve(needs.side, channels, size, size);
+    turned_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) *
+                    static_cast<size_t>(channels));
   }
 
   size_t bytes() const {
-    return bytes_.capacity() + rows_.capacity() + resampler_.bytes() + turned_.capacity();
+    return bytes_.capacity() + rows_.capacity() + gray_.capacity() + resampler_.bytes() +
+           turned_.capacity();
   }
 
   void read(const std::string& path, const Entry& entry, const Wanted& shown, uint8_t* out,
@@ -91,7 +102,9 @@ class Reader : private RowSink {
     wanted_ = as_stored(shown, entry);
     const ResampleAxis rows = wanted_.rows, columns = wanted_.columns;
     bool turned = entry.orientation != 1;
-    if (turned) turned_.resize(static_cast<size_t>(rows.count) * columns.count * 3);
+    if (turned)
+      turned_.resize(static_cast<size_t>(rows.count) * columns.count *
+                     static_cast<size_t>(channels_));
     target_ = turned ? turned_.data() : out;
     entry_ = &entry;
     shrink_ = shrink_of(wanted_);
@@ -111,31 +124,37 @@ class Reader : private RowSink {
       throw DataError(*path_ + ": the picture has changed since the data set was opened");
     for (ResampleAxis* axis : {&wanted_.rows, &wanted_.columns})
       axis->begin /= shrink, axis->size /= shrink;
-    resampler_.start(wanted_.rows, wanted_.columns, 3, target_);
+    width_ = width;
+    resampler_.start(wanted_.rows, wanted_.columns, channels_, target_);
   }
 
   bool row(const uint8_t* rgb) override {
-    resampler_.row(y_, rgb);
+    if (channels_ == 1) {
+      if (gray_.size() < static_cast<size_t>(width_)) gray_.resize(static_cast<size_t>(width_));
+      for (int x = 0; x < width_; ++x) gray_[static_cast<size_t>(x)] = brightness(rgb + 3 * x);
+    }
+    resampler_.row(y_, channels_ == 1 ? gray_.data() : rgb);
     return y_++ < resampler_.last_row();
   }
 
   void turn(int orientation, int height, int width, uint8_t* out) const {
     int rows = orientation >= 5 ? width : height, columns = orientation >= 5 ? height : width;
     for (int y = 0; y < rows; ++y) {
-      for (int x = 0; x < columns; ++x, out += 3) {
+      for (int x = 0; x < columns; ++x, out += channels_) {
         PixelPlace from = stored_place(orientation, height, width, y, x);
-        std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * 3, 3);
+        std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * channels_,
+                    static_cast<size_t>(channels_));
       }
     }
   }
 
-  std::vector<uint8_t> bytes_, rows_, turned_;
+  std::vector<uint8_t> bytes_, rows_, gray_, turned_;
   Resampler resampler_;
   Wanted wanted_;
   const Entry* entry_ = nullptr;
   const std::string* path_ = nullptr;
   uint8_t* target_ = nullptr;
-  int shrink_ = 1, y_ = 0;
+  int shrink_ = 1, y_ = 0, width_ = 0, channels_ = 3;
 };
 
 class ImageFolder : public Dataset {
@@ -151,7 +170,7 @@ class ImageFolder : public Dataset {
         notes_(std::move(notes)),
         readers_(static_cast<size_t>(options.readers)) {
     for (Reader& reader : readers_) {
-      reader.reserve(needs, shape().height);
+      reader.reserve(needs, shape().height, channels());
       free_.push_back(&reader);
     }
   }
@@ -161,7 +180,7 @@ class ImageFolder : public Dataset {
     Dataset::own_shape(index);  // checks it
     const Entry& entry = entries_[static_cast<size_t>(index)];
     bool turned = entry.orientation >= 5;
-    return {turned ? entry.width : entry.height, turned ? entry.height : entry.width, 3};
+    return {turned ? entry.width : entry.height, turned ? entry.height : entry.width, channels()};
   }
   std::vector<HostBuffer> host_buffers() const override {
     size_t bytes = readers_.size() * static_cast<size_t>(needs_.decode_bytes);
@@ -260,7 +279,7 @@ Checked check_picture(const std::string& path, const ImageFolderOptions& options
     read_regular_file(path, options.limits.file_bytes, bytes);
     checked.file_bytes = static_cast<int64_t>(bytes.size());
     checked.picture = probe_picture(bytes, path, options.limits);
-    if (options.damaged == Damaged::kSkip) {
+    if (options.damaged == Damaged::kSkip || options.decode_all) {
       Nowhere nowhere;
       decode_picture(bytes, path, 1, nowhere, scratch, options.limits);
     }
@@ -270,31 +289,45 @@ Checked check_picture(const std::string& path, const ImageFolderOptions& options
   return checked;
 }
 
+// Of the files, as far as they are read.
+size_t largest_file(const std::string& root, const std::vector<ImageFile>& files, int64_t most) {
+  uintmax_t largest = 0;
+  for (const ImageFile& file : files) {
+    std::error_code error;
+    const uintmax_t bytes = fs::file_size(root + "/" + file.path, error);
+    if (!error && bytes <= static_cast<uintmax_t>(most)) largest = std::max(largest, bytes);
+  }
+  return static_cast<size_t>(largest);
+}
+
 // Looks at all pictures in `readers` threads; the result does not depend on how many.
 std::vector<Checked> check_all(const std::string& root, const std::vector<ImageFile>& files,
                                const ImageFolderOptions& options) {
   std::vector<Checked> checked(files.size());
   std::atomic<size_t> next = 0;
-  auto work = [&] {
-    Buffers buffers;
+  // Taken in this thread: what a thread takes of the C library's heap, that keeps for it.
+  std::vector<Buffers> all(static_cast<size_t>(options.readers));
+  const size_t largest = largest_file(root, files, options.limits.file_bytes);
+  for (Buffers& buffers : all) buffers.file.reserve(largest);
+  auto work = [&](Buffers& buffers) {
     for (size_t i; (i = next++) < files.size();)
       checked[i] = check_picture(root + "/" + files[i].path, options, buffers);
   };
   std::vector<std::thread> threads;
   try {
-    for (int i = 1; i < options.readers; ++i) threads.emplace_back(work);
+    for (size_t i = 1; i < all.size(); ++i)
+      threads.emplace_back([&work, &own = all[i]] { work(own); });
   } catch (const std::system_error&) {  // those that could be had do it
   }
-  work();
+  work(all[0]);
   for (std::thread& thread : threads) thread.join();
   return checked;
 }
 
 // "3 NAME: a, b, c", at most so many of them.
 std::string list_text(const std::vector<std::string>& all, const char* one, const char* many,
-                      const char* separator) {
-  constexpr size_t kMax = 8;
-  size_t shown = std::min(all.size(), kMax);
+                      const char* separator, size_t most = 8) {
+  size_t shown = std::min(all.size(), most);
   return fmt::format(
       "{} {}: {}{}", all.size(), all.size() == 1 ? one : many,
       fmt::join(all.begin(), all.begin() + static_cast<int64_t>(shown), separator),
@@ -305,12 +338,14 @@ std::string list_text(const std::vector<std::string>& all, const char* one, cons
 struct Located {
   std::string root, test;
   std::vector<std::string> classes;
+  OuterLinks outer;
   bool both = false;  // test and val
   // The folder of validation within a root of its own; empty where there is none.
   std::string validation_root, validation;
 };
 
-Located locate(const std::string& root, const std::string& validation) {
+Located locate(const std::string& root, const std::string& validation, bool follow_links) {
+  const OuterLinks outer = follow_links ? OuterLinks::kFollowed : OuterLinks::kRefused;
   std::error_code error;
   fs::path real = fs::canonical(root.empty() ? "." : root, error);
   if (error)
@@ -333,7 +368,8 @@ Located locate(const std::string& root, const std::string& validation) {
                       "belong into train/<class>/ and test/<class>/ or val/<class>/",
                       printable(real.string()), split == "val" ? "test" : split));
   const bool both = test == "test" && fs::is_directory(real / "val", error);
-  Located at{real.string(), test, image_classes(real.string(), "train"), both, "", ""};
+  Located at{
+      real.string(), test, image_classes(real.string(), "train", outer), outer, both, "", ""};
   if (validation.empty()) return at;
   const fs::path folder = fs::canonical(real / validation, error);
   if (error || !fs::is_directory(folder, error))
@@ -360,7 +396,9 @@ std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
        "files are in no class's folder and were skipped"},
       {"folder below a class was skipped, pictures lie in the folder of the class itself",
        "folders below a class were skipped, pictures lie in the folder of the class itself"},
-      {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"}};
+      {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"},
+      {"link leads nowhere and was skipped", "links lead nowhere and were skipped"},
+      {"folder has no picture and was skipped", "folders have no picture and were skipped"}};
   std::vector<std::string> names[Stray::kKinds], notes;
   for (const Stray& one : stray) names[one.kind].push_back(printable(one.path));
   for (size_t kind = 0; kind < Stray::kKinds; ++kind)
@@ -369,30 +407,57 @@ std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
   return notes;
 }
 
-std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& root,
-                                          const std::string& split, DatasetInfo info,
+// The files of a split, and what was seen of each picture.
+struct Looked {
+  std::string root, split;
+  ImageFiles files;
+  std::vector<Checked> checked;
+  std::vector<std::string> damaged;
+  bool gray = true;  // all that are sound
+
+  Looked(const Located& at, const std::string& folder, const std::string& name,
+         const ImageFolderOptions& options)
+      : root(folder),
+        split(name),
+        files(find_images(root, name, at.classes, at.outer)),
+        checked(check_all(root, files.pictures, options)) {
+    for (const Checked& one : checked)
+      if (one.error.empty())
+        gray = gray && one.picture.gray;
+      else
+        damaged.push_back(one.error);
+  }
+};
+
+// Pictures that are damaged, where none may be, or where none is sound.
+void refuse_damaged(const std::vector<const Looked*>& splits, const ImageFolderOptions& options) {
+  constexpr size_t kFew = 8, kMany = 1000;
+  std::vector<std::string> damaged;
+  for (const Looked* looked : splits)
+    if (options.damaged == Damaged::kError || looked->damaged.size() == looked->checked.size())
+      damaged.insert(damaged.end(), looked->damaged.begin(), looked->damaged.end());
+  if (damaged.empty()) return;
+  throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ",
+                            options.decode_all ? kMany : kFew) +
+                  "\n  get them again, or leave them out with data.damaged: skip");
+}
+
+std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looked, DatasetInfo info,
                                           const ImageFolderOptions& options) {
-  ImageFiles files = find_images(root, split, at.classes);
-  std::vector<Checked> checked = check_all(root, files.pictures, options);
+  const auto& [root, split, files, checked, damaged, gray] = looked;
   std::string paths;
   std::vector<Entry> entries;
-  std::vector<std::string> damaged, notes;
+  std::vector<std::string> notes;
   Needs needs;
   for (size_t i = 0; i < checked.size(); ++i) {
     const auto& [picture, file_bytes, error] = checked[i];
-    if (!error.empty()) {
-      damaged.push_back(error);
-      continue;
-    }
+    if (!error.empty()) continue;
     entries.push_back({paths.size(), picture.width, picture.height, files.pictures[i].label,
                        picture.orientation});
     paths += files.pictures[i].path + '\0';
     needs.cover({file_bytes, static_cast<int64_t>(picture.decode_bytes),
                  std::max(picture.width, picture.height)});
   }
-  if (!damaged.empty() && (options.damaged == Damaged::kError || entries.empty()))
-    throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ") +
-                    "\n  get them again, or leave them out with data.damaged: skip");
   notes = stray_notes(files.stray);
   if (split == "test" && at.both && at.validation != "val")
     notes.push_back("val is not read, test stands beside it");
@@ -409,10 +474,11 @@ std::shared_ptr<const Dataset> open_split(const Located& at, const std::string& 
 }  // namespace
 
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options) {
-  const Located at = locate(root, options.test_only ? "" : options.validation);
+  const Located at =
+      locate(root, options.test_only ? "" : options.validation, options.follow_links);
   ImageFolderList list;
   const auto add = [&](const std::string& from, const std::string& split, int64_t& count) {
-    for (const ImageFile& file : find_images(from, split, at.classes).pictures) {
+    for (const ImageFile& file : find_images(from, split, at.classes, at.outer).pictures) {
       list.bytes += static_cast<int64_t>(file.path.size() + 1 + sizeof(Entry));
       ++count;
     }
@@ -431,25 +497,42 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   };
   within("data.image_size", options.size, kLargestFolderImage);
   within("readers", options.readers, kMaxReaders);
-  const Located at = locate(root, options.test_only ? "" : options.validation);
-  // Mean and deviation of natural pictures, as measured on ImageNet and used everywhere.
+  // Files that were looked at and lists that were needed for it, of all threads: not kept.
+  struct Release {
+    ~Release() { release_unused_heap(); }
+  } release;
+  const bool all = !options.test_only || options.channels == Channels::kAuto;
+  const Located at = locate(root, all ? options.validation : "", options.follow_links);
+  std::optional<Looked> train, validation;
+  if (all) train.emplace(at, at.root, "train", options);
+  if (!at.validation.empty()) validation.emplace(at, at.validation_root, at.validation, options);
+  const Looked test(at, at.root, at.test, options);
+  std::vector<const Looked*> splits = {&test};
+  if (validation) splits.insert(splits.begin(), &*validation);
+  if (train) splits.insert(splits.begin(), &*train);
+  refuse_damaged(splits, options);
+  const bool gray = options.channels == Channels::kGray ||
+                    (options.channels == Channels::kAuto &&
+                     std::ranges::all_of(splits, [](const Looked* one) { return one->gray; }));
   DatasetInfo info{.name = "image_folder train",
-                   .shape = {options.size, options.size, 3},
+                   .shape = {options.size, options.size, gray ? 1 : 3},
                    .count = 0,
                    .classes = 0,
                    .class_names = {},
-                   .normalization = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}}};
+                   .normalization = {}};
   // Shown and packed line by line, so cleaned of what a file's name may have in it.
   for (const std::string& name : at.classes) info.class_names.push_back(printable(name));
   info.classes = static_cast<int>(info.class_names.size());
-  DataSplit split;
-  if (!options.test_only) split.train = open_split(at, at.root, "train", info, options);
-  info.name = "image_folder test";
-  split.test = open_split(at, at.root, at.test, info, options);
-  if (at.validation.empty()) return split;
-  info.name = "image_folder validation";
-  split.validation = open_split(at, at.validation_root, at.validation, info, options);
-  return split;
+  DataSplit data;
+  const auto make = [&](const char* name, const Looked& looked) {
+    info.name = name;
+    return make_split(at, looked, info, options);
+  };
+  if (!options.test_only) data.train = make("image_folder train", *train);
+  data.test = make("image_folder test", test);
+  if (validation && !options.test_only)
+    data.validation = make("image_folder validation", *validation);
+  return data;
 }
 
 }  // namespace tessera

@@ -1,12 +1,13 @@
 // Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" for "test" will do).
 //
 // The classes are the folders of train, sorted by name; test may lack some but has no others. Every
-// picture becomes [size x size x 3]: its short side is scaled to size and the middle cut out; a
-// random crop for training is cut from the picture itself (augment.h). The EXIF orientation is
-// followed. Decoding happens in the threads that read.
+// picture becomes [size x size x 3], or x 1 where it is to be gray: its short side is scaled to
+// size and the middle cut out; a random crop for training is cut from the picture itself
+// (augment.h). The EXIF orientation is followed. Decoding happens in the threads that read.
 //
-// What else is there is skipped and named in notes(), also a val beside test. Control characters in
-// a class's name are shown as '?'. A link that leads out of the root is refused.
+// What else is there is skipped and named in notes(), also a val beside test, links that lead
+// nowhere and folders without pictures, which are no classes. Control characters in a class's name
+// are shown as '?'. A link that leads out of the root is refused unless it is to be followed.
 #pragma once
 
 #include <string>
@@ -23,13 +24,19 @@ struct ImageFolderOptions {
   Damaged damaged = Damaged::kError;
   int readers = 2;  // pictures that can be decoded at once; more have to wait
   PictureLimits limits = {};
+  bool decode_all = false;  // with kError too
+  Channels channels = Channels::kColour;
+  bool follow_links = false;  // out of the root
   // A folder of classes like train, from the root or absolute; "": none.
   std::string validation = {};
-  bool test_only = false;  // of train the names of its folders alone, which are the classes
+  // Of train the names of its folders alone, which are the classes; with kAuto its pictures too,
+  // as they decide about the channels.
+  bool test_only = false;
 };
 
-// Looks at every picture's header, with kSkip at the whole picture. Throws ConfigError for options
-// that is invalid, DataError that names folder, file and reason.
+// Looks at every picture's header, with kSkip or decode_all at the whole picture. Throws
+// ConfigError for options that is invalid, DataError that names folder, file and reason. The error
+// for damaged pictures names those of both splits, with decode_all up to 1000.
 DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options);
 
 // How many pictures there are and what an open folder's lists of them take; opens no picture.

@@ -105,16 +105,17 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
   if (!labels.names_file.empty())
     info.class_names =
         read_class_names(fs::path(test[0]).parent_path() / labels.names_file, labels.classes);
-  const auto read = [&](const char* split, const std::vector<std::string>& files, int64_t count) {
+  const auto read = [&](const char* split, const std::vector<std::string>& files, int64_t count,
+                        int64_t wanted) {
     info.name = source.name + " " + split;
-    if (idx) return read_idx(files[0], files[1], info);
+    if (idx) return read_idx(files[0], files[1], info, wanted);
     const CifarFormat format{.label_bytes = static_cast<int>(set.labels.size()),
                              .label_at = static_cast<int>(&labels - set.labels.data()),
                              .records_per_file = count / static_cast<int64_t>(files.size())};
-    return read_cifar(files, format, info);
+    return read_cifar(files, format, info, wanted);
   };
-  return {source.test_only ? nullptr : read("train", train, set.train_count),
-          read("test", test, set.test_count)};
+  return {source.test_only ? nullptr : read("train", train, set.train_count, source.train_count),
+          read("test", test, set.test_count, source.test_count)};
 }
 
 DataSplit open_folder(const DataSource& source) {
@@ -125,14 +126,18 @@ DataSplit open_folder(const DataSource& source) {
   return open_image_folder(source.root, {.size = source.image_size,
                                          .damaged = source.damaged,
                                          .readers = source.readers,
+                                         .decode_all = source.decode_all,
+                                         .channels = source.channels,
+                                         .follow_links = source.follow_links,
                                          .validation = source.validation.folder,
                                          .test_only = source.test_only});
 }
 
 DataSplit open_hdf5(const DataSource& source) {
+  const Hdf5Wanted wanted{source.train_count, source.test_count};
   return source.hdf5.images.empty()
-             ? open_packed(source.root, source.hdf5.cache, source.readers, source.test_only)
-             : open_hdf5_set(source.root, source.hdf5, source.readers);
+             ? open_packed(source.root, source.hdf5.cache, source.readers, wanted, source.test_only)
+             : open_hdf5_set(source.root, source.hdf5, source.readers, "", "", wanted);
 }
 
 // Into memory when that is small: made once then, not again each epoch.
@@ -262,8 +267,10 @@ DataNeed folder_need(const DataSource& source) {
   need.complete = false;
   if (source.damaged == Damaged::kSkip) return need;
   try {
-    const ImageFolderList list = list_image_folder(
-        source.root, {.validation = source.validation.folder, .test_only = source.test_only});
+    const ImageFolderList list =
+        list_image_folder(source.root, {.follow_links = source.follow_links,
+                                        .validation = source.validation.folder,
+                                        .test_only = source.test_only});
     need.bytes = list.bytes;
     const auto counted = [&](int64_t all, int64_t wanted) {
       if (wanted <= 0 || wanted >= all) return all;
@@ -295,18 +302,20 @@ DataNeed named_need(const DataSource& source) {
   const auto some_of = [](int64_t all, int64_t wanted) {
     return wanted == 0 ? all : std::min(all, wanted);
   };
-  const int64_t train = source.test_only ? 0 : set->train_count;
+  const int64_t train = source.test_only ? 0 : some_of(set->train_count, source.train_count),
+                test = some_of(set->test_count, source.test_count);
   return {{},
-          source.test_only ? 0 : some_of(train, source.train_count),
-          some_of(set->test_count, source.test_count),
+          train,
+          test,
           set->labels_of(source.coarse).classes,
-          (train + set->test_count) * (set->shape.bytes() + kLabel)};
+          (train + test) * (set->shape.bytes() + kLabel)};
 }
 
 }  // namespace
 
 DataNeed data_need(const DataSource& source) {
-  if (source.name == "hdf5") return data_need(open_data(source));
+  const bool gray_maybe = source.name == "image_folder" && source.channels == Channels::kAuto;
+  if (source.name == "hdf5" || gray_maybe) return data_need(open_data(source));
   return with_validation(source.name == "image_folder" ? folder_need(source) : named_need(source),
                          source.validation);
 }

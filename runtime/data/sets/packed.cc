@@ -11,10 +11,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/hdf5_writer.h"
@@ -71,7 +72,7 @@ class Writer {
 
  private:
   [[noreturn]] void fail(const char* what) const {
-    throw Error(fmt::format("'{}' cannot be {}: {}", partial_, what, std::strerror(errno)));
+    throw OutputError(fmt::format("'{}' cannot be {}: {}", partial_, what, std::strerror(errno)));
   }
   FileSystem& files_ = file_system();
   const std::string path_, partial_;
@@ -103,6 +104,28 @@ void read_images(const Dataset& data, int64_t batch, int workers,
     if (progress) progress(done);
   }
 }
+
+// The normalization that a pack gets: the data set's own where it has one, else what its training
+// images come to, as measured_normalization() measures, while they pass.
+class PassingMoments {
+ public:
+  explicit PassingMoments(const Dataset& train)
+      : train_(train), moments_(train.channels()), normalization_(train.normalization()) {}
+  void see(const Dataset& split, const Batch& batch) {
+    if (&split != &train_ || train_.has_normalization()) return;
+    const int64_t bytes = split.shape().bytes(), stride = measuring_stride(split.count());
+    for (int64_t i = 0; i < batch.count; ++i)
+      if (batch.samples[i] % stride == 0) moments_.add(batch.images + i * bytes, bytes);
+    if (batch.last) normalization_ = moments_.normalization();
+  }
+  // Complete when all training images were seen.
+  const Normalization& result() const { return normalization_; }
+
+ private:
+  const Dataset& train_;
+  Moments moments_;
+  Normalization normalization_;
+};
 
 // Some 8 MiB.
 int64_t images_at_once(const Dataset& data) {
@@ -200,6 +223,15 @@ std::shared_ptr<const Dataset> open_split(const std::shared_ptr<const PackedFile
       file->fail(fmt::format("'{}' has a side of {}", images.name, shape[i]));
   if (labels.shape[0] != shape[0])
     file->fail(fmt::format("{} {} images but {} labels", shape[0], split, labels.shape[0]));
+  if (shape[3] != 1 && shape[3] != 3)
+    file->fail(fmt::format(
+        "'{}' is [{}]: images have 1 or 3 channels, which come last{}", images.name,
+        fmt::join(shape, " x "),
+        shape[1] == 1 || shape[1] == 3
+            ? fmt::format(
+                  " in a pack; where they come first, say so: data.images=/{{split}}/images "
+                  "data.labels=/{{split}}/labels data.layout=chw")
+            : ""));
   info.name = "hdf5 " + split;
   info.shape = {static_cast<int>(shape[1]), static_cast<int>(shape[2]), static_cast<int>(shape[3])};
   info.count = shape[0];
@@ -317,8 +349,12 @@ const std::vector<Hdf5Attribute> kAttributes = {{"format", kFormat, 0}, {"versio
 
 using SplitProgress = std::function<void(int64_t)>;
 
+// What stands behind the images and labels, by the number of the array; known when they are
+// written.
+using SmallArrays = std::function<const void*(size_t)>;
+
 void write_plain(const DataSplit& data, const std::vector<ArraySpec>& arrays,
-                 std::span<const void* const> small, int workers,
+                 PassingMoments& moments, const SmallArrays& small, int workers,
                  const SplitProgress (&progress)[2], Writer& writer) {
   const Hdf5Layout layout(arrays, kAttributes);
   std::vector<std::byte> front(layout.front_bytes());
@@ -328,6 +364,7 @@ void write_plain(const DataSplit& data, const std::vector<ArraySpec>& arrays,
   for (const Dataset* split : {data.train.get(), data.test.get()}) {
     writer.zeros_until(layout.offset(at));
     read_images(*split, images_at_once(*split), workers, progress[at / 2], [&](const Batch& batch) {
+      moments.see(*split, batch);
       writer.write(batch.images, static_cast<size_t>(batch.count * split->shape().bytes()));
     });
     writer.zeros_until(layout.offset(at + 1));
@@ -337,7 +374,7 @@ void write_plain(const DataSplit& data, const std::vector<ArraySpec>& arrays,
   }
   for (; at < arrays.size(); ++at) {
     writer.zeros_until(layout.offset(at));
-    writer.write(small[at - 4], layout.array_bytes(at));
+    writer.write(small(at), layout.array_bytes(at));
   }
   writer.zeros_until(layout.bytes());
 }
@@ -345,8 +382,8 @@ void write_plain(const DataSplit& data, const std::vector<ArraySpec>& arrays,
 // A chunk of images is small, because an image at random costs the decoding of all; 32 KiB before a
 // byte are as far as gzip looks back.
 void write_gzip(const DataSplit& data, const std::vector<ArraySpec>& arrays,
-                std::span<const void* const> small, int workers, const SplitProgress (&progress)[2],
-                const std::string& path) {
+                PassingMoments& moments, const SmallArrays& small, int workers,
+                const SplitProgress (&progress)[2], const std::string& path) {
   constexpr int64_t kChunk = int64_t{64} << 10;
   Hdf5Writer writer(path);
   for (const Hdf5Attribute& attribute : kAttributes) writer.attribute(attribute);
@@ -355,14 +392,16 @@ void write_gzip(const DataSplit& data, const std::vector<ArraySpec>& arrays,
     const int64_t rows = std::clamp<int64_t>(kChunk / split->shape().bytes(), 1, split->count());
     writer.begin_chunked(arrays[at], rows);
     const int64_t batch = std::max<int64_t>(1, images_at_once(*split) / rows) * rows;
-    read_images(*split, batch, workers, progress[at / 2],
-                [&](const Batch& images) { writer.append(images.images, images.count); });
+    read_images(*split, batch, workers, progress[at / 2], [&](const Batch& images) {
+      moments.see(*split, images);
+      writer.append(images.images, images.count);
+    });
     const std::vector<int32_t> labels = labels_of(*split);
     writer.begin_chunked(arrays[at + 1], std::min<int64_t>(split->count(), kChunk / 4));
     writer.append(labels.data(), split->count());
     at += 2;
   }
-  for (; at < arrays.size(); ++at) writer.array(arrays[at], small[at - 4]);
+  for (; at < arrays.size(); ++at) writer.array(arrays[at], small(at));
   writer.close();
 }
 
@@ -372,9 +411,13 @@ void write_packed(const DataSplit& data, const std::string& path, int workers,
                   const std::function<void(int64_t, int64_t)>& progress, Compress compress) {
   check_pack_target(path, true);
   const std::string names = joined(data.train->class_names());
-  const Normalization& norm = data.train->normalization();
   const std::vector<ArraySpec> arrays = arrays_of(data, names);
-  const void* const small[] = {norm.mean.data(), norm.std.data(), names.data()};
+  PassingMoments moments(*data.train);
+  const SmallArrays small = [&](size_t array) -> const void* {
+    if (arrays[array].name == "mean") return moments.result().mean.data();
+    if (arrays[array].name == "std") return moments.result().std.data();
+    return names.data();
+  };
   const int64_t train = data.train->count(), all = train + data.test->count();
   const auto after = [&](int64_t before) -> SplitProgress {
     return [&progress, before, all](int64_t done) {
@@ -384,14 +427,38 @@ void write_packed(const DataSplit& data, const std::string& path, int workers,
   const SplitProgress told[] = {after(0), after(train)};
   Writer writer(path);
   if (compress == Compress::kGzip)
-    write_gzip(data, arrays, small, workers, told, writer.partial());
+    write_gzip(data, arrays, moments, small, workers, told, writer.partial());
   else
-    write_plain(data, arrays, small, workers, told, writer);
+    write_plain(data, arrays, moments, small, workers, told, writer);
   writer.finish();
 }
 
-DataSplit open_packed(const std::string& path, int64_t cache, int readers, bool test_only) try {
+namespace {
+
+// Whether the arrays are those that a pack of ours has; others are read through the library.
+bool has_own_types(const PackedFile& file) {
+  for (const std::string split : {"train", "test"}) {
+    const Hdf5Array *images = file.find(split + "/images"), *labels = file.find(split + "/labels");
+    if (images != nullptr && (images->dtype != "uint8" || images->shape.size() != 4)) return false;
+    if (labels != nullptr && (labels->dtype != "int32" || labels->shape.size() != 1)) return false;
+  }
+  return true;
+}
+
+DataSplit open_through_library(const std::string& path, int64_t cache, int readers,
+                               const Hdf5Wanted& wanted) {
+  const Hdf5Source source{.images = "/{split}/images", .labels = "/{split}/labels", .cache = cache};
+  DataSplit data = open_hdf5_set(path, source, readers, "/mean", "/std", wanted);
+  if (data.train->has_normalization()) check_normalization(path, data.train->normalization());
+  return data;
+}
+
+}  // namespace
+
+DataSplit open_packed(const std::string& path, int64_t cache, int readers, const Hdf5Wanted& wanted,
+                      bool test_only) try {
   auto file = std::make_shared<const PackedFile>(path);
+  if (!has_own_types(*file)) return open_through_library(path, cache, readers, wanted);
   DatasetInfo info;
   read_classes(*file, info);
   auto floats = [&](const char* name) {
@@ -408,10 +475,7 @@ DataSplit open_packed(const std::string& path, int64_t cache, int readers, bool 
 } catch (const DataError&) {
   throw;
 } catch (const Hdf5StorageError&) {
-  const Hdf5Source source{.images = "/{split}/images", .labels = "/{split}/labels", .cache = cache};
-  DataSplit data = open_hdf5_set(path, source, readers, "/mean", "/std");
-  check_normalization(path, data.train->normalization());
-  return data;
+  return open_through_library(path, cache, readers, wanted);
 } catch (const Hdf5Error& error) {
   throw DataError(
       fmt::format("{}: {}; where this is a file of another program, say with data.images "

@@ -3,11 +3,12 @@
 //
 //   train/images  uint8 [count x H x W x C]     test/images   the same
 //   train/labels  int32 [count]                 test/labels
-//   class_names   text, a line for each class   mean, std     float32 [C], of pixels / 255
+//   class_names   text, a line for each class   mean, std     float32 [C], of pixels / 255: the
+//                 data set's own, or else measured (moments.h) on the training images
 //   attributes    format "tessera data", version 1
 //
 // A file of another program may leave out the last three; the number of classes is then that of the
-// labels.
+// labels. Where it has numbers of other types, it is read as hdf5_set.h says.
 //
 // With gzip, images and labels lie in compressed chunks, images some 64 KiB to a chunk: such a file
 // is smaller and is read as hdf5_set.h says, through libhdf5. The others are read without it.
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "tessera/runtime/data/dataset.h"
+#include "tessera/runtime/data/sets/hdf5_set.h"
 
 namespace tessera {
 
@@ -27,8 +29,8 @@ void check_pack_target(const std::string& path, bool overwrite);
 // Reads both splits with `workers` threads and writes PATH.partial, which becomes `path`, in place
 // of an ordinary file that may stand there, when all is on the disk. Takes memory for some batches
 // only. progress is called now and then with images done and images in all. Throws what
-// check_pack_target() with overwrite throws before anything is read, Error naming the path when the
-// disk refuses, and what reading throws.
+// check_pack_target() with overwrite throws before anything is read, OutputError naming the path
+// when the disk refuses (nothing is left then), and what reading throws.
 enum class Compress { kNone, kGzip };
 void write_packed(const DataSplit& data, const std::string& path, int workers = 2,
                   const std::function<void(int64_t, int64_t)>& progress = {},
@@ -39,6 +41,6 @@ void write_packed(const DataSplit& data, const std::string& path, int workers = 
 // open_hdf5_set(), with `cache` bytes for images and `readers` decoders. Throws DataError naming
 // the file.
 DataSplit open_packed(const std::string& path, int64_t cache = Hdf5Source().cache, int readers = 2,
-                      bool test_only = false);
+                      const Hdf5Wanted& wanted = {}, bool test_only = false);
 
 }  // namespace tessera

@@ -116,6 +116,11 @@ const std::vector<PublishedSet>& published_sets() {
   return sets;
 }
 
+const Normalization& imagenet_normalization() {
+  static const Normalization values{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
+  return values;
+}
+
 const PublishedSet* find_published(std::string_view name) {
   for (const PublishedSet& set : published_sets())
     if (set.name == name) return &set;

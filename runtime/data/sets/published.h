@@ -49,6 +49,8 @@ struct PublishedSet {
 
 // All of them. Thread-safe.
 const std::vector<PublishedSet>& published_sets();
+// Mean and deviation of natural pictures, as measured on ImageNet and used by most models of them.
+const Normalization& imagenet_normalization();
 // The one of that name; null when there is none.
 const PublishedSet* find_published(std::string_view name);
 

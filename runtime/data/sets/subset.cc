@@ -131,6 +131,11 @@ std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::str
                                   std::move(notes), owns);
 }
 
+std::vector<std::string> first_images_note(int64_t count, int64_t all) {
+  if (count == all) return {};
+  return {fmt::format("the first {} of {} images are used", count, all)};
+}
+
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
                                       SubsetOrder order) {
   if (count < 1 || count > all->count())
@@ -138,14 +143,15 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_
         fmt::format("{}: {} of {} images cannot be taken", all->name(), count, all->count()));
   std::vector<int64_t> chosen;
   if (order == SubsetOrder::kProportion) chosen = in_proportion(*all, count);
-  std::string note = chosen.empty()
-                         ? fmt::format("the first {} of {} images are used", count, all->count())
-                         : fmt::format("{} of {} images are used, of each class in proportion",
-                                       count, all->count());
+  std::vector<std::string> notes =
+      chosen.empty()
+          ? first_images_note(count, all->count())
+          : std::vector{fmt::format("{} of {} images are used, of each class in proportion", count,
+                                    all->count())};
   DatasetInfo info = all->info();
   info.count = count;
   return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
-                                  std::vector{std::move(note)}, true);
+                                  std::move(notes), true);
 }
 
 }  // namespace tessera

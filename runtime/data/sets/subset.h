@@ -14,6 +14,9 @@ enum class SubsetOrder {
   kProportion,  // as below where each class lies in one piece, else the first so many
 };
 
+// What notes() say of the first ones; none where that is all.
+std::vector<std::string> first_images_note(int64_t count, int64_t all);
+
 // `count` of the images, 1 to all.count(). In proportion means: the classes take turns so that any
 // first part of the subset has of each class as near its share as can be (image k of a class of n
 // comes at the place (k + 1/2) / n, at one place the lower class first), within a class the first

@@ -75,6 +75,22 @@ TEST(Config, VectorsMayBeLeftOutOfTheWeightDecay) {
   }
 }
 
+TEST(Config, ANormalizationMayBeNamed) {
+  const std::vector<double> mean{0.485, 0.456, 0.406}, std{0.229, 0.224, 0.225}, other{1, 1, 1};
+  const DataConfig both = parse_config("data: {mean: imagenet}", "a.yaml").data;
+  EXPECT_EQ(both.mean, mean);
+  EXPECT_EQ(both.std, std);
+  const DataConfig one = parse_config("data: {mean: imagenet, std: [1, 1, 1]}", "a.yaml").data;
+  EXPECT_EQ(one.mean, mean);
+  EXPECT_EQ(one.std, other);
+  EXPECT_EQ(parse_config("data: {mean: [0, 0, 0], std: imagenet}", "a.yaml").data.std, std);
+  const Config again = parse_config(print_config(parse_config("data: {mean: imagenet}", "a")), "b");
+  EXPECT_EQ(again.data.mean, mean);
+  EXPECT_EQ(again.data.std, std);
+  EXPECT_TRUE(
+      parse_config("data: {mean: imagenet}", "a", {"~data.mean", "~data.std"}).data.mean.empty());
+}
+
 TEST(Config, AnEmptyTextIsAllDefaults) {
   EXPECT_EQ(print_config(parse_config("", "a.yaml")), print_config(Config()));
 }

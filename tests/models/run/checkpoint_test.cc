@@ -56,6 +56,26 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_EQ(other.bytes(), tensors.bytes());
 }
 
+TEST(Checkpoint, TellsWhatInferenceNeeds) {
+  const Tensors4 tensors(1), other(2);
+  const std::string inference = "{\"model\": \"mlp\"}      ";
+  CheckpointImage image(tensors.persistent(), kConfig, inference);
+  EXPECT_EQ(image.bytes().size(),
+            CheckpointImage::planned_bytes(tensors.persistent(), kConfig, inference.size()));
+  image.take(state_at(5));
+  std::string bytes(reinterpret_cast<const char*>(image.bytes().data()), image.bytes().size());
+  char seal[kSealBytes];
+  make_seal(std::as_bytes(std::span(bytes)), seal);
+  bytes.append(seal, kSealBytes);
+  const CheckpointFile file(source(bytes), "x");
+  EXPECT_EQ(file.inference(), inference);
+  EXPECT_EQ(file.config(), kConfig);
+  file.load(other.persistent());
+  EXPECT_EQ(other.bytes(), tensors.bytes());
+  const std::string without = sealed_image(tensors, state_at(5));
+  EXPECT_EQ(CheckpointFile(source(without), "x").inference(), "");
+}
+
 // The fuzzer starts from a file of today's format; TESSERA_NEW_SEED=1 writes it anew.
 TEST(Checkpoint, TheFuzzersSeedIsAWholeCheckpoint) {
   const std::string path = TESSERA_SOURCE_DIR "/tests/fuzz/corpus/checkpoint/whole";

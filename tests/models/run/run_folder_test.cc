@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <regex>
 #include <sstream>
 
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "tessera/models/config/config.h"
+#include "tessera/models/run/tensorboard.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/models/run/faulty_files.h"
@@ -74,6 +76,55 @@ TEST_F(RunFolderTest, WritesEachLineAtOnce) {
   EXPECT_EQ(read(config_.run.dir + "/metrics.jsonl"),
             "{\"epoch\": 0.25, \"step\": 50, \"phase\": \"train\", \"loss\": 1.5, \"accuracy\": "
             "0.625, \"lr\": 0.1, \"images_per_second\": 4096}\n");
+}
+
+// TensorBoard draws points of one name in one chart, a curve for each folder of event files.
+TEST_F(RunFolderTest, TrainingAndTestShareTheirCharts) {
+  {
+    RunFolder folder(config_);
+    folder.write({0.5, 50, "train", 1.5, 0.5, 0.1, 4096, /*whole=*/false});
+    folder.write({1, 100, "train", 1.25, 0.75, 0.1, 4096});
+    folder.write({1, 100, "test", 1.0, 0.25, 0.1, 4096});
+  }
+  const auto curves = [&](const std::string& part) {
+    std::map<std::string, std::map<int64_t, float>> found;
+    for (const auto& entry : std::filesystem::directory_iterator(config_.run.dir + "/" + part))
+      for (const EventScalar& point : read_events(entry.path().string()))
+        found[point.tag][point.step] = point.value;
+    return found;
+  };
+  auto train = curves("train"), test = curves("test");
+  using Points = std::map<int64_t, float>;
+  EXPECT_EQ(train["loss"], (Points{{100, 1.25f}}));
+  EXPECT_EQ(test["loss"], (Points{{100, 1.0f}}));
+  EXPECT_EQ(train["accuracy"], (Points{{100, 0.75f}}));
+  EXPECT_EQ(test["accuracy"], (Points{{100, 0.25f}}));
+  EXPECT_EQ(train["batches/loss"], (Points{{50, 1.5f}}));
+  EXPECT_EQ(train["batches/accuracy"], (Points{{50, 0.5f}}));
+  EXPECT_EQ(train["lr"], (Points{{50, 0.1f}, {100, 0.1f}}));
+  EXPECT_EQ(train["host/process_bytes"].size(), 2u);
+}
+
+TEST_F(RunFolderTest, ValidationHasItsFolderOfEventsWhereThereIsOne) {
+  { RunFolder(config_).write(line(1)); }
+  EXPECT_FALSE(std::filesystem::exists(config_.run.dir + "/validation"));
+  config_.data.validation.count = 10;
+  {
+    RunFolder folder(config_);
+    folder.write({1, 100, "train", 1.25, 0.75, 0.1, 4096});
+    folder.write({1, 100, "validation", 1.5, 0.5, 0.1, 4096});
+    folder.write({1, 100, "test", 1.0, 0.25, 0.1, 4096});
+  }
+  const auto losses = [&](const std::string& part) {
+    std::vector<float> found;
+    for (const auto& entry : std::filesystem::directory_iterator(config_.run.dir + "/" + part))
+      for (const EventScalar& point : read_events(entry.path().string()))
+        if (point.tag == "loss" && point.step == 100) found.push_back(point.value);
+    return found;
+  };
+  EXPECT_EQ(losses("train"), std::vector{1.25f});
+  EXPECT_EQ(losses("validation"), std::vector{1.5f});
+  EXPECT_EQ(losses("test"), std::vector{1.0f});
 }
 
 TEST_F(RunFolderTest, ValuesThatAreNotFiniteLeaveValidFiles) {

@@ -78,6 +78,18 @@ TEST_F(WeightsFile, ComesBackBitForBit) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
 }
 
+TEST_F(WeightsFile, TellsWhatInferenceNeeds) {
+  save();
+  EXPECT_EQ(weights_inference(path_), "");
+  const std::vector<ConstArray> arrays{{{"fc.b", "float64", {5}}, b_.data()}};
+  write_weights(path_, arrays, 7, "{\"model\": \"mlp\"}");
+  EXPECT_EQ(weights_inference(path_), "{\"model\": \"mlp\"}");
+  EXPECT_EQ(weights_step(path_), 7);
+  EXPECT_EQ(list_weights(path_), (std::vector<ArraySpec>{{"fc.b", "float64", {5}}}));
+  read_weights(path_, std::vector<MutableArray>{{{"fc.b", "float64", {5}}, b_in_.data()}});
+  EXPECT_EQ(b_in_, b_);
+}
+
 TEST_F(WeightsFile, NamesEveryDifference) {
   save();
   try {

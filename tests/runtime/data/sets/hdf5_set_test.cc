@@ -325,6 +325,29 @@ TEST(Hdf5SetTest, WhatIsHeldIsToldBeforeAnythingIsDecoded) {
   EXPECT_LE(before.bytes, 15 * 90 + 2 * 2 * (chunk + 300) + 12 * 8 + (1 << 20) + 200);
 }
 
+TEST(Hdf5SetTest, APartHoldsOnlyThePart) {
+  const auto held = [](const Dataset& data) {
+    for (const HostBuffer& buffer : data.host_buffers())
+      if (buffer.name.ends_with(" images")) return buffer.bytes;
+    return size_t{0};
+  };
+  DataSource source{.name = "hdf5", .root = golden("h5py.h5")};
+  source.hdf5.images = "/sets/{split}/pictures";
+  source.hdf5.labels = "/sets/{split}/kind";
+  const DataSplit all = open_data(source);
+  source.train_count = 1;
+  const DataSplit one = open_data(source);
+  EXPECT_LT(held(*one.train), held(*all.train));
+  EXPECT_EQ(held(*one.test), held(*all.test));
+  EXPECT_TRUE(std::ranges::none_of(one.train->notes(), [](const std::string& note) {
+    return note.find("data.cache") != note.npos;
+  }));
+  std::vector<uint8_t> a(static_cast<size_t>(all.train->shape().bytes())), b(a.size());
+  all.train->read(0, a.data());
+  one.train->read(0, b.data());
+  EXPECT_EQ(a, b);
+}
+
 // Values that gzip cannot make smaller, in chunks of four images.
 std::string random_file(const TempFolder& folder) {
   const std::string path = folder.path("random.h5");

@@ -216,15 +216,102 @@ TEST(ImageFolderTest, LinksStayInside) {
   refused(secret, "train/ants/outside.jpg");
   refused(outside.path(), "train/cats");
   refused("../../" + fs::path(outside.path()).filename().string() + "/../../etc", "train/etc");
-  fs::create_symlink("nowhere", folder.path("train/ants/x.jpg"));
-  expect_error<DataError>([&] { open_image_folder(folder.path(), {.size = 16}); },
-                          {"leads nowhere"});
-  fs::remove(folder.path("train/ants/x.jpg"));
   // Exchanged for a link after the folder was opened: not followed.
   DataSplit data = open_image_folder(folder.path(), {.size = 16});
   fs::remove(folder.path("train/ants/1.png"));
   fs::create_symlink(secret, folder.path("train/ants/1.png"));
   EXPECT_THROW(read(*data.train, 0), DataError);
+}
+
+TEST(ImageFolderTest, LinksMayLeadOutWhereThatIsAllowed) {
+  TempFolder folder, outside;
+  write_folder(folder);
+  outside.write("more/1.png", picture("png_gray"));
+  fs::create_symlink(outside.path("more"), folder.path("train/cats"));
+  fs::create_symlink(outside.path("more/1.png"), folder.path("train/ants/out.png"));
+  expect_error<DataError>([&] { open_image_folder(folder.path(), {.size = 16}); },
+                          {"leads out of the folder", "data.follow_links: true"});
+  const DataSplit data = open_image_folder(folder.path(), {.size = 16, .follow_links = true});
+  EXPECT_EQ(data.train->class_names(), (std::vector<std::string>{"ants", "bees", "cats"}));
+  EXPECT_EQ(data.train->count(), 7);
+  EXPECT_EQ(read(*data.train, 6), read(*data.train, 3));  // the cat and the ant are one file
+  const DataSource source{
+      .name = "image_folder", .root = folder.path(), .image_size = 16, .follow_links = true};
+  EXPECT_EQ(data_need(source).train_count, 7);
+  EXPECT_EQ(open_data(source).train->count(), 7);
+}
+
+TEST(ImageFolderTest, LinksThatLeadNowhereAndEmptyFoldersAreSkippedAndNamed) {
+  TempFolder folder;
+  write_folder(folder);
+  fs::create_symlink("nowhere", folder.path("train/ants/x.jpg"));
+  fs::create_symlink("nowhere", folder.path("train/dogs"));
+  fs::create_directories(folder.path("train/aphids"));
+  folder.write("train/cats/notes.txt", {1});
+  fs::create_directories(folder.path("val/dogs"));
+  const DataSplit data = open_image_folder(folder.path(), {.size = 16});
+  EXPECT_EQ(data.train->class_names(), (std::vector<std::string>{"ants", "bees"}));
+  EXPECT_EQ(data.train->count(), 5);
+  EXPECT_EQ(data.train->notes(),
+            (std::vector<std::string>{
+                "1 file is no .jpg, .jpeg or .png and was skipped: train/cats/notes.txt",
+                "2 links lead nowhere and were skipped: train/ants/x.jpg, train/dogs",
+                "2 folders have no picture and were skipped: train/aphids, train/cats"}));
+  EXPECT_EQ(data.test->notes(),
+            (std::vector<std::string>{"1 folder has no picture and was skipped: val/dogs"}));
+}
+
+TEST(ImageFolderTest, AllDamagedPicturesAreNamedWhereAllAreDecoded) {
+  TempFolder folder;
+  write_folder(folder);
+  Bytes cut = picture("jpeg_rgb");
+  cut.resize(cut.size() - 100);
+  for (int i = 0; i < 20; ++i) folder.write("train/bees/cut" + std::to_string(i) + ".jpg", cut);
+  folder.write("val/bees/bad.jpg", cut);
+  EXPECT_EQ(open_image_folder(folder.path(), {.size = 16}).train->count(), 25);
+  expect_error<DataError>(
+      [&] { open_image_folder(folder.path(), {.size = 16, .decode_all = true}); },
+      {"21 damaged pictures", "cut0.jpg", "cut19.jpg", "val/bees/bad.jpg", "truncated"});
+}
+
+TEST(ImageFolderTest, GrayPicturesMayStayGray) {
+  TempFolder folder;
+  for (const char* split : {"train", "val"}) {
+    folder.write(std::string(split) + "/a/1.jpg", picture("jpeg_gray"));
+    folder.write(std::string(split) + "/a/2.png", picture("png_gray"));
+    folder.write(std::string(split) + "/b/1.png", picture("png_gray_alpha"));
+  }
+  const auto open = [&](Channels channels) {
+    return open_image_folder(folder.path(), {.size = 16, .channels = channels});
+  };
+  const auto gray = open(Channels::kGray).train, colour = open(Channels::kColour).train,
+             chosen = open(Channels::kAuto).train;
+  EXPECT_EQ(gray->shape(), (ImageShape{16, 16, 1}));
+  EXPECT_EQ(colour->shape(), (ImageShape{16, 16, 3}));
+  EXPECT_EQ(chosen->shape(), gray->shape());
+  for (int64_t i = 0; i < 3; ++i) {
+    const Bytes one = read(*gray, i), three = read(*colour, i);
+    EXPECT_EQ(read(*chosen, i), one);
+    for (size_t k = 0; k < one.size(); ++k) ASSERT_EQ(one[k], three[3 * k]) << i << ", " << k;
+  }
+  // A third of the pack, and of the memory of an image.
+  write_packed({gray, gray}, folder.path("gray.h5"));
+  write_packed({colour, colour}, folder.path("colour.h5"));
+  EXPECT_EQ(open_packed(folder.path("gray.h5")).train->shape(), gray->shape());
+  EXPECT_LT(fs::file_size(folder.path("gray.h5")), fs::file_size(folder.path("colour.h5")));
+  DataSource source{
+      .name = "image_folder", .root = folder.path(), .image_size = 16, .channels = Channels::kAuto};
+  EXPECT_EQ(data_need(source).shape, gray->shape());
+  EXPECT_EQ(data_need(source).bytes, data_need(open_data(source)).bytes);
+  // One picture in colours is enough for colours; as gray it is its brightness, turned too.
+  folder.write("train/b/2.jpg", picture("jpeg_turned6"));
+  EXPECT_EQ(open(Channels::kAuto).train->shape(), colour->shape());
+  const Bytes one = read(*open(Channels::kGray).train, 3),
+              three = read(*open(Channels::kColour).train, 3);
+  for (size_t k = 0; k < one.size(); ++k) {
+    const double mix = 0.299 * three[3 * k] + 0.587 * three[3 * k + 1] + 0.114 * three[3 * k + 2];
+    ASSERT_NEAR(one[k], mix, 2) << k;  // rounded before it is scaled, and after
+  }
 }
 
 TEST(ImageFolderTest, WhatIsMissingIsNamed) {
@@ -237,8 +324,10 @@ TEST(ImageFolderTest, WhatIsMissingIsNamed) {
   fs::create_directories(folder.path("test/x"));
   expect_error<DataError>(open, {"train", "has no folders"});
   fs::create_directories(folder.path("train/a"));
-  expect_error<DataError>(open, {"train/a", "no .jpg"});
+  expect_error<DataError>(open, {"train", "its folders have no .jpg"});
   folder.write("train/a/1.png", picture("png_rgb"));
+  expect_error<DataError>(open, {"test", "no pictures"});
+  folder.write("test/x/1.png", picture("png_rgb"));
   expect_error<DataError>(open, {"test/x", "no such class"});
   expect_error<ConfigError>([&] { open_image_folder(folder.path(), {.size = 0}); },
                             {"data.image_size is 0"});

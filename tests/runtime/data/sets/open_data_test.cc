@@ -91,6 +91,10 @@ TEST(OpenDataTest, FirstImagesOnly) {
   EXPECT_EQ(image, 53);
   EXPECT_EQ(data.train->label(3), 3);
   EXPECT_THROW(data.train->read(4, &image), Error);
+  EXPECT_EQ(data.train->notes(), std::vector<std::string>{"the first 4 of 6 images are used"});
+  size_t held = 0;  // of the part alone: an image is a byte
+  for (const HostBuffer& buffer : data.train->host_buffers()) held += buffer.bytes;
+  EXPECT_EQ(held, 4 * (1 + sizeof(int32_t)));
   some.train_count = 7;
   expect_error<ConfigError>([&] { open_data(some); }, {"data.train_count: 7", "has 6 images"});
 }
@@ -114,6 +118,13 @@ TEST(OpenDataTest, Cifar100FineAndCoarse) {
   EXPECT_EQ(coarse.train->classes(), 20);
   EXPECT_EQ(data_need(fine).classes, 20);
   EXPECT_EQ(coarse.test->class_names().at(17), "kind_17");
+  // A part takes the memory of a part, as was said before.
+  DataSource part = fine;
+  part.train_count = 300;
+  part.test_count = 200;
+  EXPECT_EQ(data_need(part).bytes, int64_t{500} * (3072 + 4));
+  EXPECT_EQ(data_need(open_data(part)).bytes, data_need(part).bytes);
+  EXPECT_EQ(open_data(part).train->label(0), 17);
 }
 
 TEST(OpenDataTest, OwnBytesAreChecked) {

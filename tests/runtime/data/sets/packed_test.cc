@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tessera/runtime/data/moments.h"
+#include "tessera/runtime/data/sets/hdf5_set.h"
 #include "tessera/runtime/data/sets/synthetic.h"
+#include "tessera/runtime/files/hdf5_writer.h"
 #include "tessera/tests/golden/golden_file.h"
 #include "tessera/tests/runtime/data/data_file_util.h"
 
@@ -54,6 +57,35 @@ TEST_P(EveryPack, WhatWasWrittenIsRead) {
       EXPECT_EQ(made->label(i), read->label(i));
     }
   }
+}
+
+// Of which nobody told mean and deviation.
+class Untold : public Dataset {
+ public:
+  explicit Untold(std::shared_ptr<const Dataset> data) : Dataset(without(*data)), data_(data) {}
+
+ private:
+  static DatasetInfo without(const Dataset& data) {
+    DatasetInfo info = data.info();
+    info.normalization = {};
+    return info;
+  }
+  void do_read(int64_t index, uint8_t* image) const override { data_->read(index, image); }
+  int64_t do_label(int64_t index) const override { return data_->label(index); }
+  std::shared_ptr<const Dataset> data_;
+};
+
+TEST_P(EveryPack, HasTheNormalizationThatIsMeasuredWhereNobodyTold) {
+  TempFolder folder;
+  const DataSplit data = pictures();
+  const auto train = std::make_shared<Untold>(data.train);
+  write_packed({train, data.test}, folder.path("pack.h5"), 3, {}, GetParam());
+  const DataSplit packed = open_data({.name = "hdf5", .root = folder.path("pack.h5")});
+  const Normalization measured = measured_normalization(*train, 2);
+  EXPECT_TRUE(packed.train->has_normalization());
+  EXPECT_EQ(packed.train->normalization().mean, measured.mean);
+  EXPECT_EQ(packed.train->normalization().std, measured.std);
+  EXPECT_NE(measured.mean, data.train->normalization().mean);
 }
 
 TEST_P(EveryPack, EqualDataGiveEqualBytes) {
@@ -114,6 +146,65 @@ TEST(PackedTest, AFileOfAnotherKindIsReadWhereItsArraysAreNamed) {
   const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/newest.h5";
   expect_error<DataError>([&] { open_packed(path); },
                           {"newest.h5", "say with data.images and data.labels"});
+}
+
+// A pack of another program: images of a shape, labels of a type.
+template <class Label>
+void write_foreign(const std::string& path, const std::vector<int64_t>& images,
+                   const std::string& type) {
+  int64_t bytes = 1;
+  for (int64_t extent : images) bytes *= extent;
+  Bytes pixels(static_cast<size_t>(bytes));
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i);
+  std::vector<Label> labels(static_cast<size_t>(images[0]));
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<Label>(i % 3);
+  Hdf5Writer writer(path);
+  for (const std::string split : {"train", "test"}) {
+    writer.array({split + "/images", "uint8", images}, pixels.data());
+    writer.array({split + "/labels", type, {images[0]}}, labels.data());
+  }
+  writer.close();
+}
+
+TEST(PackedTest, LabelsMayBeIntegersOfAnyType) {
+  TempFolder folder;
+  const std::string path = folder.path("labels.h5");
+  const auto expect_labels = [&](const char* type) {
+    const DataSplit data = open_packed(path);
+    ASSERT_EQ(data.train->count(), 5) << type;
+    EXPECT_EQ(data.train->shape(), (ImageShape{4, 6, 3})) << type;
+    EXPECT_EQ(data.train->classes(), 3) << type;
+    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(data.test->label(i), i % 3) << type;
+    Bytes image(72);
+    data.train->read(1, image.data());
+    EXPECT_EQ(image[5], 77) << type;
+    EXPECT_FALSE(data.train->has_normalization()) << type;
+  };
+  write_foreign<uint8_t>(path, {5, 4, 6, 3}, "uint8");
+  expect_labels("uint8");
+  write_foreign<int32_t>(path, {5, 4, 6, 3}, "int32");
+  expect_labels("int32");
+  write_foreign<int64_t>(path, {5, 4, 6, 3}, "int64");
+  expect_labels("int64");
+}
+
+TEST(PackedTest, ChannelsThatComeFirstAreAskedAbout) {
+  TempFolder folder;
+  const std::string path = folder.path("nchw.h5");
+  for (const int64_t channels : {1, 3}) {
+    write_foreign<int32_t>(path, {5, channels, 28, 28}, "int32");
+    expect_error<DataError>([&] { open_packed(path); },
+                            {path, "x 28 x 28]", "images have 1 or 3 channels",
+                             "data.images=/{split}/images", "data.layout=chw"});
+    const Hdf5Source source{
+        .images = "/{split}/images", .labels = "/{split}/labels", .layout = "chw"};
+    EXPECT_EQ(open_hdf5_set(path, source, 1).train->shape(),
+              (ImageShape{28, 28, static_cast<int>(channels)}));
+    write_foreign<int64_t>(path, {5, channels, 28, 28}, "int64");  // through the library
+    expect_error<DataError>([&] { open_packed(path); }, {"1 or 3 channels", "data.layout: chw"});
+  }
+  write_foreign<int32_t>(path, {5, 7, 28, 28}, "int32");
+  expect_error<DataError>([&] { open_packed(path); }, {"images have 1 or 3 channels"});
 }
 
 TEST(PackedTest, TheHdf5LibraryReadsIt) {

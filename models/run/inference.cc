@@ -1,0 +1,118 @@
+#include "tessera/models/run/inference.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/data/moments.h"
+#include "tessera/runtime/data/sets/published.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+Json numbers(const std::vector<float>& values) {
+  std::vector<Json> items;
+  for (float value : values) items.emplace_back(shortest(value));
+  return values.empty() ? Json() : Json::list(items);
+}
+
+// How a picture, or a value of a file, becomes the bytes of the input.
+Json preparation(const Config& config, const ImageShape& image) {
+  const DataConfig& data = config.data;
+  if (data.name == "image_folder")
+    return fmt::format(
+        "turned as EXIF says; the short side scaled to {} pixels, the middle {} x {} cut out",
+        image.height, image.height, image.width);
+  if (data.name == "hdf5" && data.range.size() == 2)
+    return fmt::format("round((value - {0}) / ({1} - {0}) * 255)", data.range[0], data.range[1]);
+  return {};
+}
+
+Json made(const Config& config, const ImageShape& image, const Normalization& normalization,
+          const Json& class_names) {
+  return Json::object({
+      {"model", config.model.name},
+      {"input", Json::object({{"height", image.height},
+                              {"width", image.width},
+                              {"channels", image.channels},
+                              {"order", image.channels == 3 ? "RGB" : "gray"},
+                              {"layout", "NHWC"},
+                              {"dtype", "uint8"},
+                              {"preparation", preparation(config, image)}})},
+      {"normalization", Json::object({{"formula", "(x / 255 - mean) / std"},
+                                      {"mean", numbers(normalization.mean)},
+                                      {"std", numbers(normalization.std)}})},
+      {"output", Json::object({{"values", "logits"},
+                               {"classes", config.model.classes},
+                               {"class_names", class_names}})},
+      {"weights", Json::object({{"conv2d", "OHWI"}, {"linear", "OI"}, {"flatten", "HWC"}})},
+  });
+}
+
+}  // namespace
+
+Json inference_json(const Config& config, const ImageShape& image,
+                    const Normalization& normalization,
+                    const std::vector<std::string>& class_names) {
+  const std::vector<Json> names(class_names.begin(), class_names.end());
+  return made(config, image, normalization, names.empty() ? Json() : Json::list(names));
+}
+
+Json planned_inference(const Config& config, const ImageShape& image) {
+  Normalization normalization;
+  std::vector<std::string> names;
+  if (const PublishedSet* set = find_published(config.data.name)) {
+    normalization = set->normalization;
+    names = set->labels_of(config.data.labels == "coarse").names;
+  }
+  if (!config.data.mean.empty()) {
+    normalization.mean.assign(config.data.mean.begin(), config.data.mean.end());
+    normalization.std.assign(config.data.std.begin(), config.data.std.end());
+  }
+  return inference_json(config, image, normalization, names);
+}
+
+std::string inference_comment(const Json& inference) {
+  std::string text = "\n# What inference needs besides weights.h5 (docs/inference.md):\n";
+  for (const auto& [name, value] : inference.members())
+    text += fmt::format("#   {}: {}\n", name, value.text());
+  return text;
+}
+
+size_t inference_room(const Config& config) {
+  constexpr int64_t kMostNamed = 1 << 14;
+  constexpr size_t kBase = 2048, kName = 72;
+  return kBase + kName * static_cast<size_t>(std::min(config.model.classes, kMostNamed));
+}
+
+std::string padded_inference(const Json& inference, const Config& config) {
+  const size_t room = inference_room(config);
+  std::string text = inference.text();
+  if (text.size() > room) {
+    std::vector<Json::Member> members = inference.members();
+    for (auto& [name, value] : members)
+      if (name == "output")
+        value = Json::object(
+            {{"values", value["values"]}, {"classes", value["classes"]}, {"class_names", nullptr}});
+    text = Json::object(members).text();
+  }
+  if (text.size() > room) text = "{}";
+  text.resize(room, ' ');
+  return text;
+}
+
+std::optional<Normalization> normalization_in(const std::string& inference) try {
+  const Json told = Json::parse(inference)["normalization"];
+  Normalization result;
+  for (const Json& value : told["mean"].items())
+    result.mean.push_back(static_cast<float>(value.number()));
+  for (const Json& value : told["std"].items())
+    result.std.push_back(static_cast<float>(value.number()));
+  if (result.mean.empty() || result.mean.size() != result.std.size()) return {};
+  return result;
+} catch (const Error&) {
+  return {};
+}
+
+}  // namespace tessera
