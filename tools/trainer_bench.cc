@@ -28,11 +28,11 @@ int run(const Arguments& arguments) {
     return 0;
   }
   const Config config = load_config(arguments.config, arguments.overrides);
-  if (!arguments.json) say(device_line(config));
   const BenchResult r = bench(config, arguments.steps, arguments.compile);
   if (arguments.json) {
     say(r.json());
   } else {
+    say(device_line(config));  // only now: what is refused says nothing else
     say(fmt::format(
         "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
         "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",

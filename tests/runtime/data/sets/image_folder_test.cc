@@ -306,6 +306,11 @@ TEST(ImageFolderTest, GrayPicturesMayStayGray) {
   // One picture in colours is enough for colours; as gray it is its brightness, turned too.
   folder.write("train/b/2.jpg", picture("jpeg_turned6"));
   EXPECT_EQ(open(Channels::kAuto).train->shape(), colour->shape());
+  // Also for the test images where those alone are opened.
+  EXPECT_EQ(
+      open_image_folder(folder.path(), {.size = 16, .channels = Channels::kAuto, .test_only = true})
+          .test->shape(),
+      colour->shape());
   const Bytes one = read(*open(Channels::kGray).train, 3),
               three = read(*open(Channels::kColour).train, 3);
   for (size_t k = 0; k < one.size(); ++k) {
