@@ -311,22 +311,24 @@ class Training(Test):
         except ImportError:
             self.skipTest("the package tensorboard is not installed")
         run, _ = self.train("run")
-        events = EventAccumulator(str(run))
-        events.Reload()
-        wanted = {}
-        for row in csv.DictReader((run / "metrics.csv").read_text().splitlines()):
-            for name in ("loss", "accuracy", "lr", "images_per_second"):
-                wanted.setdefault(f"{row['phase']}/{name}", []).append((int(row["step"]),
-                                                                        float(row[name])))
-        host = ["host/free_bytes", "host/process_bytes"]
-        self.assertEqual(sorted(events.Tags()["scalars"]), sorted([*wanted, *host]))
-        for tag in host:
-            self.assertTrue(all(event.value > 1 << 20 for event in events.Scalars(tag)))
-        for tag, points in wanted.items():
-            read = [(e.step, e.value) for e in events.Scalars(tag)]
-            self.assertEqual([step for step, _ in read], [step for step, _ in points])
-            for (_, a), (_, b) in zip(read, points):
-                self.assertAlmostEqual(a, b, delta=1e-6 * abs(b))
+        rows = list(csv.DictReader((run / "metrics.csv").read_text().splitlines()))
+        for phase in ("train", "test"):  # a folder each: their curves share a chart
+            events = EventAccumulator(str(run / phase))
+            events.Reload()
+            tags = events.Tags()["scalars"]
+            host = ["host/free_bytes", "host/process_bytes"] if phase == "train" else []
+            for tag in host:
+                self.assertTrue(all(event.value > 1 << 20 for event in events.Scalars(tag)))
+            names = ["loss", "accuracy", "images_per_second"] + (["lr"] if phase == "train" else [])
+            self.assertEqual({tag.removeprefix("batches/") for tag in tags}, {*names, *host})
+            for name in names:  # in train, lines within an epoch are of batches
+                read = sorted((event.step, event.value) for tag in (name, "batches/" + name)
+                              if tag in tags for event in events.Scalars(tag))
+                wanted = [(int(row["step"]), float(row[name])) for row in rows
+                          if row["phase"] == phase]
+                self.assertEqual([step for step, _ in read], [step for step, _ in wanted])
+                for (_, value), (_, figure) in zip(read, wanted):
+                    self.assertAlmostEqual(value, figure, delta=1e-6 * abs(figure))
 
 
 class Questions(Test):

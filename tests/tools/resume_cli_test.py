@@ -174,14 +174,15 @@ class Resuming(unittest.TestCase):
             self.skipTest("the package tensorboard is not installed")
 
         def same_as_metrics():
-            events = EventAccumulator(str(self.run_folder))
-            events.Reload()
             rows = [row for row in csv.DictReader(
                 (self.run_folder / "metrics.csv").read_text().splitlines())]
             for phase in ("train", "test"):
                 wanted = [(int(row["step"]), float(row["loss"])) for row in rows
                           if row["phase"] == phase]
-                read = [(e.step, e.value) for e in events.Scalars(phase + "/loss")]
+                events = EventAccumulator(str(self.run_folder / phase))
+                events.Reload()
+                read = sorted((e.step, e.value) for tag in ("loss", "batches/loss")
+                              if tag in events.Tags()["scalars"] for e in events.Scalars(tag))
                 self.assertEqual([step for step, _ in read], [step for step, _ in wanted])
                 for (_, a), (_, b) in zip(read, wanted):
                     self.assertAlmostEqual(a, b, delta=1e-6 * abs(b))
