@@ -71,7 +71,7 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
   if (only_views) return outputs;
 
   Context& where = context(device);
-  const Algorithm chosen = choose_algorithm(op, in, where);
+  const Algorithm chosen = choose_algorithm(op, in, where.target());
   std::unique_ptr<Kernel> kernel = op.prepare(in, where, chosen);
   std::vector<Buffer> in_buffers, out_buffers;
   for (const Tensor& x : inputs) in_buffers.push_back({x.impl()->data(), x.spec()});
@@ -91,17 +91,16 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
 
 }  // namespace
 
-std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, Context&) const {
+std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, const Target&) const {
   return {Algorithm{}};
 }
 
-Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, Context& where) {
-  const std::vector<Algorithm> all = op.algorithms(in, where);
-  if (!where.device().is_cpu()) return all.at(0);
-  const CpuKernels kernels = cpu_context().kernels();
+Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target) {
+  const std::vector<Algorithm> all = op.algorithms(in, target);
+  if (!target.device.is_cpu()) return all.at(0);
   for (const Algorithm& algorithm : all)
-    if (kernels == CpuKernels::automatic ||
-        (algorithm.name == "eigen") == (kernels == CpuKernels::eigen))
+    if (target.kernels == CpuKernels::automatic ||
+        (algorithm.name == "eigen") == (target.kernels == CpuKernels::eigen))
       return algorithm;
   return all.at(0);
 }

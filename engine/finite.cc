@@ -22,23 +22,17 @@ bool are_finite(const T* x, int64_t count) {
   return found == 0;
 }
 
-bool is_float(const Buffer& buffer) {
-  return buffer.spec.dtype == DType::f32 || buffer.spec.dtype == DType::f64;
+template <class T>
+int64_t first_of(std::span<const T> x) {
+  if (are_finite(x.data(), std::ssize(x))) return -1;
+  return std::find_if(x.begin(), x.end(), [](T value) { return !std::isfinite(value); }) -
+         x.begin();
 }
 
 }  // namespace
 
-int64_t first_non_finite(const Buffer& buffer) {
-  if (!is_float(buffer)) return -1;
-  const int64_t count = buffer.elements();
-  int64_t first = -1;
-  visit_float(buffer.spec.dtype, [&](auto zero) {
-    const auto* x = buffer.as<decltype(zero)>();
-    if (are_finite(x, count)) return;
-    first = std::find_if(x, x + count, [](auto value) { return !std::isfinite(value); }) - x;
-  });
-  return first;
-}
+int64_t first_non_finite(std::span<const float> values) { return first_of(values); }
+int64_t first_non_finite(std::span<const double> values) { return first_of(values); }
 
 bool all_finite(CpuContext& where, std::span<const Buffer> buffers) {
   constexpr int64_t kBlock = 65536;

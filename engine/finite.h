@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-// The first element that is NaN or infinite, or -1. Integers are finite. Reads host memory.
-int64_t first_non_finite(const Buffer& buffer);
+// The first element that is NaN or infinite, or -1.
+int64_t first_non_finite(std::span<const float> values);
+int64_t first_non_finite(std::span<const double> values);
 
 // Whether all elements of all of them are. Shares the work among the threads.
 bool all_finite(CpuContext& where, std::span<const Buffer> buffers);

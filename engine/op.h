@@ -81,9 +81,10 @@ class Op {
 
   // --- running ---
   virtual bool runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu; }
-  // What can run on this device and CPU, the best first, never empty. Scratch may depend on
-  // where.threads().
-  virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context& where) const;
+  // What can run on this device, which need not be there, the best first, never empty. Scratch may
+  // depend on target.threads.
+  virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                            const Target& target) const;
   // Default: a kernel that calls run() below.
   virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
                                           const Algorithm& chosen) const;
@@ -128,10 +129,9 @@ class OpBase : public Op {
   }
 };
 
-// The first of op.algorithms() that cpu_context().kernels() allows; the first of all where it
-// allows none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask
-// here.
-Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, Context& where);
+// The first of op.algorithms() that target.kernels allows; the first of all where it allows none,
+// as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
+Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target);
 
 // The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),
 // and ties the outputs to the tape when an input is tracked. Throws ShapeError or DeviceError.

@@ -201,16 +201,8 @@ class CopyKernel final : public Kernel {
                 [&](int64_t first, int64_t count) {
                   std::memcpy(y + first, x + first, static_cast<size_t>(count));
                 });
-    } else if (from == to) {
-      where.copy_within(y, x, bytes);
-    } else if (from.is_cpu()) {
-      where.copy_from_host(y, x, bytes);
-    } else if (to.is_cpu()) {
-      context(from).copy_to_host(y, x, bytes);
     } else {
-      context(from).synchronize();
-      where.copy_within(y, x, bytes);
-      where.synchronize();
+      copy_bytes(to, y, from, x, bytes);
     }
   }
 };

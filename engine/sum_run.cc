@@ -87,7 +87,7 @@ class SumRun final : public OpBase<SumRun> {
     return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context&) const override {
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {
     Geometry g(in[0].shape, params);
     const int64_t partial = g.blocks == 1 ? 0 : g.outer * g.blocks * g.inner;
     return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(in[0].dtype)}};

@@ -1,6 +1,10 @@
 // Arena: the one block of bytes that all programs of a device run in, one after the other.
 #pragma once
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "tessera/memory/regions.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
@@ -49,6 +53,33 @@ class Arena {
   Region region_;
   size_t wanted_ = 0;
   uint64_t generation_ = 0;
+};
+
+// An arena for each device that the programs which share them run on. Not thread-safe.
+class Arenas {
+ public:
+  // Made at the first call, over the memory of the device.
+  Arena& on(Device device) {
+    for (const auto& [known, arena] : arenas_)
+      if (known == device) return *arena;
+    return add(device, Arena(context(device).memory()));
+  }
+  // Another one for a device on which no program has been prepared yet. Throws Error where one has.
+  Arena& add(Device device, Arena arena) {
+    for (const auto& entry : arenas_)
+      if (entry.first == device)
+        throw Error("arenas: there is one on " + device.name() + "; bring memory before compiling");
+    arenas_.emplace_back(device, std::make_unique<Arena>(std::move(arena)));
+    return *arenas_.back().second;
+  }
+  size_t bytes(Device device) const {  // 0 where there is none
+    for (const auto& [known, arena] : arenas_)
+      if (known == device) return arena->bytes();
+    return 0;
+  }
+
+ private:
+  std::vector<std::pair<Device, std::unique_ptr<Arena>>> arenas_;
 };
 
 }  // namespace tessera

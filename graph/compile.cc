@@ -17,10 +17,10 @@
 namespace tessera {
 namespace {
 
-// The slots of a program stand on the host; the device of `argument` copies into them.
 void copy_to_slot(const Tensor& argument, const Tensor& slot) {
   const TensorImpl& given = *argument.impl();
-  context(given.spec.device).copy_to_host(slot.impl()->data(), given.data(), given.spec.bytes());
+  copy_bytes(slot.device(), slot.impl()->data(), given.spec.device, given.data(),
+             given.spec.bytes());
 }
 
 class ProgramStep final : public CompiledStep {
@@ -124,7 +124,7 @@ class EagerStep final : public CompiledStep {
     const DeviceScope device(signature().device);
     const TrainingScope training(signature().training);
     CompileOptions options;
-    options.arena = std::make_shared<Arena>(context(signature().device).memory());
+    options.arenas = std::make_shared<Arenas>();
     ProgramStep step(fn_, signature(), options);
     for (size_t i = 0; i < inputs_.size(); ++i) copy_to_slot(inputs_[i], step.input(i));
     return step.find_non_finite();
@@ -173,7 +173,7 @@ std::string difference(const Signature& now, const Signature& before) {
 
 Compiled::Compiled(StepFunction fn, CompileOptions options)
     : fn_(std::make_unique<StepFunction>(std::move(fn))), options_(std::move(options)) {
-  if (!options_.arena) options_.arena = std::make_shared<Arena>(context(current_device()).memory());
+  if (!options_.arenas) options_.arenas = std::make_shared<Arenas>();
 }
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {

@@ -107,7 +107,7 @@ class Compiled {
   // As text: the graph after all passes, a line a node, and what its plan needs and who needs most.
   std::string graph(size_t i = 0);
   std::string plan(size_t i = 0);
-  const std::shared_ptr<Arena>& arena() const { return options_.arena; }
+  const std::shared_ptr<Arenas>& arenas() const { return options_.arenas; }
 
  private:
   CompiledStep& prepare(Signature signature);

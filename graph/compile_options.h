@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-class Arena;    // arena.h
+class Arenas;   // arena.h
 class Planner;  // memory/plan.h
 
 // What a compiled function does with a signature beyond CompileOptions::max_signatures.
@@ -34,7 +34,7 @@ struct CompileOptions {
   // take more and more memory.
   size_t max_signatures = 16;
   WhenFull when_full = WhenFull::grow;
-  std::shared_ptr<Arena> arena = {};  // shared with other compiled functions; nullptr: its own
+  std::shared_ptr<Arenas> arenas = {};  // shared with other compiled functions; nullptr: its own
 };
 
 }  // namespace tessera

@@ -1,6 +1,5 @@
 #include "tessera/graph/function_gradient.h"
 
-#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -245,9 +244,10 @@ Tensors FunctionGradient::run(uint64_t call, std::span<const Tensor> upstream,
     const Tensor& slot = program_->input(i);
     const size_t bytes = slot.spec().bytes();
     if (upstream[i].defined())
-      context(slot.device()).copy_to_host(slot.impl()->data(), upstream[i].impl()->data(), bytes);
+      copy_bytes(slot.device(), slot.impl()->data(), upstream[i].device(),
+                 upstream[i].impl()->data(), bytes);
     else
-      std::memset(slot.impl()->data(), 0, bytes);
+      context(slot.device()).fill(slot.impl()->data(), 0, bytes);
   }
   program_->run();
   Tensors slopes;

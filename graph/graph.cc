@@ -1,10 +1,27 @@
 #include "tessera/graph/graph.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
 
 namespace tessera {
+
+std::vector<Device> Graph::devices() const {
+  std::vector<Device> devices;
+  const auto add = [&](Device device) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
+  };
+  for (const Value& value : values) add(value.spec.device);
+  for (const Node& node : nodes) add(node.device);
+  if (devices.empty()) devices.push_back({});
+  std::sort(devices.begin(), devices.end(), [](Device a, Device b) {
+    return std::pair(a.is_cpu(), a.index) < std::pair(b.is_cpu(), b.index);
+  });
+  return devices;
+}
 
 Specs Graph::input_specs(const Node& node) const {
   Specs specs;

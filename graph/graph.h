@@ -50,6 +50,8 @@ struct Graph {
   std::vector<ValueId> inputs, outputs;
   size_t saved = 0;  // so many of the last outputs are kept for a gradient (function_gradient.h)
 
+  // Where nodes run and values stand: GPUs first, in the order of their numbers, never empty.
+  std::vector<Device> devices() const;
   // The specs of a node's inputs.
   Specs input_specs(const Node& node) const;
   // Puts producer and output right after nodes have been moved, replaced or dropped.

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/raw_memory.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 namespace {
@@ -44,7 +44,7 @@ class Builder {
     for (size_t o = 0; o < node.outputs.size(); ++o) add_output(s, static_cast<int>(o));
     if (scratch_bytes_[s] > 0) {
       result_.scratch[s] = static_cast<int>(result_.blocks.size());
-      result_.blocks.push_back({s, s + 1, scratch_bytes_[s], -1, s, false});
+      result_.blocks.push_back({s, s + 1, scratch_bytes_[s], -1, s, false, node.device});
     }
   }
 
@@ -69,7 +69,8 @@ class Builder {
       result_.blocks[block].upper = upper;
     } else {
       block = static_cast<int>(result_.blocks.size());
-      result_.blocks.push_back({s, upper, bytes, id, -1, handed_out_[id]});
+      result_.blocks.push_back(
+          {s, upper, bytes, id, -1, handed_out_[id], graph_.values[id].spec.device});
     }
     result_.block_of[id] = block;
   }
@@ -86,7 +87,7 @@ class Builder {
       if (block < 0 || result_.blocks[block].slot || result_.blocks[block].upper != s + 1) continue;
       if (std::find(taken_.begin(), taken_.end(), block) != taken_.end()) continue;
       if (static_cast<int64_t>(graph_.values[id].spec.bytes()) != bytes ||
-          result_.blocks[block].bytes != bytes)
+          result_.blocks[block].bytes != bytes || result_.blocks[block].device != node.device)
         continue;
       if (!shared_with_another_input(node, id, block)) return block;
     }
@@ -111,11 +112,12 @@ class Builder {
 
 }  // namespace
 
-Problem Lifetimes::problem(std::vector<int>* of_interval, size_t alignment) const {
+Problem Lifetimes::problem(std::vector<int>* of_interval, Device device) const {
+  const size_t alignment = alignment_of(device);
   Problem problem;
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block& block = blocks[b];
-    if (block.slot || block.bytes == 0) continue;
+    if (block.slot || block.bytes == 0 || block.device != device) continue;
     Interval interval;
     interval.lower = block.lower;
     interval.upper = block.upper;
@@ -146,7 +148,10 @@ Lifetimes lifetimes(const Graph& graph, const std::vector<int64_t>& scratch_byte
 }
 
 int64_t peak_bytes(const Graph& graph, const std::vector<int64_t>& scratch_bytes) {
-  return lower_bound(lifetimes(graph, scratch_bytes).problem());
+  int64_t peak = 0;
+  const Lifetimes times = lifetimes(graph, scratch_bytes);
+  for (const Device device : graph.devices()) peak += lower_bound(times.problem(nullptr, device));
+  return peak;
 }
 
 }  // namespace tessera

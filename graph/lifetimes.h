@@ -10,7 +10,6 @@
 
 #include "tessera/graph/graph.h"
 #include "tessera/memory/plan.h"
-#include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
 
@@ -20,6 +19,7 @@ struct Block {
   ValueId value = -1;  // the first value that stands in it, or
   int node = -1;       // the node whose scratch it is
   bool slot = false;   // handed out: stands in the slots, not in the arena
+  Device device = {};
 };
 
 struct Lifetimes {
@@ -30,9 +30,8 @@ struct Lifetimes {
   std::vector<int> scratch;        // of each node: its scratch block, or -1
   int reused = 0;                  // outputs that took the block of a dying input
 
-  // The blocks of the arena, in order; `of_interval[i]` is the block of interval i.
-  Problem problem(std::vector<int>* of_interval = nullptr,
-                  size_t alignment = kMemoryAlignment) const;
+  // The blocks of a device's arena, in order; `of_interval[i]` is the block of interval i.
+  Problem problem(std::vector<int>* of_interval = nullptr, Device device = {}) const;
   // A line for each value that stands where another stood: "%9 takes the block of %4".
   std::string text(const Graph& graph) const;
 };
@@ -42,7 +41,7 @@ struct Lifetimes {
 Lifetimes lifetimes(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                     bool reuse = true);
 
-// The most bytes of the arena that are live at once.
+// The most bytes of the arenas, of all devices together, that are live at once.
 int64_t peak_bytes(const Graph& graph, const std::vector<int64_t>& scratch_bytes);
 
 }  // namespace tessera

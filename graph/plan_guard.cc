@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/host_pieces.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -13,9 +14,7 @@ namespace {
 
 constexpr auto kPoison = std::byte{0xff};
 
-uint64_t checksum_of(const void* data, size_t bytes) {
-  const auto* at = static_cast<const std::byte*>(data);
-  uint64_t sum = 0x9e3779b97f4a7c15;
+uint64_t add_to_checksum(uint64_t sum, const std::byte* at, size_t bytes) {
   const auto add = [&](uint64_t word) {
     sum = (sum ^ word) * 0xff51afd7ed558ccd;
     sum ^= sum >> 32;
@@ -39,12 +38,12 @@ Problem PlanGuard::with_red_zones(Problem problem) {
   return problem;
 }
 
-PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes,
-                     const std::vector<int64_t>& offsets, Address address)
+PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes, ValueAddress value,
+                     BlockAddress block)
     : graph_(graph),
       lifetimes_(lifetimes),
-      offsets_(offsets),
-      address_(std::move(address)),
+      value_address_(std::move(value)),
+      block_address_(std::move(block)),
       begin_(graph.nodes.size()),
       end_(graph.nodes.size()),
       checksums_(graph.values.size()),
@@ -57,11 +56,10 @@ PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes,
   }
 }
 
-void PlanGuard::start(std::byte* arena, size_t bytes, std::vector<Zone> zones) {
-  arena_ = arena;
-  if (bytes > 0) std::memset(arena, static_cast<int>(kPoison), bytes);
+void PlanGuard::start(const std::vector<Bytes>& arenas, std::vector<Bytes> zones) {
   zones_ = std::move(zones);
-  for (const Zone& zone : zones_) std::memset(zone.at, static_cast<int>(kPoison), kRedZone);
+  for (const Bytes& arena : arenas) poison(arena.device, arena.at, arena.bytes);
+  for (const Bytes& zone : zones_) poison(zone.device, zone.at, zone.bytes);
   live_.clear();
   if (!begin_.empty()) live_ = begin_[0];
   for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
@@ -87,16 +85,20 @@ void PlanGuard::before(int node) {
   }
 }
 
-void PlanGuard::after(int node) {
-  const auto s = static_cast<size_t>(node);
-  const Node& now = graph_.nodes[s];
+void PlanGuard::check_live(int node) const {
+  const Node& now = graph_.nodes[static_cast<size_t>(node)];
   for (int b : live_) {
-    const std::byte* end = arena_ + offsets_[static_cast<size_t>(b)] + bytes_of(b);
-    if (poisoned(end, kRedZone)) continue;
     const Block& block = lifetimes_.blocks[static_cast<size_t>(b)];
+    if (poisoned(block.device, block_address_(b) + bytes_of(b), kRedZone)) continue;
     blame(node, fmt::format("wrote beyond the end of {}{}", block_text(b),
                             ownership_text(now, block.value, block.node == node)));
   }
+}
+
+void PlanGuard::after(int node) {
+  const auto s = static_cast<size_t>(node);
+  const Node& now = graph_.nodes[s];
+  check_live(node);
   check_zones(node);
   for (size_t i = 0; i < now.inputs.size(); ++i) {
     const ValueId id = now.inputs[i];
@@ -112,26 +114,30 @@ void PlanGuard::after(int node) {
     seen_[id] = node;
   }
   for (int b : end_[s]) {
-    std::memset(arena_ + offsets_[static_cast<size_t>(b)], static_cast<int>(kPoison),
-                static_cast<size_t>(bytes_of(b)));
+    poison(lifetimes_.blocks[static_cast<size_t>(b)].device, block_address_(b),
+           static_cast<size_t>(bytes_of(b)));
     std::erase(live_, b);
   }
-  if (s + 1 == begin_.size()) return;
-  for (int b : begin_[s + 1]) {
-    if (!poisoned(arena_ + offsets_[static_cast<size_t>(b)], bytes_of(b)))
+  if (s + 1 < begin_.size()) begin_blocks(s + 1);
+}
+
+void PlanGuard::begin_blocks(size_t node) {
+  for (int b : begin_[node]) {
+    if (!poisoned(lifetimes_.blocks[static_cast<size_t>(b)].device, block_address_(b),
+                  static_cast<size_t>(bytes_of(b))))
       throw OpError(
           fmt::format("{} or one before it wrote to bytes that it had given up, where {} is to "
                       "stand next; the op is to blame, not the plan: a kernel may keep no pointer "
                       "from one run() to the next",
-                      graph_.node_text(s), block_text(b)));
+                      graph_.node_text(node - 1), block_text(b)));
     live_.push_back(b);
   }
 }
 
 void PlanGuard::check_zones(int node) const {
   const Node& now = graph_.nodes[static_cast<size_t>(node)];
-  for (const Zone& zone : zones_)
-    if (!poisoned(zone.at, kRedZone))
+  for (const Bytes& zone : zones_)
+    if (!poisoned(zone.device, zone.at, zone.bytes))
       blame(node, fmt::format("wrote beyond the end of {} {}{}", graph_.value_text(zone.value),
                               graph_.values[zone.value].spec.text(),
                               ownership_text(now, zone.value, false)));
@@ -148,8 +154,17 @@ int64_t PlanGuard::bytes_of(int block) const {
   return lifetimes_.blocks[static_cast<size_t>(block)].bytes;
 }
 
-bool PlanGuard::poisoned(const std::byte* at, int64_t bytes) const {
-  return std::all_of(at, at + bytes, [](std::byte b) { return b == kPoison; });
+void PlanGuard::poison(Device device, std::byte* at, size_t bytes) const {
+  if (bytes > 0) context(device).fill(at, static_cast<unsigned char>(kPoison), bytes);
+}
+
+bool PlanGuard::poisoned(Device device, const std::byte* at, size_t bytes) const {
+  bool untouched = true;
+  for_host_pieces(device, at, bytes, [&](const std::byte* piece, size_t, size_t count) {
+    untouched = std::all_of(piece, piece + count, [](std::byte b) { return b == kPoison; });
+    return untouched;
+  });
+  return untouched;
 }
 
 std::string PlanGuard::block_text(int block) const {
@@ -175,16 +190,23 @@ std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scra
 }
 
 uint64_t PlanGuard::checksum(ValueId id) const {
-  return checksum_of(address_(id), graph_.values[id].spec.bytes());
+  const TensorSpec& spec = graph_.values[id].spec;
+  uint64_t sum = 0x9e3779b97f4a7c15;
+  for_host_pieces(spec.device, value_address_(id), spec.bytes(),
+                  [&](const std::byte* piece, size_t, size_t count) {
+                    sum = add_to_checksum(sum, piece, count);
+                    return true;
+                  });
+  return sum;
 }
 
 // The op declared that it writes there.
 bool PlanGuard::overlaps_output(const Node& node, ValueId id) const {
-  const auto begin_of = [&](ValueId v) { return static_cast<const std::byte*>(address_(v)); };
-  const std::byte *begin = begin_of(id), *end = begin + graph_.values[id].spec.bytes();
+  const std::byte *begin = value_address_(id), *end = begin + graph_.values[id].spec.bytes();
   return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
-    const std::byte* at = begin_of(output);
-    return at < end && begin < at + graph_.values[output].spec.bytes();
+    const std::byte* at = value_address_(output);
+    return graph_.values[output].spec.device == graph_.values[id].spec.device && at < end &&
+           begin < at + graph_.values[output].spec.bytes();
   });
 }
 

@@ -12,7 +12,7 @@
 // Besides, a checksum of every value is taken when it is made and compared before and after each
 // node that reads it: an op may overwrite an input only where it declares it (may_reuse, updates),
 // and nobody may touch a value in between. What is found is the fault of a kernel, not of the plan,
-// and the OpError says so. For arenas that the host can read. Not thread-safe.
+// and the OpError says so. Bytes on a GPU are copied to the host to be looked at. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -34,19 +34,20 @@ class PlanGuard {
   // Each buffer longer by a red zone: the problem to plan for.
   static Problem with_red_zones(Problem problem);
 
-  // `offsets[b]` is the place of block b in the arena, under a plan for with_red_zones(); `address`
-  // tells where a value stands while the program runs.
-  using Address = std::function<const void*(ValueId)>;
-  PlanGuard(const Graph& graph, const Lifetimes& lifetimes, const std::vector<int64_t>& offsets,
-            Address address);
+  // They tell where a value and a block stand while the program runs, under a plan for
+  // with_red_zones().
+  using ValueAddress = std::function<const std::byte*(ValueId)>;
+  using BlockAddress = std::function<std::byte*(int)>;
+  PlanGuard(const Graph& graph, const Lifetimes& lifetimes, ValueAddress value, BlockAddress block);
 
-  // A red zone outside of the arena, behind an argument or a result.
-  struct Zone {
+  struct Bytes {
+    Device device;
     std::byte* at;
-    ValueId value;
+    size_t bytes;
+    ValueId value;  // the argument or the result that a red zone stands behind
   };
-  // Before the first node of a run: poisons `bytes` bytes from `arena` on, and the zones.
-  void start(std::byte* arena, size_t bytes, std::vector<Zone> zones);
+  // Before the first node of a run: poisons the arenas, and red zones outside of them.
+  void start(const std::vector<Bytes>& arenas, std::vector<Bytes> zones);
   // Around node `node`, if it has a kernel; after() also where it has none. Throw OpError that
   // names the node, its op and the value.
   void before(int node);
@@ -54,25 +55,27 @@ class PlanGuard {
 
  private:
   int64_t bytes_of(int block) const;
-  bool poisoned(const std::byte* at, int64_t bytes) const;
+  void poison(Device device, std::byte* at, size_t bytes) const;
+  bool poisoned(Device device, const std::byte* at, size_t bytes) const;
   std::string block_text(int block) const;
   std::string ownership_text(const Node& node, ValueId value, bool scratch) const;
   uint64_t checksum(ValueId id) const;
   bool overlaps_output(const Node& node, ValueId id) const;
   void check_zones(int node) const;
+  void check_live(int node) const;
+  void begin_blocks(size_t node);
   [[noreturn]] void blame(int node, const std::string& deed) const;
 
   const Graph& graph_;
   const Lifetimes& lifetimes_;
-  const std::vector<int64_t>& offsets_;
-  Address address_;
+  const ValueAddress value_address_;
+  const BlockAddress block_address_;
   std::vector<std::vector<int>> begin_,
       end_;  // of each node: blocks that it is the first, the last of
   std::vector<int> live_;
   std::vector<uint64_t> checksums_;  // of each value that has been made
   std::vector<int> seen_;            // the node after which that was last true; -1: at the start
-  std::vector<Zone> zones_;
-  std::byte* arena_ = nullptr;
+  std::vector<Bytes> zones_;
 };
 
 }  // namespace tessera

@@ -23,10 +23,10 @@ const char* class_of(const Graph& graph, const Block& block) {
 }
 
 // The first time at which the most bytes are live.
-int64_t fullest_time(const std::vector<Block>& blocks, size_t nodes) {
+int64_t fullest_time(const std::vector<Block>& blocks, Device device, size_t nodes) {
   std::vector<int64_t> change(nodes + 2, 0);
   for (const Block& block : blocks) {
-    if (block.slot) continue;
+    if (block.slot || block.device != device) continue;
     change[static_cast<size_t>(block.lower)] += block.bytes;
     change[static_cast<size_t>(block.upper)] -= block.bytes;
   }
@@ -57,8 +57,9 @@ int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes) {
   return bytes;
 }
 
-void add_classes(PlanReport& report, const Graph& graph, const Lifetimes& lifetimes) {
-  const std::vector<Block>& blocks = lifetimes.blocks;
+void add_classes(PlanReport& report, const Program& program) {
+  const Graph& graph = program.graph();
+  const Lifetimes& lifetimes = program.lifetimes();
   for (const Value& value : graph.values) {
     if (!value.persistent() || value.previous >= 0) continue;
     report.classes[class_of(value)] += static_cast<int64_t>(
@@ -68,8 +69,9 @@ void add_classes(PlanReport& report, const Graph& graph, const Lifetimes& lifeti
   const int64_t saved = saved_bytes(graph, lifetimes);
   report.classes["slots"] = report.slots - saved;
   if (saved > 0) report.classes["saved"] = saved;
-  for (const Block& block : blocks)
-    if (!block.slot && block.lower <= report.fullest && report.fullest < block.upper)
+  for (const Block& block : lifetimes.blocks)
+    if (!block.slot && block.device == program.device() && block.lower <= report.fullest &&
+        report.fullest < block.upper)
       report.classes[class_of(graph, block)] += block.bytes;
 }
 
@@ -85,9 +87,11 @@ std::string last_reader(const Graph& graph, const Block& block) {
   return fmt::format("{} {}", node, node_name(graph.nodes[static_cast<size_t>(node)]));
 }
 
-void add_blocks(PlanReport& report, const Graph& graph, const Lifetimes& lifetimes) {
+void add_blocks(PlanReport& report, const Program& program) {
+  const Graph& graph = program.graph();
+  const Lifetimes& lifetimes = program.lifetimes();
   std::vector<int> of_interval;
-  lifetimes.problem(&of_interval);
+  lifetimes.problem(&of_interval, program.device());
   for (size_t i = 0; i < of_interval.size(); ++i) {
     const Block& block = lifetimes.blocks[of_interval[i]];
     const bool scratch = block.node >= 0;
@@ -173,13 +177,13 @@ PlanReport plan_report(const Program& program) {
   report.plan = program.plan();
   report.nodes = static_cast<int>(graph.nodes.size());
   report.tensors = static_cast<int>(blocks.size());
-  report.fullest = fullest_time(blocks, graph.nodes.size());
+  report.fullest = fullest_time(blocks, program.device(), graph.nodes.size());
   const auto backward = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     return node.phase == Phase::backward;
   });
   if (backward != graph.nodes.end()) report.forward_ends = backward - graph.nodes.begin();
-  add_classes(report, graph, program.lifetimes());
-  add_blocks(report, graph, program.lifetimes());
+  add_classes(report, program);
+  add_blocks(report, program);
   return report;
 }
 

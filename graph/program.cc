@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/finite.h"
+#include "tessera/graph/host_pieces.h"
 #include "tessera/graph/plan_guard.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/replay.h"
@@ -24,19 +25,19 @@ struct Program::Bound {
 };
 
 Program::Program(Graph graph, const CompileOptions& options)
-    : graph_(std::move(graph)), arena_(options.arena), threads_(cpu_context().pool().size()) {
+    : graph_(std::move(graph)), arenas_(options.arenas), threads_(cpu_context().pool().size()) {
   passes_ = lower(graph_, options);
   choose_kernels();
-  make_plan(options);
+  make_plans(options);
   place_slots();
-  arena_->reserve(arena_bytes());
+  for (const DevicePlan& plan : plans_) {
+    Arena& arena = arenas_->on(plan.device);
+    arena.reserve(plan.arena_bytes());
+    memories_.push_back({&arena, 0, nullptr});
+  }
 }
 
 Program::~Program() = default;
-
-Device Program::device() const {
-  return graph_.nodes.empty() ? Device{} : graph_.nodes.front().device;
-}
 
 void Program::choose_kernels() {
   for (const Node& node : graph_.nodes) {
@@ -49,7 +50,7 @@ void Program::choose_kernels() {
       try {
         Specs in = graph_.input_specs(node);
         bound->where = &context(node.device);
-        const Algorithm chosen = choose_algorithm(*node.op, in, *bound->where);
+        const Algorithm chosen = choose_algorithm(*node.op, in, bound->where->target());
         if (!bound->where->plans_only())
           bound->kernel = node.op->prepare(in, *bound->where, chosen);
         scratch = static_cast<int64_t>(chosen.scratch_bytes);
@@ -63,112 +64,146 @@ void Program::choose_kernels() {
   }
 }
 
-void Program::make_plan(const CompileOptions& options) {
+void Program::make_plans(const CompileOptions& options) {
   bool reuse = pass_is_on(options, "in_place");
   lifetimes_ = tessera::lifetimes(graph_, scratch_bytes_, reuse);
   passes_.push_back({"in_place", lifetimes_.reused, 0});
   if (options.dump_after == "in_place") fmt::print("{}", graph_.text() + lifetimes_.text(graph_));
-  const Planner* planner = options.planner ? options.planner : find_planner("best");
-  planner_ = planner->name();
-  std::vector<int> of_interval;
-  problem_ = lifetimes_.problem(&of_interval, alignment_of(device()));
-  if (options.verify_plan) problem_ = PlanGuard::with_red_zones(problem_);
-  plan_ = planner->solve(problem_);
-  if (plan_.offsets.size() != of_interval.size())
-    throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_, plan_.offsets.size(),
-                            of_interval.size()));
   offsets_.assign(lifetimes_.blocks.size(), 0);
-  for (size_t i = 0; i < of_interval.size(); ++i) offsets_[of_interval[i]] = plan_.offsets[i];
-  // Every plan is checked: a planner may be the user's own.
-  if (auto fault = check(problem_, plan_))
-    throw Error(fmt::format("planner {}: {}", planner_, fault->text));
+  for (const Device device : graph_.devices()) {
+    plans_.push_back({.device = device, .problem = {}, .plan = {}, .slot_bytes = 0});
+    make_plan(options, plans_.back());
+  }
   if (options.verify_plan || options.replay_plan) {
     std::string fault = replay(graph_, lifetimes_, offsets_);
     if (!fault.empty()) throw InternalError(fault);
   }
   if (options.verify_plan)
-    guard_ = std::make_unique<PlanGuard>(graph_, lifetimes_, offsets_,
-                                         [this](ValueId id) { return address(id); });
+    guard_ = std::make_unique<PlanGuard>(
+        graph_, lifetimes_, [this](ValueId id) { return static_cast<std::byte*>(address(id)); },
+        [this](int block) { return block_address(block); });
+}
+
+void Program::make_plan(const CompileOptions& options, DevicePlan& plan) {
+  const Planner* planner = options.planner ? options.planner : find_planner("best");
+  planner_ = planner->name();
+  std::vector<int> of_interval;
+  plan.problem = lifetimes_.problem(&of_interval, plan.device);
+  if (options.verify_plan) plan.problem = PlanGuard::with_red_zones(plan.problem);
+  plan.plan = planner->solve(plan.problem);
+  if (plan.plan.offsets.size() != of_interval.size())
+    throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner_,
+                            plan.plan.offsets.size(), of_interval.size()));
+  for (size_t i = 0; i < of_interval.size(); ++i) offsets_[of_interval[i]] = plan.plan.offsets[i];
+  // Every plan is checked: a planner may be the user's own.
+  if (auto fault = check(plan.problem, plan.plan))
+    throw Error(fmt::format("planner {}: {}", planner_, fault->text));
+}
+
+size_t Program::index_of(Device device) const {
+  size_t i = 0;
+  while (i < plans_.size() && plans_[i].device != device) ++i;
+  return i;
 }
 
 void Program::place_slots() {
-  auto place = [&](size_t bytes) {
-    auto offset = static_cast<int64_t>(slot_bytes_);
-    slot_bytes_ += round_to_alignment(bytes, alignment_of(device()));
-    if (guard_) slot_bytes_ += PlanGuard::kRedZone;
+  auto place = [&](Device device, size_t bytes) {
+    size_t& end = plans_[index_of(device)].slot_bytes;
+    auto offset = static_cast<int64_t>(end);
+    end += round_to_alignment(bytes, alignment_of(device));
+    if (guard_) end += round_to_alignment(PlanGuard::kRedZone, alignment_of(device));
     return offset;
   };
-  for (ValueId id : graph_.inputs) input_offsets_.push_back(place(graph_.values[id].spec.bytes()));
-  for (size_t b = 0; b < lifetimes_.blocks.size(); ++b)
-    if (lifetimes_.blocks[b].slot)
-      offsets_[b] = place(static_cast<size_t>(lifetimes_.blocks[b].bytes));
+  for (ValueId id : graph_.inputs)
+    input_offsets_.push_back(place(graph_.values[id].spec.device, graph_.values[id].spec.bytes()));
+  for (size_t b = 0; b < lifetimes_.blocks.size(); ++b) {
+    const Block& block = lifetimes_.blocks[b];
+    if (block.slot) offsets_[b] = place(block.device, static_cast<size_t>(block.bytes));
+  }
 }
 
 // With red zones behind each argument and each result, too.
 void Program::start_guard() {
-  std::vector<PlanGuard::Zone> zones;
-  const auto add = [&](ValueId id, int64_t offset, size_t bytes) {
-    zones.push_back({slots_->data() + offset + bytes, id});
+  std::vector<PlanGuard::Bytes> zones, arenas;
+  const auto add = [&](ValueId id, std::byte* begin, size_t bytes) {
+    zones.push_back({graph_.values[id].spec.device, begin + bytes, PlanGuard::kRedZone, id});
   };
-  for (size_t i = 0; i < graph_.inputs.size(); ++i)
-    add(graph_.inputs[i], input_offsets_[i], graph_.values[graph_.inputs[i]].spec.bytes());
+  for (const ValueId id : graph_.inputs)
+    add(id, static_cast<std::byte*>(address(id)), graph_.values[id].spec.bytes());
   for (size_t b = 0; b < lifetimes_.blocks.size(); ++b) {
     const Block& block = lifetimes_.blocks[b];
-    if (block.slot) add(block.value, offsets_[b], static_cast<size_t>(block.bytes));
+    if (block.slot)
+      add(block.value, block_address(static_cast<int>(b)), static_cast<size_t>(block.bytes));
   }
-  guard_->start(arena_->data(), arena_bytes(), std::move(zones));
+  for (size_t i = 0; i < plans_.size(); ++i)
+    arenas.push_back({plans_[i].device, memories_[i].arena->data(), plans_[i].arena_bytes(), -1});
+  guard_->start(arenas, std::move(zones));
 }
 
-void Program::use_external_slots(ExternalMemory external) {
-  if (slots_) throw Error("program: its slots are in use already; bring their memory before");
-  hand_out(std::make_shared<Region>("slots", slot_bytes_, external));
+void Program::use_external_slots(ExternalMemory external, Device device) {
+  const size_t i = index_of(device);
+  if (i == plans_.size()) throw Error(fmt::format("program: it has no slots on {}", device.name()));
+  if (memories_[i].slots)
+    throw Error("program: its slots are in use already; bring their memory before");
+  memories_[i].slots = std::make_shared<Region>("slots", plans_[i].slot_bytes, external);
 }
 
 void Program::bind_slots() {
-  if (slots_) return;
-  // The slots of a GPU's step stand on the host.
-  const Device host = device().is_cpu() ? device() : Device{};
-  hand_out(std::make_shared<Region>("slots", slot_bytes_, context(host).memory()));
+  if (!inputs_.empty() || !outputs_.empty()) return;
+  for (size_t i = 0; i < plans_.size(); ++i)
+    if (!memories_[i].slots)
+      memories_[i].slots = std::make_shared<Region>("slots", plans_[i].slot_bytes,
+                                                    context(plans_[i].device).memory());
+  hand_out();
 }
 
-void Program::hand_out(std::shared_ptr<Region> slots) {
-  slots_ = std::move(slots);
-  auto tensor = [&](const TensorSpec& spec, std::byte* at) {
+void Program::hand_out() {
+  auto tensor = [&](ValueId id) {
+    const TensorSpec& spec = graph_.values[id].spec;
     auto storage = std::make_shared<Storage>(spec.bytes(), spec.device);
-    storage->pointer = at;
-    storage->keep = slots_;
+    storage->pointer = address(id);
+    storage->keep = memories_[index_of(spec.device)].slots;
     return make_tensor(spec, std::move(storage));
   };
-  for (size_t i = 0; i < graph_.inputs.size(); ++i)
-    inputs_.push_back(
-        tensor(graph_.values[graph_.inputs[i]].spec, slots_->data() + input_offsets_[i]));
-  for (ValueId id : graph_.outputs)
-    outputs_.push_back(tensor(graph_.values[id].spec, static_cast<std::byte*>(address(id))));
+  for (ValueId id : graph_.inputs) inputs_.push_back(tensor(id));
+  for (ValueId id : graph_.outputs) outputs_.push_back(tensor(id));
+}
+
+std::byte* Program::block_address(int block) {
+  const Block& b = lifetimes_.blocks[block];
+  const Memory& memory = memories_[index_of(b.device)];
+  return (b.slot ? memory.slots->data() : memory.arena->data()) + offsets_[block];
 }
 
 void* Program::address(ValueId id) {
   ValueId root = lifetimes_.root[id];
   const Value& value = graph_.values[root];
   int64_t inside = lifetimes_.offset_in[id];
-  if (int block = lifetimes_.block_of[root]; block >= 0) {
-    std::byte* base = lifetimes_.blocks[block].slot ? slots_->data() : arena_->data();
-    return base + offsets_[block] + inside;
-  }
+  if (int block = lifetimes_.block_of[root]; block >= 0) return block_address(block) + inside;
   if (value.role == Role::input) {
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
-      if (graph_.inputs[i] == root) return slots_->data() + input_offsets_[i] + inside;
+      if (graph_.inputs[i] == root)
+        return memories_[index_of(value.spec.device)].slots->data() + input_offsets_[i] + inside;
   }
   return static_cast<std::byte*>(value.storage->data()) + value.offset + inside;
 }
 
-void Program::take_regions() {
+// Whether an arena has moved since addresses were computed.
+bool Program::take_regions() {
+  bool moved = !bound_once_;
   try {
     bind_slots();
-    arena_->require(arena_bytes());
-    if (generation_ == arena_->generation() && generation_ != 0) return;
-    for (const Value& value : graph_.values)
-      if (value.persistent()) value.storage->data();
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      Memory& memory = memories_[i];
+      memory.arena->require(plans_[i].arena_bytes());
+      moved = moved || memory.generation != memory.arena->generation();
+      memory.generation = memory.arena->generation();
+    }
+    if (moved)
+      for (const Value& value : graph_.values)
+        if (value.persistent()) value.storage->data();
   } catch (OutOfMemory& error) {
+    bound_once_ = false;
     const PlanReport report = plan_report(*this);
     error.append(
         fmt::format("\nthe program of {} steps needs {} in its arena, {} of slots and {} "
@@ -177,12 +212,16 @@ void Program::take_regions() {
                     byte_text(report.persistent), report.at_the_peak()));
     throw;
   }
+  return moved;
 }
 
 void Program::bind() {
-  take_regions();
-  if (generation_ == arena_->generation() && !bound_.empty() && generation_ != 0) return;
-  generation_ = arena_->generation();
+  if (!take_regions()) return;
+  compute_addresses();
+  bound_once_ = true;
+}
+
+void Program::compute_addresses() {
   for (size_t s = 0; s < bound_.size(); ++s) {
     Bound& bound = *bound_[s];
     if (bound.kernel == nullptr) continue;
@@ -193,8 +232,18 @@ void Program::bind() {
     for (ValueId id : graph_.nodes[s].outputs)
       bound.out.push_back({address(id), graph_.values[id].spec});
     if (int block = lifetimes_.scratch[s]; block >= 0)
-      bound.scratch = {arena_->data() + offsets_[block],
+      bound.scratch = {block_address(block),
                        {DType::u8, {lifetimes_.blocks[block].bytes}, graph_.nodes[s].device}};
+  }
+}
+
+void Program::run_node(size_t s) {
+  Bound& bound = *bound_[s];
+  try {
+    bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
+  } catch (Error& error) {
+    error.locate(graph_.nodes[s].module_path, graph_.nodes[s].op->name());
+    throw;
   }
 }
 
@@ -207,9 +256,9 @@ void Program::run() {
   bind();
   if (guard_) start_guard();
   for (size_t s = 0; s < bound_.size(); ++s) {
-    Bound& node = *bound_[s];
-    if (guard_ && node.kernel) guard_->before(static_cast<int>(s));
-    if (node.kernel) node.kernel->run(*node.where, node.in, node.out, node.scratch);
+    const bool moves = bound_[s]->kernel != nullptr;
+    if (guard_ && moves) guard_->before(static_cast<int>(s));
+    if (moves) run_node(s);
     if (guard_) guard_->after(static_cast<int>(s));
   }
   for (const Value& value : graph_.values)
@@ -219,14 +268,21 @@ void Program::run() {
 
 std::optional<NonFinite> Program::non_finite(ValueId id) {
   const Value& value = graph_.values[id];
-  const Buffer buffer{address(id), value.spec};
-  const int64_t element = first_non_finite(buffer);
-  if (element < 0) return std::nullopt;
-  NonFinite found;
-  found.value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
-  found.element = element;
-  visit_float(value.spec.dtype,
-              [&](auto zero) { found.number = buffer.as<decltype(zero)>()[element]; });
+  if (!is_float(value.spec.dtype)) return std::nullopt;
+  std::optional<NonFinite> found;
+  visit_float(value.spec.dtype, [&]<class T>(T) {
+    const auto look = [&](const std::byte* bytes, size_t offset, size_t count) {
+      const std::span<const T> piece(reinterpret_cast<const T*>(bytes), count / sizeof(T));
+      const int64_t element = first_non_finite(piece);
+      if (element < 0) return true;
+      found.emplace();
+      found->element = static_cast<int64_t>(offset / sizeof(T)) + element;
+      found->number = piece[static_cast<size_t>(element)];
+      return false;
+    };
+    for_host_pieces(value.spec.device, address(id), value.spec.bytes(), look);
+  });
+  if (found) found->value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
   return found;
 }
 
@@ -238,10 +294,9 @@ std::optional<NonFinite> Program::find_non_finite() {
     if (auto found = non_finite(id)) return found;
   }
   for (size_t s = 0; s < bound_.size(); ++s) {
-    Bound& bound = *bound_[s];
     const Node& node = graph_.nodes[s];
-    if (!bound.kernel || node.is_update()) continue;
-    bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
+    if (!bound_[s]->kernel || node.is_update()) continue;
+    run_node(s);
     for (ValueId id : node.outputs) {
       auto found = non_finite(id);
       if (!found) continue;

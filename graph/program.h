@@ -27,19 +27,28 @@ struct NonFinite {
   std::string text() const;
 };
 
+// What a program needs on one of its devices.
+struct DevicePlan {
+  Device device;
+  Problem problem;
+  Plan plan;
+  size_t slot_bytes = 0;
+  size_t arena_bytes() const { return static_cast<size_t>(plan.bytes); }
+};
+
 class Program {
  public:
-  // Lowers the graph, chooses kernels and plans for options.arena, which must be there. Takes no
+  // Lowers the graph, chooses kernels and plans for options.arenas, which must be there. Takes no
   // memory for tensors yet. Throws what lower() does.
   Program(Graph graph, const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Memory of the embedding program for the slots, at least slot_bytes(); before anything else
-  // touches them. Throws ConfigError when it is too small or not aligned, Error when it is too
-  // late.
-  void use_external_slots(ExternalMemory external);
+  // Memory of the embedding program for the slots on a device, at least the slot_bytes of its plan;
+  // before anything else touches them. Throws ConfigError when it is too small or not aligned,
+  // Error when it is too late, or when the program has no such device.
+  void use_external_slots(ExternalMemory external, Device device = {});
   // Takes the slots, the arena and the persistent tensors, if that has not happened yet.
   void bind();
   // One step: fill the inputs, run, read the outputs. Allocates nothing after bind(). Throws Error
@@ -48,53 +57,65 @@ class Program {
 
   // After a run: which node of it was the first to make a NaN or an infinity, if any did. Runs the
   // same step once more from the same arguments, without updates, and looks at every result. Where
-  // a parameter or an argument is not finite already, it is named instead. Slow; for the CPU.
+  // a parameter or an argument is not finite already, it is named instead. Slow.
   std::optional<NonFinite> find_non_finite();
 
-  // Where argument i is put and result i is read: tensors in the slots, valid while the program
-  // lives; results are overwritten by the next run.
+  // Where argument i is put and result i is read: tensors in the slots of their device, valid while
+  // the program lives; results are overwritten by the next run.
   const Tensor& input(size_t i);
   const Tensor& output(size_t i);
 
   const Graph& graph() const { return graph_; }
-  Device device() const;  // that its steps run on
   const Lifetimes& lifetimes() const { return lifetimes_; }
-  const Problem& problem() const { return problem_; }
-  const Plan& plan() const { return plan_; }
+  // One for each device that it runs on: GPUs first.
+  const std::vector<DevicePlan>& plans() const { return plans_; }
+  // Of the first of them.
+  Device device() const { return plans_.front().device; }
+  const Problem& problem() const { return plans_.front().problem; }
+  const Plan& plan() const { return plans_.front().plan; }
   const std::string& planner() const { return planner_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
 
-  size_t arena_bytes() const { return static_cast<size_t>(plan_.bytes); }
-  size_t slot_bytes() const { return slot_bytes_; }
-  // Offset of block b in the arena or, for a slot, in the slots.
+  size_t arena_bytes() const { return plans_.front().arena_bytes(); }
+  size_t slot_bytes() const { return plans_.front().slot_bytes; }
+  // Offset of block b in the arena or, for a slot, in the slots of its device.
   const std::vector<int64_t>& offsets() const { return offsets_; }
 
  private:
   struct Bound;
+  // The bytes behind a DevicePlan.
+  struct Memory {
+    Arena* arena = nullptr;
+    uint64_t generation = 0;  // of the arena, that addresses were computed for
+    std::shared_ptr<Region> slots;
+  };
   void choose_kernels();
-  void make_plan(const CompileOptions& options);
+  void make_plans(const CompileOptions& options);
+  void make_plan(const CompileOptions& options, DevicePlan& plan);
   void place_slots();
   void start_guard();
   void bind_slots();
-  void take_regions();
-  void hand_out(std::shared_ptr<Region> slots);
+  bool take_regions();
+  void compute_addresses();
+  void run_node(size_t s);
+  void hand_out();
+  size_t index_of(Device device) const;  // in plans_; plans_.size() where there is none
   void* address(ValueId id);
+  std::byte* block_address(int block);
   std::optional<NonFinite> non_finite(ValueId id);
 
   Graph graph_;
-  std::shared_ptr<Arena> arena_;
-  uint64_t generation_ = 0;
+  std::shared_ptr<Arenas> arenas_;
   int threads_ = 0;
   std::vector<PassRecord> passes_;
   std::vector<int64_t> scratch_bytes_;
   Lifetimes lifetimes_;
-  Problem problem_;
-  Plan plan_;
+  std::vector<DevicePlan> plans_;
+  std::vector<Memory> memories_;  // of each plan
   std::string planner_;
   std::vector<int64_t> offsets_;
   std::vector<int64_t> input_offsets_;
-  size_t slot_bytes_ = 0;
-  std::shared_ptr<Region> slots_;
+  bool bound_once_ = false;
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
   std::unique_ptr<PlanGuard> guard_;  // with verify_plan

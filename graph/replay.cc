@@ -1,6 +1,7 @@
 #include "tessera/graph/replay.h"
 
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -53,7 +54,12 @@ class Ownership {
 
 std::string replay(const Graph& graph, const Lifetimes& lifetimes,
                    const std::vector<int64_t>& offsets) {
-  Ownership bytes;
+  std::map<std::pair<bool, int>, Ownership> arenas;  // of each device
+  auto arena_of = [&](int block) -> Ownership& {
+    const Device device = lifetimes.blocks[block].device;
+    return arenas[{device.is_cpu(), device.index}];
+  };
+  auto bytes_of = [&](ValueId root) -> Ownership& { return arena_of(lifetimes.block_of[root]); };
   auto range = [&](ValueId root) {
     int64_t first = offsets[lifetimes.block_of[root]];
     return std::pair(first, first + static_cast<int64_t>(graph.values[root].spec.bytes()));
@@ -68,7 +74,7 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
     int scratch = lifetimes.scratch[s];
     if (scratch >= 0) {
       int64_t first = offsets[scratch];
-      bytes.write(first, first + lifetimes.blocks[scratch].bytes, kScratch);
+      arena_of(scratch).write(first, first + lifetimes.blocks[scratch].bytes, kScratch);
     }
     auto fault = [&](ValueId id, int owner, const char* when) {
       return fmt::format("{} {} {} ({}), but {} has written over it", graph.node_text(s), when,
@@ -81,7 +87,7 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       ValueId root = lifetimes.root[id];
       if (!in_arena(root)) continue;
       auto [first, last] = range(root);
-      int owner = bytes.other(first, last, root);
+      int owner = bytes_of(root).other(first, last, root);
       if (owner != root) return fault(id, owner, "reads");
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
@@ -91,20 +97,21 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       // An output may stand on an input only where the op says it may.
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         ValueId root = lifetimes.root[node.inputs[k]];
-        if (!in_arena(root) || (k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1))
+        if (!in_arena(root) || &bytes_of(root) != &bytes_of(id) ||
+            (k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1))
           continue;
         auto [in_first, in_last] = range(root);
         if (first < in_last && in_first < last) return fault(node.inputs[k], id, "still reads");
       }
-      bytes.write(first, last, id);
+      bytes_of(id).write(first, last, id);
     }
     for (ValueId id : node.outputs) {
       ValueId root = lifetimes.root[id];
       if (!in_arena(root)) continue;
       auto [first, last] = range(root);
-      int owner = bytes.other(first, last, root);
+      int owner = bytes_of(root).other(first, last, root);
       if (owner != root) return fault(id, owner, "makes");
-      if (scratch >= 0 && offsets[scratch] < last &&
+      if (scratch >= 0 && &arena_of(scratch) == &bytes_of(root) && offsets[scratch] < last &&
           first < offsets[scratch] + lifetimes.blocks[scratch].bytes)
         return fault(id, kScratch, "makes");
     }

@@ -14,7 +14,7 @@
 namespace tessera {
 
 // Nothing, or the first fault: the node, its op and place, the value it reads and who has written
-// over it. offsets[b] is the place of block b in the arena; slots are never shared.
+// over it. offsets[b] is the place of block b in the arena of its device; slots are never shared.
 std::string replay(const Graph& graph, const Lifetimes& lifetimes,
                    const std::vector<int64_t>& offsets);
 

@@ -106,15 +106,16 @@ class ConvOp : public OpBase<Derived> {
     return {{in[0].dtype, self().output(check, in), {}}};
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context& where) const override {
-    if (!where.device().is_cpu()) return {{}};  // planned for, without a kernel yet
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (!target.device.is_cpu()) return {{}};  // planned for, without a kernel yet
     const ConvShape shape = self().shape(in);
     const size_t element = size_of(in[0].dtype);
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
       if (has_native_kernels())
-        all.push_back({"native", native_conv_scratch(kPass, shape, element, where.threads())});
-    all.push_back({"eigen", eigen_conv_scratch(kPass, shape, element, where.threads())});
+        all.push_back({"native", native_conv_scratch(kPass, shape, element, target.threads)});
+    all.push_back({"eigen", eigen_conv_scratch(kPass, shape, element, target.threads)});
     return all;
   }
 

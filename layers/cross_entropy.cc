@@ -118,7 +118,7 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
     return {{in[0].dtype, {}, {}}};
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context&) const override {
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {
     return {{.scratch_bytes = static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {

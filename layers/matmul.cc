@@ -101,15 +101,16 @@ class Matmul final : public OpBase<Matmul> {
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, Context& where) const override {
-    if (!where.device().is_cpu()) return {{.scratch_bytes = kMatmulCudaScratch}};
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (!target.device.is_cpu()) return {{.scratch_bytes = kMatmulCudaScratch}};
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     const size_t element = size_of(in[0].dtype);
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
       if (has_native_kernels())
-        all.push_back({"native", gemm_scratch(shape, element, where.threads())});
-    all.push_back({"eigen", eigen_gemm_scratch(shape, element, where.threads())});
+        all.push_back({"native", gemm_scratch(shape, element, target.threads)});
+    all.push_back({"eigen", eigen_gemm_scratch(shape, element, target.threads)});
     return all;
   }
 

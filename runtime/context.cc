@@ -27,7 +27,20 @@ std::unique_ptr<ThreadPool> first_pool(int threads) {
   }
 }
 
+GpuSettings settings_of_gpus;
+
 }  // namespace
+
+const GpuSettings& gpu_settings() { return settings_of_gpus; }
+void set_gpu_settings(const GpuSettings& settings) { settings_of_gpus = settings; }
+
+Target Context::target() const {
+  return {.device = device_,
+          .threads = threads(),
+          .kernels = cpu_context().kernels(),
+          .facts = facts(),
+          .gpu = gpu_settings()};
+}
 
 CpuContext::CpuContext(int threads)
     : Context(Device{}),
@@ -77,6 +90,10 @@ void CpuContext::copy_within(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memmove(to, from, bytes);
 }
 
+void CpuContext::fill(void* block, unsigned char value, size_t bytes) {
+  if (bytes > 0) std::memset(block, value, bytes);
+}
+
 CpuContext& cpu_context() {
   static CpuContext instance(0);
   return instance;
@@ -110,6 +127,21 @@ Context& context(Device device) {
     return whole;
   }
   throw InternalError("a GPU passed require_device in a build without CUDA");
+}
+
+void copy_bytes(Device to_device, void* to, Device from_device, const void* from, size_t bytes) {
+  Context& where = context(to_device);
+  if (from_device.is_cpu()) {
+    where.copy_from_host(to, from, bytes);
+  } else if (to_device.is_cpu()) {
+    context(from_device).copy_to_host(to, from, bytes);
+  } else if (from_device == to_device) {
+    where.copy_within(to, from, bytes);
+  } else {
+    context(from_device).synchronize();
+    where.copy_within(to, from, bytes);
+    where.synchronize();
+  }
 }
 
 }  // namespace tessera

@@ -17,10 +17,36 @@ namespace tessera {
 // driver gives memory out, and as their libraries take it for given.
 constexpr size_t alignment_of(Device device) { return device.is_cpu() ? kMemoryAlignment : 256; }
 
+struct DeviceFacts;  // runtime/cuda/facts.h
+
+// Who computes matrix products and convolutions on the CPU: the kernels written for AVX2 and
+// AVX-512, or Eigen, which runs everywhere. automatic: native where they run, else eigen.
+enum class CpuKernels { automatic, native, eigen };
+
+// How GPUs compute. Steps that are prepared already keep what was set then.
+struct GpuSettings {
+  bool tf32 = false;          // products and convolutions of float32 with ten bits of mantissa
+  bool deterministic = true;  // only algorithms that give the same bits each time
+  size_t workspace = size_t{256} << 20;  // bytes that one op may take for scratch at most
+  bool operator==(const GpuSettings&) const = default;
+};
+const GpuSettings& gpu_settings();
+void set_gpu_settings(const GpuSettings& settings);  // not while another thread prepares steps
+
+// What an op chooses its algorithm by: facts of a device that is there, or only described.
+struct Target {
+  Device device;
+  int threads = 1;                             // of the host, that one kernel may use at once
+  CpuKernels kernels = CpuKernels::automatic;  // on the CPU
+  const DeviceFacts* facts = nullptr;          // of a GPU; nullptr where nobody knows them
+  GpuSettings gpu = {};
+};
+
 class Context {
  public:
   virtual ~Context() = default;
   Device device() const { return device_; }
+  Target target() const;
   // The machine's memory for tensors on this device.
   virtual RawMemory& memory() = 0;
   // The stream that kernels issue their work on.
@@ -29,6 +55,8 @@ class Context {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   // Host threads that one kernel may use at once.
   virtual int threads() const { return 1; }
+  // Of a GPU; nullptr for the CPU and where nobody knows them.
+  virtual const DeviceFacts* facts() const { return nullptr; }
   // A device that is only described: steps are planned for it, and nothing runs.
   virtual bool plans_only() const { return false; }
   // Returns when everything issued on stream() so far is done.
@@ -38,6 +66,8 @@ class Context {
   virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
   // Copies within this device, or from another one of its kind; issued on stream().
   virtual void copy_within(void* to, const void* from, size_t bytes) = 0;
+  // Every byte of a block on this device becomes `value`; issued on stream().
+  virtual void fill(void* block, unsigned char value, size_t bytes) = 0;
 
  protected:
   explicit Context(Device device) : device_(device) {}
@@ -45,10 +75,6 @@ class Context {
  private:
   Device device_;
 };
-
-// Who computes matrix products and convolutions on the CPU: the kernels written for AVX2 and
-// AVX-512, or Eigen, which runs everywhere. automatic: native where they run, else eigen.
-enum class CpuKernels { automatic, native, eigen };
 
 class CpuContext final : public Context {
  public:
@@ -73,6 +99,7 @@ class CpuContext final : public Context {
   void copy_to_host(void* host, const void* device, size_t bytes) override;
   void copy_from_host(void* device, const void* host, size_t bytes) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
+  void fill(void* block, unsigned char value, size_t bytes) override;
 
   // How many updates of persistent tensors were not made because what they are made from was not
   // finite; of all parts of the CPU together. Only grows.
@@ -91,6 +118,9 @@ class CudaContext;  // runtime/cuda/context.h
 
 // The context of a device; throws DeviceError when there is no such device.
 Context& context(Device device);
+// Copies between any two devices. Where one of them is the host, or they differ, the bytes are
+// there when it returns; within a GPU the copy is issued on its stream.
+void copy_bytes(Device to_device, void* to, Device from_device, const void* from, size_t bytes);
 CpuContext& cpu_context();
 
 }  // namespace tessera

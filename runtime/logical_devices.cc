@@ -139,6 +139,7 @@ class PlanningContext final : public Context {
   void copy_to_host(void*, const void*, size_t) override { refuse(); }
   void copy_from_host(void*, const void*, size_t) override { refuse(); }
   void copy_within(void*, const void*, size_t) override { refuse(); }
+  void fill(void*, unsigned char, size_t) override { refuse(); }
 
  private:
   void refuse() const {

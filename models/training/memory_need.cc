@@ -27,7 +27,7 @@ MemoryNeed memory_need(Session& session, const Config& config, const DataNeed& d
   const RunSteps steps = run_steps(config, data, purpose);
   MemoryNeed need{session.regions(), plan_report(*first_step(session, steps).program()),
                   data.complete || purpose == Purpose::timing};
-  need.report.arena = static_cast<int64_t>(session.arena()->bytes());
+  need.report.arena = static_cast<int64_t>(session.arena_bytes());
   for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
     need.blocks.push_back(std::move(block));
   return need;

@@ -7,6 +7,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
@@ -60,10 +61,10 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   const DeviceScope device(device_);  // not a member: sessions may end in any order
   model_ = make_network(config, image, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
-  arena_ = std::make_shared<Arena>(context(device_).memory());
+  arenas_ = std::make_shared<Arenas>();
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
-  options.arena = arena_;
+  options.arenas = arenas_;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);
   options.dump_after.clear();
   evaluation_ =
@@ -176,8 +177,10 @@ double Session::compile_milliseconds() const {
   return sum;
 }
 
+size_t Session::arena_bytes() const { return arenas_->bytes(device_); }
+
 std::vector<HostBuffer> Session::regions() const {
-  std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_->bytes()}};
+  std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_bytes()}};
   if (eager_memory_ && config_.memory.reserve)
     regions.push_back({"reserve", static_cast<size_t>(config_.memory.reserve->bytes)});
   if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});

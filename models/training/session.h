@@ -56,7 +56,7 @@ class Session {
   const ImageShape& image() const { return image_; }
   Store& store() { return store_; }
   Device device() const { return device_; }
-  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  size_t arena_bytes() const;
   double compile_milliseconds() const;
   // Every block of memory a bound session holds: name and bytes.
   std::vector<HostBuffer> regions() const;
@@ -83,7 +83,7 @@ class Session {
   Store store_;
   std::unique_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Arenas> arenas_;
   std::unique_ptr<Compiled> train_, evaluation_;
   std::vector<Prepared> train_steps_, evaluation_steps_;
   bool mixes_, skips_;

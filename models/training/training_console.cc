@@ -39,7 +39,7 @@ void TrainingConsole::introduce() const {
   setup_.print(setup_.run.data.train->describe());
   if (setup_.run.data.validation != nullptr) setup_.print(setup_.run.data.validation->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
-  const size_t arena = session.arena()->bytes();
+  const size_t arena = session.arena_bytes();
   const size_t rest = static_cast<size_t>(total_bytes(session.regions())) - arena;
   setup_.print(fmt::format(
       "{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "

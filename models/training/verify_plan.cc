@@ -99,7 +99,7 @@ Trace Way::run(int64_t steps) {
   }
   for (const Tensor& tensor : session->store().persistent())
     trace.add(tensor.impl()->storage->name, tensor);
-  trace.arena_bytes = session->arena()->bytes();
+  trace.arena_bytes = session->arena_bytes();
   return trace;
 }
 

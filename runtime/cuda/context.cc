@@ -79,4 +79,8 @@ void CudaContext::copy_within(void* to, const void* from, size_t bytes) {
              "cudaMemcpyAsync within the device");
 }
 
+void CudaContext::fill(void* block, unsigned char value, size_t bytes) {
+  if (bytes > 0) cuda_check(cudaMemsetAsync(block, value, bytes, cuda_stream()), "cudaMemsetAsync");
+}
+
 }  // namespace tessera

@@ -32,6 +32,7 @@ class CudaContext final : public Context {
   void copy_to_host(void* host, const void* device, size_t bytes) override;
   void copy_from_host(void* device, const void* host, size_t bytes) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
+  void fill(void* block, unsigned char value, size_t bytes) override;
 
  private:
   const int index_;

@@ -103,7 +103,7 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[0], "first call");
   EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
-  EXPECT_EQ(step.arena()->bytes(),
+  EXPECT_EQ(step.arenas()->bytes({}),
             std::max(step.step(0).program()->arena_bytes(), step.step(1).program()->arena_bytes()));
 }
 
@@ -283,7 +283,8 @@ TEST(Compile, AfterRunningOutOfMemoryEverythingGoesOn) {
     Fixture f;
     LimitedMemory memory(cpu_memory(), 1 << 16);
     CompileOptions options;
-    options.arena = std::make_shared<Arena>(memory);
+    options.arenas = std::make_shared<Arenas>();
+    options.arenas->add({}, Arena(memory));
     auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
     std::vector<float> seen;
     for (uint64_t i = 0; i < 6; ++i) {
@@ -303,7 +304,8 @@ TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   alignas(kMemoryAlignment) static std::byte persistent[1 << 12], slots[1 << 16], arena[1 << 18];
   Fixture fixture;
   CompileOptions options;
-  options.arena = std::make_shared<Arena>(cpu_memory(), ExternalMemory{arena, sizeof arena});
+  options.arenas = std::make_shared<Arenas>();
+  options.arenas->add({}, Arena(cpu_memory(), ExternalMemory{arena, sizeof arena}));
   Compiled compiled(fixture.function(), options);
   CompiledStep& step = compiled.prepare({{DType::f32, {16, 64}, {}}});
   Program& program = *step.program();
@@ -505,7 +507,8 @@ TEST(Compile, AnOutOfMemoryErrorNamesTheTensorsAndTheHolders) {
   LimitedMemory memory(cpu_memory(), 5 << 20);
   void* taken = memory.allocate(2 << 20, "batches");
   CompileOptions options;
-  options.arena = std::make_shared<Arena>(memory);
+  options.arenas = std::make_shared<Arenas>();
+  options.arenas->add({}, Arena(memory));
   auto step = compile(
       [](const Tensor& x) {
         Tensor wide;

@@ -131,7 +131,7 @@ class OwnLifetimes {
       const Node& node = graph_.nodes[s];
       if (node.op->views(0) >= 0) continue;
       const Algorithm chosen =
-          choose_algorithm(*node.op, graph_.input_specs(node), context(node.device));
+          choose_algorithm(*node.op, graph_.input_specs(node), context(node.device).target());
       if (chosen.scratch_bytes == 0) continue;
       const int64_t at = program ? program->offsets()[program->lifetimes().scratch[s]] : 0;
       add_block(static_cast<int>(s), static_cast<int>(s),

@@ -75,7 +75,7 @@ void table(const char* model, int64_t batch, int size, int channels, int rounds)
   std::vector<std::string> order;
   for (const Node& node : graph.nodes) {
     const Specs in = graph.input_specs(node);
-    const std::vector<Algorithm> all = node.op->algorithms(in, cpu_context());
+    const std::vector<Algorithm> all = node.op->algorithms(in, cpu_context().target());
     if (all.size() < 2) continue;
     const Shape a = in[0].shape, b = in[1].shape, c = node.op->infer(in)[0].shape;
     const int pass = node.op->name() == "conv2d_input_grad"    ? 1

@@ -42,7 +42,7 @@ TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
     Compiled compiled(step.function(), {});
     const Program& planned = *compiled.prepare(step.specs()).program();
     EXPECT_EQ(session.train_step(2).program()->graph().text(), planned.graph().text()) << model;
-    EXPECT_EQ(session.arena()->bytes(), planned.arena_bytes()) << model;
+    EXPECT_EQ(session.arena_bytes(), planned.arena_bytes()) << model;
   }
 }
 
