@@ -53,7 +53,7 @@ bool all_finite(CpuContext& where, std::span<const Buffer> buffers) {
 
 bool may_update(CpuContext& where, std::initializer_list<Buffer> from) {
   const bool finite = all_finite(where, {from.begin(), from.size()});
-  if (!finite) ++where.refused_updates;
+  if (!finite) where.count_refused_update();
   return finite;
 }
 

@@ -17,7 +17,7 @@ int64_t first_non_finite(std::span<const double> values);
 bool all_finite(CpuContext& where, std::span<const Buffer> buffers);
 
 // Whether an update may be made from these buffers; otherwise counts it as refused in
-// CpuContext::refused_updates, and the caller leaves what it would have updated as it is.
+// Context::refused_updates(), and the caller leaves what it would have updated as it is.
 bool may_update(CpuContext& where, std::initializer_list<Buffer> from);
 
 }  // namespace tessera

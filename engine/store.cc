@@ -16,52 +16,67 @@
 namespace tessera {
 namespace {
 
-// Values of a new tensor, one after the other.
-class Values {
- public:
-  Values(const Initializer& init, uint64_t key) : init_(init), random_(key, 0) {}
-  double next() {
-    if (init_.kind == Initializer::Kind::uniform) return init_.a * (2 * random_.uniform() - 1);
-    if (init_.kind == Initializer::Kind::normal) return init_.a * random_.normal();
-    return init_.a;
-  }
+// Pieces that start at even elements: two uniform numbers use one counter, a normal one uses it all.
+constexpr int64_t kPiece = 4096;
 
- private:
-  const Initializer& init_;
-  RandomSequence random_;
-};
-
-// Through a small piece of the host's memory, also on the host: no tensor needs a second one.
+// The elements [first, first + values.size()) of a new tensor.
 template <class T>
-void fill(const Tensor& tensor, Values& values) {
+void make_values(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
+  using Kind = Initializer::Kind;
+  if (init.kind == Kind::constant) {
+    std::fill(values.begin(), values.end(), static_cast<T>(init.a));
+    return;
+  }
+  const bool normal = init.kind == Kind::normal;
+  RandomSequence random(key, 0, static_cast<uint64_t>(normal ? first : first / 2));
+  for (T& value : values)
+    value = static_cast<T>(normal ? init.a * random.normal()
+                                  : init.a * (2 * random.uniform() - 1));
+}
+
+// Shares the work among the threads.
+template <class T>
+void make_all(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
+  const int64_t count = std::ssize(values);
+  cpu_context().pool().parallel_for((count + kPiece - 1) / kPiece, [&](int64_t piece) {
+    const int64_t begin = piece * kPiece, size = std::min(kPiece, count - begin);
+    make_values(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(size)),
+                first + begin, init, key);
+  });
+}
+
+// On a GPU through a piece of the host's memory.
+template <class T>
+void fill(const Tensor& tensor, const Initializer& init, uint64_t key) {
   Context& where = context(tensor.device());
-  auto* to = static_cast<T*>(tensor.impl()->storage->pointer);
-  T piece[4096];
-  for (int64_t i = 0; i < tensor.elements(); i += std::ssize(piece)) {
-    const int64_t count = std::min(std::ssize(piece), tensor.elements() - i);
-    for (T& value : std::span(piece, static_cast<size_t>(count)))
-      value = static_cast<T>(values.next());
-    where.copy_from_host(to + i, piece, static_cast<size_t>(count) * sizeof(T));
+  const std::span<T> all(static_cast<T*>(tensor.impl()->storage->pointer),
+                         static_cast<size_t>(tensor.elements()));
+  if (where.device().is_cpu()) return make_all(all, 0, init, key);
+  constexpr int64_t kCopied = 64 * kPiece;
+  std::vector<T> host(static_cast<size_t>(std::min(kCopied, tensor.elements())));
+  for (int64_t first = 0; first < tensor.elements(); first += kCopied) {
+    const auto count = static_cast<size_t>(std::min(kCopied, tensor.elements() - first));
+    make_all(std::span(host).first(count), first, init, key);
+    where.copy_from_host(all.data() + first, host.data(), count * sizeof(T));
   }
 }
 
 void initialize(const Tensor& tensor, const Initializer& init, uint64_t key) {
-  Values values(init, key);
   switch (tensor.dtype()) {
     case DType::f32:
-      fill<float>(tensor, values);
+      fill<float>(tensor, init, key);
       break;
     case DType::f64:
-      fill<double>(tensor, values);
+      fill<double>(tensor, init, key);
       break;
     case DType::u8:
-      fill<uint8_t>(tensor, values);
+      fill<uint8_t>(tensor, init, key);
       break;
     case DType::i32:
-      fill<int32_t>(tensor, values);
+      fill<int32_t>(tensor, init, key);
       break;
     case DType::i64:
-      fill<int64_t>(tensor, values);
+      fill<int64_t>(tensor, init, key);
       break;
   }
   ++tensor.impl()->storage->version;

@@ -1,6 +1,6 @@
 // Optimizers: they hold the state of a set of parameters and update both in every step, by ops, so
 // that a captured step holds the updates too. A parameter whose gradient is not finite, or all of
-// them where lr is not, stay as they are, with their state (CpuContext::refused_updates counts).
+// them where lr is not, stay as they are, with their state (Context::refused_updates() counts).
 #pragma once
 
 #include <memory>

@@ -44,13 +44,11 @@ Target Context::target() const {
 
 CpuContext::CpuContext(int threads)
     : Context(Device{}),
-      refused_updates(refused_),
       pool_(first_pool(threads)),
       stream_(make_cpu_stream()) {}
 
 CpuContext::CpuContext(Device part, CpuContext& whole, RawMemory& memory)
     : Context(part),
-      refused_updates(whole.refused_updates),
       whole_(&whole),
       memory_(&memory),
       stream_(make_cpu_stream()) {}

@@ -68,6 +68,9 @@ class Context {
   virtual void copy_within(void* to, const void* from, size_t bytes) = 0;
   // Every byte of a block on this device becomes `value`; issued on stream().
   virtual void fill(void* block, unsigned char value, size_t bytes) = 0;
+  // How many updates of persistent tensors were not made because what they are made from was not
+  // finite; of all parts of the device together. Only grows; counts what has run by now.
+  virtual int64_t refused_updates() const = 0;
 
  protected:
   explicit Context(Device device) : device_(device) {}
@@ -100,10 +103,10 @@ class CpuContext final : public Context {
   void copy_from_host(void* device, const void* host, size_t bytes) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
-
-  // How many updates of persistent tensors were not made because what they are made from was not
-  // finite; of all parts of the CPU together. Only grows.
-  std::atomic<int64_t>& refused_updates;
+  int64_t refused_updates() const override {
+    return whole_ != nullptr ? whole_->refused_updates() : refused_.load();
+  }
+  void count_refused_update() { ++(whole_ != nullptr ? whole_->refused_ : refused_); }
 
  private:
   std::atomic<int64_t> refused_{0};

@@ -53,7 +53,9 @@ std::string cpu_description() {
   return "CPU";
 }
 
-std::vector<DeviceInfo> physical_devices() {
+namespace {
+
+std::vector<DeviceInfo> look_for_devices() {
   long long memory = static_cast<long long>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   std::vector<DeviceInfo> devices{{Device{}, cpu_description(), memory}};
   if constexpr (kCuda) {
@@ -61,6 +63,16 @@ std::vector<DeviceInfo> physical_devices() {
   }
   return devices;
 }
+
+// What a process sees does not change while it runs, and contexts are asked for all the time.
+const std::vector<DeviceInfo>& known_devices() {
+  static const std::vector<DeviceInfo> devices = look_for_devices();
+  return devices;
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> physical_devices() { return known_devices(); }
 
 std::string why_no_gpu() {
   std::string reason;
@@ -82,11 +94,10 @@ bool driver_mismatch() {
 
 void require_device(Device device) {
   if (device == Device{} || is_described(device) || logical_device(device)) return;
-  std::vector<std::string> names;
-  for (const DeviceInfo& info : logical_devices()) {
+  for (const DeviceInfo& info : known_devices())
     if (info.device == device) return;
-    names.push_back(info.device.name());
-  }
+  std::vector<std::string> names;
+  for (const DeviceInfo& info : logical_devices()) names.push_back(info.device.name());
   const std::string reason =
       device.is_cpu()
           ? "parts of the CPU are made by configure_devices(), which this call came before"

@@ -63,6 +63,12 @@ class VersionMismatch : public DeviceError {
   using DeviceError::DeviceError;
 };
 
+// A GPU that a kernel or the hardware has left in a state in which every further call fails; the
+// process must end. What was written to files before is whole.
+class DeviceLost : public DeviceError {
+  using DeviceError::DeviceError;
+};
+
 class OutOfMemory : public DeviceError {
   using DeviceError::DeviceError;
 };

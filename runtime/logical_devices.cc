@@ -28,14 +28,14 @@ class PartMemory final : public RawMemory {
   void set_limit(size_t limit) { limit_ = limit; }
 
  protected:
-  void* take(size_t bytes) noexcept override {
+  void* take(size_t bytes) override {
     const size_t limit = limit_;
     if (bytes > limit || used_ > limit - bytes) return nullptr;
     try {
       void* const block = whole_.allocate(bytes);
       used_ += bytes;
       return block;
-    } catch (...) {
+    } catch (const OutOfMemory&) {
       return nullptr;
     }
   }
@@ -122,7 +122,7 @@ class PlanningContext final : public Context {
     }
 
    protected:
-    void* take(size_t) noexcept override { return nullptr; }
+    void* take(size_t) override { return nullptr; }
     void give(void*, size_t) noexcept override {}
 
    private:
@@ -140,6 +140,7 @@ class PlanningContext final : public Context {
   void copy_from_host(void*, const void*, size_t) override { refuse(); }
   void copy_within(void*, const void*, size_t) override { refuse(); }
   void fill(void*, unsigned char, size_t) override { refuse(); }
+  int64_t refused_updates() const override { return 0; }
 
  private:
   void refuse() const {

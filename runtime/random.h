@@ -30,7 +30,9 @@ inline float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8)
 // A sequence of random numbers out of one key and stream; cheap to make, deterministic.
 class RandomSequence {
  public:
-  RandomSequence(uint64_t key, uint64_t stream) : key_(key), stream_(stream) {}
+  // `skipped`: begins behind so many counters, of 128 bits each.
+  RandomSequence(uint64_t key, uint64_t stream, uint64_t skipped = 0)
+      : key_(key), stream_(stream), counter_(skipped) {}
   uint32_t bits();
   uint64_t bits64() {
     uint64_t high = bits();
@@ -42,7 +44,7 @@ class RandomSequence {
   double normal();  // mean 0, variance 1 (Box-Muller)
 
  private:
-  uint64_t key_, stream_, counter_ = 0;
+  uint64_t key_, stream_, counter_;
   std::array<uint32_t, 4> block_{};
   int left_ = 0;
 };

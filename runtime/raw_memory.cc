@@ -31,7 +31,7 @@ class CpuMemory : public RawMemory {
   }
 
  protected:
-  void* take(size_t bytes) noexcept override {
+  void* take(size_t bytes) override {
 #if defined(__linux__)
     if (bytes >= kMapFrom) {
       void* block =
@@ -144,13 +144,13 @@ size_t LimitedMemory::available() const {
   return std::min(RawMemory::available(), inner_.available());
 }
 
-void* LimitedMemory::take(size_t bytes) noexcept {
+void* LimitedMemory::take(size_t bytes) {
   if (bytes > limit_ || used_ > limit_ - bytes) return nullptr;
   try {
     void* block = inner_.allocate(bytes, holder_);
     used_ += bytes;
     return block;
-  } catch (...) {
+  } catch (const OutOfMemory&) {
     return nullptr;
   }
 }

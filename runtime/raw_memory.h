@@ -41,7 +41,8 @@ class RawMemory {
   RawMemory& operator=(const RawMemory&) = delete;
 
   // A 64-byte aligned block; nullptr for 0 bytes. `holder`: what it is for, as errors name it.
-  // Throws OutOfMemory naming bytes asked and in use, the holders and what would fit.
+  // Throws OutOfMemory naming bytes asked and in use, the holders and what would fit; DeviceError
+  // where a device fails for another reason.
   void* allocate(size_t bytes, std::string_view holder = "others");
   // Gives back what allocate(bytes) returned; nullptr is allowed.
   void release(void* block, size_t bytes) noexcept;
@@ -59,8 +60,9 @@ class RawMemory {
   void reset_peak();
 
  protected:
-  // Called with the counters locked and bytes > 0. take() returns nullptr when there is no memory.
-  virtual void* take(size_t bytes) noexcept = 0;
+  // Called with the counters locked and bytes > 0. take() returns nullptr when there is no memory,
+  // and throws DeviceError for any other reason.
+  virtual void* take(size_t bytes) = 0;
   virtual void give(void* block, size_t bytes) noexcept = 0;
 
  private:
@@ -91,7 +93,7 @@ class LimitedMemory : public RawMemory {
   size_t available() const override;
 
  protected:
-  void* take(size_t bytes) noexcept override;
+  void* take(size_t bytes) override;
   void give(void* block, size_t bytes) noexcept override;
 
  private:

@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+// What saving and loading take of the host's memory: a copy of the values that stand on a GPU.
+size_t weights_copy_bytes(const Store& store);
+
 // Parameters and running statistics of the store, by their names, without optimizer state.
 // HDF5, one data set each; the file is the old one or the whole new one at any moment. `step`:
 // after how many steps of training, and `inference`: what is needed besides to use them

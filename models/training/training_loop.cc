@@ -159,11 +159,12 @@ void TrainingLoop::train_on(const Batch& batch) {
   lr.assign_scalar(state_.lr);
   const int64_t now[2] = {state_.step, batch.first};
   position.assign(std::span<const int64_t>(now));
-  const int64_t refused = cpu_context().refused_updates;
+  const Context& where = context(session.device());
+  const int64_t refused = where.refused_updates();
   ready.run();
   const double loss = ready.output(0).item<double>();
   const bool skipped = skips_ && !std::isfinite(ready.output(2).item<double>());
-  if (!std::isfinite(loss) || cpu_context().refused_updates != refused)
+  if (!std::isfinite(loss) || where.refused_updates() != refused)
     not_finite(batch.count, loss, skipped);
   if (skipped) return;
   since_log_.add(ready, batch.count);

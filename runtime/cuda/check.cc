@@ -21,12 +21,32 @@ std::string_view cuda_remedy(cudaError_t code) {
     case cudaErrorNoKernelImageForDevice:
       return "this build has no code for this GPU: configure with "
              "-DCMAKE_CUDA_ARCHITECTURES=native";
+    default:
+      if (is_device_lost(code))
+        return "an earlier kernel failed and the process must be restarted, from its last "
+               "checkpoint; --sync names the op, compute-sanitizer the kernel";
+      return "nvidia-smi shows the state of the driver and the GPU";
+  }
+}
+
+bool is_device_lost(cudaError_t code) {
+  switch (code) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
-      return "an earlier kernel failed and the process must be restarted; run it under "
-             "compute-sanitizer to find which";
+    case cudaErrorLaunchTimeout:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+      return true;
     default:
-      return "nvidia-smi shows the state of the driver and the GPU";
+      return false;
   }
 }
 
@@ -41,17 +61,23 @@ void cuda_check(cudaError_t code, std::string_view call) {
   const std::string text = fmt::format("{}: {} ({}); {}", call, cudaGetErrorString(code),
                                        cudaGetErrorName(code), cuda_remedy(code));
   if (is_version_mismatch(code)) throw VersionMismatch(text);
+  if (code == cudaErrorMemoryAllocation) throw OutOfMemory(text);
+  if (is_device_lost(code)) throw DeviceLost(text);
   throw DeviceError(text);
 }
 
 void cuda_check(cublasStatus_t code, std::string_view call) {
   if (code == CUBLAS_STATUS_SUCCESS) return;
   const Blas& library = blas();  // which is loaded: it gave the code
-  throw DeviceError(
+  const std::string text =
       fmt::format("{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; this "
                   "was built with {}",
                   call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
-                  library.version, library.file, CUBLAS_VERSION));
+                  library.version, library.file, CUBLAS_VERSION);
+  if (code == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
+  // The library says that a kernel failed; the runtime knows whether that was the end of the device.
+  cuda_check(cudaPeekAtLastError(), call);
+  throw DeviceError(text);
 }
 
 void cuda_check_launch(std::string_view kernel) { cuda_check(cudaGetLastError(), kernel); }

@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success;
-// VersionMismatch where driver and toolkit do not fit together. `call` is the name of the function
+// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success: of its kinds
+// VersionMismatch where driver and toolkit do not fit together, OutOfMemory where memory was asked
+// for, DeviceLost where no further call can succeed. `call` is the name of the function
 // called: cuda_check(cudaStreamCreate(&s), "cudaStreamCreate").
 void cuda_check(cudaError_t code, std::string_view call);
 void cuda_check(cublasStatus_t code, std::string_view call);
@@ -18,6 +19,7 @@ void cuda_check(cublasStatus_t code, std::string_view call);
 // Whether the code says that driver and toolkit do not fit together, and what a user can do about
 // any code.
 bool is_version_mismatch(cudaError_t code);
+bool is_device_lost(cudaError_t code);
 std::string_view cuda_remedy(cudaError_t code);
 
 // Checks the launch just written, for the errors that show at once (too many threads, no kernel for

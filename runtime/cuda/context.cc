@@ -11,30 +11,39 @@ class CudaMemory final : public RawMemory {
  public:
   explicit CudaMemory(int index) : index_(index) {}
   std::string name() const override { return Device{DeviceKind::gpu, index_}.name(); }
+  size_t available() const override {
+    int outer = 0;
+    size_t free = 0, total = 0;
+    const bool known = cudaGetDevice(&outer) == cudaSuccess &&
+                       cudaSetDevice(index_) == cudaSuccess &&
+                       cudaMemGetInfo(&free, &total) == cudaSuccess;
+    cudaSetDevice(outer);
+    cudaGetLastError();
+    return known ? free : kNoLimit;
+  }
 
  protected:
-  void* take(size_t bytes) noexcept override {
+  void* take(size_t bytes) override {
+    CudaDeviceGuard guard(index_);
     void* block = nullptr;
-    on_device([&] {
-      if (cudaMalloc(&block, bytes) != cudaSuccess) block = nullptr;
-    });
+    const cudaError_t code = cudaMalloc(&block, bytes);
+    if (code == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    cuda_check(code, "cudaMalloc");
     return block;
   }
   // cudaFree waits for the device, so no kernel still works on the block.
   void give(void* block, size_t) noexcept override {
-    on_device([&] { cudaFree(block); });
-  }
-
- private:
-  // Without the throwing guard: allocate() reports a failed take() with the numbers that matter.
-  template <class F>
-  void on_device(F&& call) noexcept {
     int outer = 0;
-    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess) call();
+    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess)
+      cudaFree(block);
     cudaSetDevice(outer);
     cudaGetLastError();
   }
 
+ private:
   const int index_;
 };
 
@@ -51,10 +60,16 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
   CudaDeviceGuard guard(index);
   cuda_check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index),
              "cudaDeviceGetAttribute");
+  void* counter = nullptr;
+  cuda_check(cudaHostAlloc(&counter, sizeof(int64_t), cudaHostAllocDefault), "cudaHostAlloc");
+  refused_ = new (counter) int64_t(0);
   cuda_check(tessera::blas().cublasLtCreate(&blas_), "cublasLtCreate");
 }
 
-CudaContext::~CudaContext() { tessera::blas().cublasLtDestroy(blas_); }
+CudaContext::~CudaContext() {
+  tessera::blas().cublasLtDestroy(blas_);
+  cudaFreeHost(refused_counter());
+}
 
 CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }
 

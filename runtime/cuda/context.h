@@ -33,6 +33,9 @@ class CudaContext final : public Context {
   void copy_from_host(void* device, const void* host, size_t bytes) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
+  int64_t refused_updates() const override { return *refused_; }
+  // Where kernels count them up: memory of the host that the GPU writes to, which is rare.
+  int64_t* refused_counter() { return const_cast<int64_t*>(refused_); }
 
  private:
   const int index_;
@@ -40,6 +43,7 @@ class CudaContext final : public Context {
   std::unique_ptr<RawMemory> memory_;
   std::unique_ptr<Stream> stream_;
   cublasLtContext* blas_ = nullptr;
+  volatile int64_t* refused_ = nullptr;
   int multiprocessors_ = 0;
 };
 

@@ -27,7 +27,7 @@ class FailingMemory : public RawMemory {
   std::string name() const override { return "test:0"; }
 
  protected:
-  void* take(size_t bytes) noexcept override {
+  void* take(size_t bytes) override {
     if (fail_next > 0) {
       --fail_next;
       return nullptr;
