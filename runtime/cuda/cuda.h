@@ -41,8 +41,13 @@ struct CudaLibraries {
   std::string blas_running, blas_file;        // once loaded
   std::string blas_fault;                     // why it cannot be loaded
   bool blas_fits = true;                      // false: a fault that is a VersionMismatch
+  std::string dnn_name;                       // "libcudnn.so.9"; the same of cuDNN
+  std::string dnn_built, dnn_built_folder;
+  std::string dnn_running, dnn_file;
+  std::string dnn_fault;
+  bool dnn_fits = true;
 };
-// Loads cuBLASLt.
+// Loads cuBLASLt and cuDNN.
 CudaLibraries cuda_libraries();
 
 // 13000 of `thousand` 1000 is "13.0"; 130100 of 10000 is "13.1.0".
@@ -50,5 +55,7 @@ std::string cuda_version_text(size_t version, size_t major_at);
 // The file that the loader is asked for, and the folder it was in when this was built.
 std::string cuda_blas_name();
 std::string cuda_build_folder();
+std::string cuda_dnn_name();
+std::string cuda_dnn_build_folder();
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/dnn.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/shared_library.h"
 
@@ -68,6 +69,19 @@ const Machine& machine() {
   return found;
 }
 
+// Loads a library of the vendor's and says which it is, or why it cannot be loaded.
+template <class Library>
+void look_at(const Library& (*load)(), std::string& file, std::string& running, std::string& fault,
+             bool& fits) {
+  try {
+    file = load().file;
+    running = cuda_version_text(load().version, 10000);
+  } catch (const DeviceError& error) {
+    fault = error.what();
+    fits = dynamic_cast<const VersionMismatch*>(&error) == nullptr;
+  }
+}
+
 }  // namespace
 
 std::vector<DeviceInfo> cuda_devices() { return machine().devices; }
@@ -108,6 +122,10 @@ std::string cuda_blas_name() { return fmt::format("libcublasLt.so.{}", CUBLAS_VE
 
 std::string cuda_build_folder() { return TESSERA_CUDA_FOLDER; }
 
+std::string cuda_dnn_name() { return fmt::format("libcudnn.so.{}", CUDNN_MAJOR); }
+
+std::string cuda_dnn_build_folder() { return TESSERA_CUDNN_FOLDER; }
+
 CudaLibraries cuda_libraries() {
   CudaLibraries found;
   found.architectures = TESSERA_CUDA_ARCHITECTURES;
@@ -122,13 +140,11 @@ CudaLibraries cuda_libraries() {
   found.blas_name = cuda_blas_name();
   found.blas_built = cuda_version_text(CUBLAS_VERSION, 10000);
   found.blas_built_folder = cuda_build_folder();
-  try {
-    found.blas_file = blas().file;
-    found.blas_running = cuda_version_text(blas().version, 10000);
-  } catch (const DeviceError& error) {
-    found.blas_fault = error.what();
-    found.blas_fits = dynamic_cast<const VersionMismatch*>(&error) == nullptr;
-  }
+  look_at(blas, found.blas_file, found.blas_running, found.blas_fault, found.blas_fits);
+  found.dnn_name = cuda_dnn_name();
+  found.dnn_built = cuda_version_text(CUDNN_VERSION, 10000);
+  found.dnn_built_folder = cuda_dnn_build_folder();
+  look_at(dnn, found.dnn_file, found.dnn_running, found.dnn_fault, found.dnn_fits);
   return found;
 }
 

@@ -1,0 +1,140 @@
+#include "tessera/runtime/cuda/dnn_plans.h"
+
+#include <cstdint>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t bit(cudnnBackendNumericalNote_t note) { return uint32_t{1} << note; }
+
+DnnDescriptor device_of(const DeviceFacts& facts) {
+  DnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  if (facts.described()) {
+    device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+               static_cast<int64_t>(facts.description.size()), facts.description.data());
+  } else {
+    const int32_t index = facts.index;
+    device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &index);
+  }
+  device.finalize();
+  return device;
+}
+
+// Engines that take less care of float32 than the CPU's kernels do are left out whatever else is
+// asked for: inputs or sums in fewer bits, and the transform whose errors grow most.
+bool allowed(uint32_t notes, const DnnRules& rules) {
+  uint32_t refused = bit(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) |
+                     bit(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) |
+                     bit(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
+  if (rules.deterministic) refused |= bit(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  if (!rules.tf32) refused |= bit(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  return (notes & refused) == 0;
+}
+
+// cuDNN's proposals, its best first.
+std::vector<DnnDescriptor> proposals(const DnnDescriptor& graph, const DnnDescriptor& device,
+                                     cudnnBackendHeurMode_t mode) {
+  DnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)
+      .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+  std::vector<DnnDescriptor> configs;
+  if (!heuristic.try_finalize()) return configs;
+  const int64_t count =
+      heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int64_t i = 0; i < count; ++i)
+    handles.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).handle());
+  const int64_t got = heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                    count, handles.data());
+  while (static_cast<int64_t>(configs.size()) > got) configs.pop_back();
+  return configs;
+}
+
+struct Engine {
+  int64_t index = -1;
+  uint32_t notes = 0;
+};
+
+Engine engine_of(const DnnDescriptor& config) {
+  DnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.handle();
+  config.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
+  Engine found{engine.get_integer(CUDNN_ATTR_ENGINE_GLOBAL_INDEX), 0};
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  const int64_t count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+  for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; ++i)
+    found.notes |= bit(notes[i]);
+  return found;
+}
+
+size_t workspace_of(const DnnDescriptor& plan) {
+  return static_cast<size_t>(plan.get_integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+}
+
+}  // namespace
+
+std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& facts,
+                               const DnnRules& rules, size_t most) {
+  const DnnDescriptor device = device_of(facts);
+  std::vector<DnnPlan> plans;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (const DnnDescriptor& config : proposals(graph, device, mode)) {
+      if (plans.size() == most) return plans;
+      const Engine engine = engine_of(config);
+      if (!allowed(engine.notes, rules)) continue;
+      DnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
+          .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+      if (!plan.try_finalize()) continue;
+      const size_t workspace = workspace_of(plan);
+      if (workspace > rules.workspace_cap) continue;
+      plans.push_back({std::move(plan), engine.index, workspace, engine.notes});
+    }
+  return plans;
+}
+
+DnnPlan dnn_plan_of(const std::string& json, const DeviceFacts& facts) {
+  DnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device_of(facts))
+      .set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+           static_cast<int64_t>(json.size()), json.data())
+      .finalize();
+  const size_t workspace = workspace_of(plan);
+  return {std::move(plan), -1, workspace, 0};
+}
+
+std::string DnnPlan::json() const {
+  return plan.get_text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+}
+
+std::string DnnPlan::notes_text() const {
+  constexpr const char* kNames[] = {"tensor_core",
+                                    "down_convert_inputs",
+                                    "reduced_precision_reduction",
+                                    "fft",
+                                    "nondeterministic",
+                                    "winograd",
+                                    "winograd_4x4",
+                                    "winograd_6x6",
+                                    "winograd_13x13",
+                                    "strict_nan_prop"};
+  static_assert(std::size(kNames) == CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  std::vector<const char*> noted;
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if ((notes >> i & 1) != 0) noted.push_back(kNames[i]);
+  return noted.empty() ? "-" : fmt::format("{}", fmt::join(noted, " "));
+}
+
+std::string dnn_description(int index) {
+  DeviceFacts facts;
+  facts.index = index;
+  return device_of(facts).get_text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+}
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+#include "tessera/runtime/cuda/facts.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/json.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kProfiles[] = {
+#include TESSERA_GPU_PROFILES
+};
+
+struct Profile {
+  std::string name;
+  DeviceFacts facts;
+};
+
+const std::vector<Profile>& profiles() {
+  static const std::vector<Profile> all = [] {
+    std::vector<Profile> read;
+    for (const char* text : kProfiles) {
+      const Json json = Json::parse(text);
+      Profile profile{json["profile"].string(), facts_of_description(json["description"].text())};
+      profile.facts.origin = json["origin"].string();
+      read.push_back(std::move(profile));
+    }
+    return read;
+  }();
+  return all;
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+}  // namespace
+
+DeviceFacts facts_of_description(std::string_view text) {
+  const Json json = Json::parse(text);
+  const auto version = static_cast<int>(json["deviceVer"].integer());  // 900 is 9.0
+  return {.name = json["deviceName"].string(),
+          .major = version / 100,
+          .minor = version % 100 / 10,
+          .multiprocessors = static_cast<int>(json["multiProcessorCount"].integer()),
+          .memory_bytes = json["totalGlobalMem"].integer(),
+          .description = json.text()};
+}
+
+const DeviceFacts& gpu_profile(std::string_view name) {
+  for (const Profile& profile : profiles())
+    if (same_word(profile.name, name)) return profile.facts;
+  throw DeviceError(fmt::format("there is no description of a GPU '{}'; there are {}", name,
+                                fmt::join(gpu_profile_names(), ", ")));
+}
+
+std::vector<std::string> gpu_profile_names() {
+  std::vector<std::string> names;
+  for (const Profile& profile : profiles()) names.push_back(profile.name);
+  return names;
+}
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+#include "tessera/runtime/cuda/vendor_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMajor = 10000;  // both libraries count so: 130100, 91900
+
+std::string file_of(const void* function) {
+  Dl_info about{};
+  const bool known = dladdr(function, &about) != 0 && about.dli_fname != nullptr;
+  return known ? about.dli_fname : "";
+}
+
+}  // namespace
+
+LoadedLibrary::LoadedLibrary(VendorLibrary about) : about_(std::move(about)) {
+  handle_ = dlopen(about_.name.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle_ != nullptr) return;
+  const std::string path = fmt::format("{}/{}", about_.folder, about_.name);
+  handle_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle_ == nullptr)
+    throw DeviceError(
+        fmt::format("{}: {} is not to be had ({}); {}, or put the folder they are in "
+                    "on LD_LIBRARY_PATH",
+                    about_.product, about_.name, dlerror(), about_.install));
+}
+
+void* LoadedLibrary::address_of(const char* name) {
+  void* const found = dlsym(handle_, name);
+  if (found == nullptr)
+    throw VersionMismatch(
+        fmt::format("{}: '{}' has no {}, so it is not the library that this was built with ({}); "
+                    "take its folder off LD_LIBRARY_PATH; trainer doctor lists the copies",
+                    about_.product, file_.empty() ? about_.name : file_, name,
+                    cuda_version_text(about_.built, kMajor)));
+  if (file_.empty()) file_ = file_of(found);
+  return found;
+}
+
+void LoadedLibrary::check_version(size_t running, size_t least) const {
+  const std::string versions =
+      fmt::format("'{}' is version {}, this was built with {}", file_,
+                  cuda_version_text(running, kMajor), cuda_version_text(about_.built, kMajor));
+  if (running / kMajor != about_.built / kMajor || running < least)
+    throw VersionMismatch(
+        fmt::format("{}: {}; install version {}, or take the folder of the other off "
+                    "LD_LIBRARY_PATH; trainer doctor lists the copies",
+                    about_.product, versions, about_.built / kMajor));
+  if (running < about_.built)
+    log(LogLevel::warning, fmt::format("{}: {}; an older one may lack what it needs, and gives "
+                                       "other last bits; trainer doctor lists the copies",
+                                       about_.product, versions));
+}
+
+}  // namespace tessera
