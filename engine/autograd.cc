@@ -132,6 +132,7 @@ class Backward {
   Backward(std::span<const Tensor> wrt, bool create_graph)
       : reach_(wrt), create_graph_(create_graph) {}
 
+  // Undefined: an upstream gradient of ones.
   void start(const Tensor& loss, const Tensor& upstream) {
     const auto& impl = loss.shared();
     if (impl->stop) throw Error("gradients: " + impl->stop->reason);
@@ -141,7 +142,7 @@ class Backward {
                       "NoGradScope, or from values alone",
                       loss.spec().text()));
     if (impl->node) reach_.visit(impl->node.get());
-    arrive(edge_of(impl), upstream);
+    arrive(edge_of(impl), upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
   }
 
   static Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
@@ -360,8 +361,7 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
     if (!leaf.impl()->leaf)
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or requires_grad(x)",
                               leaf.spec().text()));
-  const Tensor given = upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype());
-  return backward(std::span(&loss, 1), std::span(&given, 1), wrt, create_graph);
+  return backward(std::span(&loss, 1), std::span(&upstream, 1), wrt, create_graph);
 }
 
 }  // namespace tessera
