@@ -207,11 +207,10 @@ class Backward {
     grads.clear();
     inputs.clear();
     outputs.clear();
-    std::vector<Edge> edges = node.edges;
+    const std::vector<Edge> edges = create_graph_ ? node.edges : std::move(node.edges);
     if (!create_graph_) {
       node.inputs.clear();
       node.outputs.clear();
-      node.edges.clear();
       node.released = true;
     }
     for (size_t i = 0; i < edges.size(); ++i) {
