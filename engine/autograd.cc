@@ -22,26 +22,20 @@ thread_local bool no_grad = false;
 thread_local bool backward_now = false;
 std::atomic<uint64_t> node_count{0};
 
-// "argmax at head.pool"
-std::string op_at(const Op& op, const std::string& module_path) {
-  return module_path.empty() ? std::string(op.name())
-                             : fmt::format("{} at {}", op.name(), module_path);
-}
-
 std::shared_ptr<const GradientStop> stop_because(std::string reason) {
   return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
 }
 
 std::shared_ptr<const GradientStop> stop_of(const Op& op, const char* why) {
   return stop_because(fmt::format("{} {}; use detach() where no gradient should flow",
-                                  op_at(op, current_module_path()), why));
+                                  op_at(op.name(), current_module_path()), why));
 }
 
 std::string let_go(const TapeNode& node) {
   return fmt::format(
       "the tape of {} has been let go by an earlier call of gradients(); run the forward pass "
       "again, or take the earlier gradients with CreateGraph::yes",
-      op_at(*node.op, node.module_path));
+      op_at(node.op->name(), node.module_path));
 }
 
 uint64_t version_of(const Tensor& tensor) {
@@ -69,7 +63,7 @@ void check_versions(const TapeNode& node, const Tensors& kept,
     throw Error(fmt::format(
         "{}: {} {} ({}{}{}) has been overwritten since the forward pass, so its gradient would be "
         "wrong; take gradients before updating it",
-        op_at(*node.op, node.module_path), what, i, storage ? storage->name : "",
+        op_at(node.op->name(), node.module_path), what, i, storage ? storage->name : "",
         storage && !storage->name.empty() ? " " : "", kept[i].spec().text()));
   }
 }
@@ -218,7 +212,7 @@ class Backward {
       if (!input_grads[i].defined())
         throw Error(
             fmt::format("{}: its grad() gives nothing for input {} ({}), though that is asked for",
-                        op_at(*node.op, node.module_path), i, node.input_specs[i].text()));
+                        op_at(node.op->name(), node.module_path), i, node.input_specs[i].text()));
       if (input_grads[i].shape() != node.input_specs[i].shape)
         throw InternalError(fmt::format("{}: the gradient of input {} is {}, the input {}",
                                         node.op->name(), i, input_grads[i].spec().text(),
