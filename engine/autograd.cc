@@ -22,10 +22,6 @@ thread_local bool no_grad = false;
 thread_local bool backward_now = false;
 std::atomic<uint64_t> node_count{0};
 
-std::shared_ptr<const GradientStop> stop_because(std::string reason) {
-  return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
-}
-
 std::shared_ptr<const GradientStop> stop_of(const Op& op, const char* why) {
   return stop_because(fmt::format("{} {}; use detach() where no gradient should flow",
                                   op_at(op.name(), current_module_path()), why));
@@ -232,6 +228,10 @@ class Backward {
 
 bool in_backward() { return backward_now; }
 bool tape_is_on() { return !no_grad; }
+
+std::shared_ptr<const GradientStop> stop_because(std::string reason) {
+  return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
+}
 
 NoGradScope::NoGradScope() : outer_(no_grad) { no_grad = true; }
 NoGradScope::~NoGradScope() { no_grad = outer_; }

@@ -22,6 +22,7 @@ bool tape_is_on();
 struct GradientStop {
   std::string reason;  // a sentence with its remedy
 };
+std::shared_ptr<const GradientStop> stop_because(std::string reason);
 
 struct TapeNode;
 
