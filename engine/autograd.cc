@@ -22,26 +22,16 @@ thread_local bool no_grad = false;
 thread_local bool backward_now = false;
 std::atomic<uint64_t> node_count{0};
 
-// "argmax at head.pool"
-std::string op_at(const Op& op, const std::string& module_path) {
-  return module_path.empty() ? std::string(op.name())
-                             : fmt::format("{} at {}", op.name(), module_path);
-}
-
-std::shared_ptr<const GradientStop> stop_because(std::string reason) {
-  return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
-}
-
 std::shared_ptr<const GradientStop> stop_of(const Op& op, const char* why) {
   return stop_because(fmt::format("{} {}; use detach() where no gradient should flow",
-                                  op_at(op, current_module_path()), why));
+                                  op_at(op.name(), current_module_path()), why));
 }
 
 std::string let_go(const TapeNode& node) {
   return fmt::format(
       "the tape of {} has been let go by an earlier call of gradients(); run the forward pass "
       "again, or take the earlier gradients with CreateGraph::yes",
-      op_at(*node.op, node.module_path));
+      op_at(node.op->name(), node.module_path));
 }
 
 uint64_t version_of(const Tensor& tensor) {
@@ -69,7 +59,7 @@ void check_versions(const TapeNode& node, const Tensors& kept,
     throw Error(fmt::format(
         "{}: {} {} ({}{}{}) has been overwritten since the forward pass, so its gradient would be "
         "wrong; take gradients before updating it",
-        op_at(*node.op, node.module_path), what, i, storage ? storage->name : "",
+        op_at(node.op->name(), node.module_path), what, i, storage ? storage->name : "",
         storage && !storage->name.empty() ? " " : "", kept[i].spec().text()));
   }
 }
@@ -132,6 +122,7 @@ class Backward {
   Backward(std::span<const Tensor> wrt, bool create_graph)
       : reach_(wrt), create_graph_(create_graph) {}
 
+  // Undefined: an upstream gradient of ones.
   void start(const Tensor& loss, const Tensor& upstream) {
     const auto& impl = loss.shared();
     if (impl->stop) throw Error("gradients: " + impl->stop->reason);
@@ -141,7 +132,7 @@ class Backward {
                       "NoGradScope, or from values alone",
                       loss.spec().text()));
     if (impl->node) reach_.visit(impl->node.get());
-    arrive(edge_of(impl), upstream);
+    arrive(edge_of(impl), upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
   }
 
   static Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
@@ -206,11 +197,10 @@ class Backward {
     grads.clear();
     inputs.clear();
     outputs.clear();
-    std::vector<Edge> edges = node.edges;
+    const std::vector<Edge> edges = create_graph_ ? node.edges : std::move(node.edges);
     if (!create_graph_) {
       node.inputs.clear();
       node.outputs.clear();
-      node.edges.clear();
       node.released = true;
     }
     for (size_t i = 0; i < edges.size(); ++i) {
@@ -218,7 +208,7 @@ class Backward {
       if (!input_grads[i].defined())
         throw Error(
             fmt::format("{}: its grad() gives nothing for input {} ({}), though that is asked for",
-                        op_at(*node.op, node.module_path), i, node.input_specs[i].text()));
+                        op_at(node.op->name(), node.module_path), i, node.input_specs[i].text()));
       if (input_grads[i].shape() != node.input_specs[i].shape)
         throw InternalError(fmt::format("{}: the gradient of input {} is {}, the input {}",
                                         node.op->name(), i, input_grads[i].spec().text(),
@@ -238,6 +228,10 @@ class Backward {
 
 bool in_backward() { return backward_now; }
 bool tape_is_on() { return !no_grad; }
+
+std::shared_ptr<const GradientStop> stop_because(std::string reason) {
+  return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
+}
 
 NoGradScope::NoGradScope() : outer_(no_grad) { no_grad = true; }
 NoGradScope::~NoGradScope() { no_grad = outer_; }
@@ -360,8 +354,7 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
     if (!leaf.impl()->leaf)
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or requires_grad(x)",
                               leaf.spec().text()));
-  const Tensor given = upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype());
-  return backward(std::span(&loss, 1), std::span(&given, 1), wrt, create_graph);
+  return backward(std::span(&loss, 1), std::span(&upstream, 1), wrt, create_graph);
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/integer_arithmetic.h"
+#include "tessera/engine/lines.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
@@ -14,39 +15,12 @@
 namespace tessera {
 namespace {
 
-// A stretch of the output along its last axis, and where it reads each input.
-template <size_t N>
-struct Line {
-  int64_t first, size;
-  std::array<int64_t, N> from, step;
-};
-
 // Calls fn(line) for all lines of the output; inputs are broadcast to it.
 template <size_t N, class F>
-void for_lines(ThreadPool& pool, const Shape& out, Buffers in, F&& fn) {
-  std::array<std::array<int64_t, kMaxRank>, N> strides{};
-  for (size_t k = 0; k < N; ++k) {
-    const Shape& x = in[k].spec.shape;
-    int64_t stride = 1;
-    for (int i = 1; i <= x.rank(); ++i) {
-      strides[k][static_cast<size_t>(out.rank() - i)] = x[-i] == 1 ? 0 : stride;
-      stride *= x[-i];
-    }
-  }
-  const int last = std::max(out.rank() - 1, 0);
-  const int64_t size = out.back(), lines = size == 0 ? 0 : out.elements() / size;
-  pool.parallel_for(lines, [&](int64_t index) {
-    Line<N> line{index * size, size, {}, {}};
-    for (size_t k = 0; k < N; ++k) {
-      int64_t rest = index;
-      for (int axis = last - 1; axis >= 0; --axis) {
-        line.from[k] += rest % out[axis] * strides[k][static_cast<size_t>(axis)];
-        rest /= out[axis];
-      }
-      line.step[k] = strides[k][static_cast<size_t>(last)];
-    }
-    fn(line);
-  });
+void for_broadcast_lines(ThreadPool& pool, const Shape& out, Buffers in, F&& fn) {
+  std::array<Strides, N> strides;
+  for (size_t k = 0; k < N; ++k) strides[k] = broadcast_strides(in[k].spec.shape, out);
+  for_lines(pool, out, strides, fn);
 }
 
 // The inputs must be of one dtype; gives the broadcast shape.
@@ -107,7 +81,7 @@ class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     visit_integer(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
+      for_broadcast_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
         const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
         T* y = out[0].as<T>() + l.first;
         for (int64_t i = 0; i < l.size; ++i)
@@ -138,7 +112,7 @@ class Comparison final : public OpBase<Comparison> {
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
+      for_broadcast_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
         const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
         auto* y = out[0].as<uint8_t>() + l.first;
         for (int64_t i = 0; i < l.size; ++i) y[i] = holds(a[i * l.step[0]], b[i * l.step[1]]);
@@ -185,7 +159,7 @@ class Where final : public OpBase<Where> {
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     visit_dtype(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_lines<3>(where.pool(), out[0].spec.shape, in, [&](const Line<3>& l) {
+      for_broadcast_lines<3>(where.pool(), out[0].spec.shape, in, [&](const Line<3>& l) {
         const uint8_t* condition = in[0].as<uint8_t>() + l.from[0];
         const T *a = in[1].as<T>() + l.from[1], *b = in[2].as<T>() + l.from[2];
         T* y = out[0].as<T>() + l.first;

@@ -11,6 +11,7 @@
 
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
@@ -36,8 +37,7 @@ RunningOp::~RunningOp() { running = outer_; }
 std::string_view running_op() { return running; }
 
 void hold(const Storage& storage, bool scratch) {
-  std::string holder(running.empty() ? "creation" : running);
-  if (const std::string path = current_module_path(); !path.empty()) holder += " at " + path;
+  std::string holder = op_at(running.empty() ? "creation" : running, current_module_path());
   if (scratch) holder += " (scratch)";
   const std::lock_guard lock(holders().mutex);
   holders().of[&storage] = std::move(holder);

@@ -1,9 +1,11 @@
 // Ops that move elements by their position: permute, gather and its gradient, one_hot.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/lines.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
@@ -33,23 +35,15 @@ class Permute final : public OpBase<Permute> {
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     const Shape &x = in[0].spec.shape, &y = out[0].spec.shape;
-    int64_t strides[kMaxRank] = {};
-    for (int i = 0; i < y.rank(); ++i)
-      strides[i] = x.elements(params.axes[size_t(i)] + 1, x.rank());
-    const int last = y.rank() - 1;
-    const int64_t size = y.back(), lines = size == 0 ? 0 : y.elements() / size;
+    std::array<Strides, 1> strides{};
+    for (size_t i = 0; i < params.axes.size(); ++i)
+      strides[0][i] = x.elements(params.axes[i] + 1, x.rank());
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      where.pool().parallel_for(lines, [&](int64_t line) {
-        int64_t from = 0, rest = line;
-        for (int axis = last - 1; axis >= 0; --axis) {
-          from += rest % y[axis] * strides[axis];
-          rest /= y[axis];
-        }
-        const T* a = in[0].as<T>() + from;
-        T* b = out[0].as<T>() + line * size;
-        const int64_t step = last < 0 ? 0 : strides[last];
-        for (int64_t i = 0; i < size; ++i) b[i] = a[i * step];
+      for_lines(where.pool(), y, strides, [&](const Line<1>& l) {
+        const T* a = in[0].as<T>() + l.from[0];
+        T* b = out[0].as<T>() + l.first;
+        for (int64_t i = 0; i < l.size; ++i) b[i] = a[i * l.step[0]];
       });
     });
   }

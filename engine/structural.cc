@@ -1,10 +1,12 @@
 #include "tessera/engine/structural.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/lines.h"
 #include "tessera/engine/sum_run.h"
 #include "tessera/runtime/error.h"
 
@@ -127,25 +129,13 @@ class Expand final : public OpBase<Expand> {
     return {sum_to(args.grad_outputs[0], args.input_specs[0].shape)};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const Shape &small = in[0].spec.shape, &big = params.shape;
-    int64_t strides[kMaxRank] = {}, stride = 1;
-    for (int i = 1; i <= small.rank(); ++i) {
-      strides[big.rank() - i] = small[-i] == 1 ? 0 : stride;
-      stride *= small[-i];
-    }
+    const std::array<Strides, 1> strides{broadcast_strides(in[0].spec.shape, params.shape)};
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const T* x = in[0].as<T>();
-      T* y = out[0].as<T>();
-      int64_t inner = big.back(), step = big.rank() == 0 ? 0 : strides[big.rank() - 1];
-      int64_t lines = inner == 0 ? 0 : big.elements() / inner;
-      where.pool().parallel_for(lines, [&](int64_t line) {
-        int64_t from = 0, rest = line;
-        for (int axis = big.rank() - 2; axis >= 0; --axis) {
-          from += rest % big[axis] * strides[axis];
-          rest /= big[axis];
-        }
-        for (int64_t i = 0; i < inner; ++i) y[line * inner + i] = x[from + i * step];
+      for_lines(where.pool(), params.shape, strides, [&](const Line<1>& l) {
+        const T* x = in[0].as<T>() + l.from[0];
+        T* y = out[0].as<T>() + l.first;
+        for (int64_t i = 0; i < l.size; ++i) y[i] = x[i * l.step[0]];
       });
     });
   }

@@ -22,6 +22,7 @@ bool tape_is_on();
 struct GradientStop {
   std::string reason;  // a sentence with its remedy
 };
+std::shared_ptr<const GradientStop> stop_because(std::string reason);
 
 struct TapeNode;
 
@@ -60,7 +61,8 @@ struct Dependence {
 };
 Dependence dependence(const Tensor& tensor);
 
-// gradients() of several outputs at once, each with its upstream gradient; outputs are tracked.
+// gradients() of several outputs at once, each with its upstream gradient, of ones where that is
+// undefined; outputs are tracked.
 Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
                  std::span<const Tensor> wrt, CreateGraph create_graph);
 

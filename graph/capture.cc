@@ -12,10 +12,10 @@ namespace {
 
 // What an eager op made is computed once; a captured step would go back through old values.
 std::shared_ptr<const GradientStop> made_before(const TensorSpec& spec) {
-  return std::make_shared<GradientStop>(GradientStop{fmt::format(
+  return stop_because(fmt::format(
       "a tracked tensor ({}) was computed before the step was captured; hand it in as an argument, "
       "compute it in the step, or detach() it",
-      spec.text())});
+      spec.text()));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class ProgramStep final : public CompiledStep {
     if (results_.empty()) make_results();
     if (!tape_is_on()) return;
     for (const Tensor& argument : arguments)
-      if (argument.defined() && argument.impl()->stop) {
+      if (argument.impl()->stop) {
         results_.clear();
         make_results();
         for (const Tensor& result : results_) result.impl()->stop = argument.impl()->stop;

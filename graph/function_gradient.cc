@@ -66,9 +66,7 @@ Results look_behind(const Tensors& outputs) {
   std::unordered_set<const TensorImpl*> known;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Dependence behind = dependence(outputs[i]);
-    found.stops.push_back(
-        behind.stop.empty() ? nullptr
-                            : std::make_shared<GradientStop>(GradientStop{std::move(behind.stop)}));
+    found.stops.push_back(behind.stop.empty() ? nullptr : stop_because(std::move(behind.stop)));
     if (found.stops.back() || behind.leaves.empty()) continue;
     found.tracked.push_back(static_cast<int>(i));
     for (auto& leaf : behind.leaves)

@@ -53,7 +53,6 @@ class FunctionGradient {
   ~FunctionGradient();
 
   Program& program() { return *program_; }
-  const std::vector<int>& results() const { return captured_.results; }
   // Binds after `function`, whose slots it reads.
   void bind(Program& function);
   // After each run of the function: ties its results to the tape, as made of `arguments` and of the

@@ -97,8 +97,7 @@ bool Node::is_update() const {
 
 std::string Graph::node_text(size_t node) const {
   const Node& n = nodes[node];
-  return fmt::format("step {} ({}{}{})", node, n.op->name(), n.module_path.empty() ? "" : " at ",
-                     n.module_path);
+  return fmt::format("step {} ({})", node, op_at(n.op->name(), n.module_path));
 }
 
 namespace {

@@ -43,8 +43,8 @@ const char* class_of(const Value& value) {
   return value.role == Role::optimizer_state ? "optimizer" : "statistics";
 }
 
-// Of the slots, what is kept for the gradient alone.
-int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes) {
+// Of the slots, what is kept for the gradient alone; rounded as they are.
+int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes, Device device) {
   std::set<int> counted{-1};
   const auto block_of = [&](ValueId id) { return lifetimes.block_of[lifetimes.root[id]]; };
   const size_t results = graph.outputs.size() - graph.saved;
@@ -52,8 +52,8 @@ int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes) {
   int64_t bytes = 0;
   for (size_t i = results; i < graph.outputs.size(); ++i)
     if (const int block = block_of(graph.outputs[i]); counted.insert(block).second)
-      bytes += static_cast<int64_t>(
-          round_to_alignment(static_cast<size_t>(lifetimes.blocks[block].bytes)));
+      bytes += static_cast<int64_t>(round_to_alignment(
+          static_cast<size_t>(lifetimes.blocks[block].bytes), alignment_of(device)));
   return bytes;
 }
 
@@ -66,7 +66,7 @@ void add_classes(PlanReport& report, const Program& program) {
         round_to_alignment(value.spec.bytes(), alignment_of(value.spec.device)));
   }
   for (const auto& [name, bytes] : report.classes) report.persistent += bytes;
-  const int64_t saved = saved_bytes(graph, lifetimes);
+  const int64_t saved = saved_bytes(graph, lifetimes, program.device());
   report.classes["slots"] = report.slots - saved;
   if (saved > 0) report.classes["saved"] = saved;
   for (const Block& block : lifetimes.blocks)

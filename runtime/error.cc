@@ -4,11 +4,16 @@
 
 namespace tessera {
 
+std::string op_at(std::string_view op, std::string_view module_path) {
+  std::string text(op);
+  if (!module_path.empty()) text.append(" at ").append(module_path);
+  return text;
+}
+
 void Error::locate(std::string_view module_path, std::string_view op) {
   if (located_) return;
   located_ = !module_path.empty() || !op.empty();
   const std::string text = what();
-  const std::string place = module_path.empty() ? "" : " at " + std::string(module_path);
   const std::string_view head = std::string_view(text).substr(0, text.find(": "));
   // A name, as ops have it; not "cpu:0" or a sentence.
   const bool names_op =
@@ -17,11 +22,11 @@ void Error::locate(std::string_view module_path, std::string_view op) {
       });
   std::string located = text;
   if (names_op) {
-    located.insert(head.size(), place);
+    located.replace(0, head.size(), op_at(head, module_path));
   } else if (!op.empty()) {
-    located = std::string(op) + place + ": " + text;
-  } else if (!place.empty()) {
-    located = place.substr(1) + ": " + text;
+    located = op_at(op, module_path) + ": " + text;
+  } else if (!module_path.empty()) {
+    located = "at " + std::string(module_path) + ": " + text;
   }
   std::runtime_error::operator=(std::runtime_error(located));
 }

@@ -28,6 +28,10 @@ class Error : public std::runtime_error {
   bool located_ = false;
 };
 
+// How texts name an op and its place in the model: "conv2d at block.conv1", "conv2d" where the path
+// is empty.
+std::string op_at(std::string_view op, std::string_view module_path);
+
 // Shapes, dtypes or settings of an op that do not fit together.
 class ShapeError : public Error {
   using Error::Error;

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "tessera/models/config/config_docs.h"
-#include "tessera/models/config/config_print.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/number.h"
 

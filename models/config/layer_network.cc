@@ -1,6 +1,5 @@
 #include "tessera/models/config/layer_network.h"
 
-#include <algorithm>
 #include <functional>
 
 #include <fmt/format.h>

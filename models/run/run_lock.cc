@@ -1,6 +1,5 @@
 #include "tessera/models/run/run_lock.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

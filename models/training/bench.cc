@@ -5,8 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "tessera/graph/arena.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"

@@ -92,19 +92,21 @@ DeviceChoice choose_device(const Config& config) {
   return {device, fmt::format("as device: {} says", config.device)};
 }
 
+std::string device_text(Device device) {
+  if (device.is_cpu())
+    return fmt::format("{}, {}, {}, {} kernels, {} threads", device.name(), cpu_description(),
+                       isa_name(current_isa()), cpu_context().kernels_name(),
+                       cpu_context().threads());
+  std::string text = device.name();
+  for (const DeviceInfo& info : logical_devices())
+    if (info.device == device) text += ", " + info.description;
+  return text;
+}
+
 std::string device_line(const Config& config) {
   const DeviceChoice chosen = choose_device(config);
   configured_device(config);
-  std::string text = "device: " + chosen.device.name();
-  if (chosen.device.is_cpu()) {
-    text +=
-        fmt::format(", {}, {}, {} kernels, {} threads", cpu_description(), isa_name(current_isa()),
-                    cpu_context().kernels_name(), cpu_context().threads());
-  } else {
-    for (const DeviceInfo& info : logical_devices())
-      if (info.device == chosen.device) text += ", " + info.description;
-  }
-  text += "; " + chosen.why;
+  const std::string text = "device: " + device_text(chosen.device) + "; " + chosen.why;
   return chosen.device.is_cpu() && config.device != "auto" ? text + idle_gpu(config) : text;
 }
 

@@ -26,9 +26,11 @@ DeviceChoice auto_choice(const std::vector<DeviceInfo>& devices,
 // is there or not: "conv2d has no kernel for gpu:0"; empty where all have one.
 std::string missing_kernel(const Config& config, Device device);
 
-// The first line of a start: "device: cpu:0, a processor, avx2, native kernels, 2 threads; as
-// device: cpu says". Names a GPU that idles though it could run this. Sets the thread count, as
-// configured_device() does.
+// How a device is named to people: "cpu:0, a processor, avx2, native kernels, 2 threads".
+std::string device_text(Device device);
+// The first line of a start, with the reason: "device: cpu:0, a processor, avx2, native kernels, 2
+// threads; as device: cpu says". Names a GPU that idles though it could run this. Sets the thread
+// count, as configured_device() does.
 std::string device_line(const Config& config);
 
 }  // namespace tessera

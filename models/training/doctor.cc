@@ -15,13 +15,9 @@
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
-#include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/host_memory.h"
-#include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 namespace {
@@ -36,12 +32,7 @@ Finding device_of(Examination& about) {
   const Config& config = about.config;
   const DeviceChoice choice = choose_device(config);
   const Device device = configured_device(config);
-  std::string text;
-  for (const DeviceInfo& info : physical_devices())
-    if (info.device == device) text = fmt::format("{}, {}", device.name(), info.description);
-  if (device.is_cpu())
-    text += fmt::format(", {}, {} kernels, {} threads", isa_name(current_isa()),
-                        cpu_context().kernels_name(), cpu_context().threads());
+  std::string text = device_text(device);
   const bool fell_back = config.device == "auto" && device.is_cpu();
   if (fell_back) text += "; " + choice.why;
   return {"device", text, 0, fell_back};

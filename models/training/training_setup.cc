@@ -1,8 +1,6 @@
 #include "tessera/models/training/training_setup.h"
 
 #include <algorithm>
-#include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,10 @@
 // Compiled functions that eager code around them differentiates.
+#include "tessera/graph/function_gradient.h"
+
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
+#include "tessera/graph/arena.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
@@ -13,6 +16,7 @@
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/sgd.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
@@ -77,6 +81,22 @@ TEST(FunctionGradient, WhatItReadsIsPlannedAndReported) {
   EXPECT_EQ(part.trace_reasons()[1], "in a NoGradScope");
   EXPECT_EQ(part.step(1).gradient_program(), nullptr);
   EXPECT_EQ(plan_report(*part.step(1).program()).classes.count("saved"), 0u);
+}
+
+TEST(FunctionGradient, WhatItReadsIsCountedAsTheSlotsOfTheDeviceAreRounded) {
+  const Device gpu{DeviceKind::gpu, 5};
+  const DescribedDevice described(gpu);
+  const DeviceScope on(gpu);
+  CapturedFunction function = capture_function(
+      [](const Tensors& t) { return Tensors{sum(exp(t[0]))}; }, {{DType::f32, {10}, gpu}}, {true});
+  ASSERT_TRUE(function.gradient.has_value());
+  CompileOptions options;
+  options.arena = std::make_shared<Arena>(context(gpu).memory());
+  const Program program(std::move(function.graph), options);
+  const PlanReport report = plan_report(program);
+  // The argument, the result, and exp for its gradient.
+  EXPECT_EQ(report.classes.at("saved"), 256);
+  EXPECT_EQ(report.classes.at("slots"), 2 * 256);
 }
 
 TEST(FunctionGradient, AnEarlierCallIsAnErrorNotTheGradientOfALaterOne) {

@@ -10,6 +10,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
+#include "tessera/graph/capture.h"
 #include "tessera/graph/compile.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/batch_norm.h"
@@ -301,6 +302,24 @@ TEST(Gradients, OfACompiledPartInACompiledStepHaveTheBitsOfEagerCode) {
     EXPECT_EQ(found, slopes_of(c.f, c.inputs)) << c.name;
     EXPECT_EQ(inner.trace_count(), 0) << c.name;  // it became a part of the step
   }
+}
+
+// The upstream gradient of ones, too, which gradients() makes itself.
+TEST(Gradients, InACapturedStepAreTheBackwardPassFromTheirFirstNodeOn) {
+  const auto loss = [](const Tensor& x) { return sum(exp(x) * x); };
+  const Specs arguments{TensorSpec{DType::f64, {3, 4}, {}}};
+  const Graph forward =
+      capture([&](const Tensors& t) { return Tensors{loss(requires_grad(t[0]))}; }, arguments);
+  const Graph step = capture(
+      [&](const Tensors& t) {
+        const Tensor x = requires_grad(t[0]);
+        return gradients(loss(x), Tensors{x});
+      },
+      arguments);
+  ASSERT_GT(step.nodes.size(), forward.nodes.size());
+  for (size_t i = 0; i < step.nodes.size(); ++i)
+    EXPECT_EQ(step.nodes[i].phase, i < forward.nodes.size() ? Phase::forward : Phase::backward)
+        << step.node_text(i);
 }
 
 TEST(Gradients, OfGradientsAreRightOrAnErrorThatNamesTheOp) {

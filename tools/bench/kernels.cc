@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/eager.h"
 #include "tessera/engine/op.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config.h"

@@ -1,0 +1,53 @@
+// Kernels that go through their output line by line, along its last axis, and read each input at
+// strides of its own.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "tessera/engine/shape.h"
+#include "tessera/runtime/thread_pool.h"
+
+namespace tessera {
+
+// By how many elements an input moves on for each axis of the output.
+using Strides = std::array<int64_t, kMaxRank>;
+
+// 0 along the axes where x is repeated to fill `out`.
+inline Strides broadcast_strides(const Shape& x, const Shape& out) {
+  Strides strides{};
+  int64_t stride = 1;
+  for (int i = 1; i <= x.rank(); ++i) {
+    strides[static_cast<size_t>(out.rank() - i)] = x[-i] == 1 ? 0 : stride;
+    stride *= x[-i];
+  }
+  return strides;
+}
+
+// A stretch of the output along its last axis, and where it reads each input.
+template <size_t N>
+struct Line {
+  int64_t first, size;
+  std::array<int64_t, N> from, step;
+};
+
+// Calls fn(line) for all lines of the output on the pool.
+template <size_t N, class F>
+void for_lines(ThreadPool& pool, const Shape& out, const std::array<Strides, N>& strides, F&& fn) {
+  const int last = std::max(out.rank() - 1, 0);
+  const int64_t size = out.back(), lines = size == 0 ? 0 : out.elements() / size;
+  pool.parallel_for(lines, [&](int64_t index) {
+    Line<N> line{index * size, size, {}, {}};
+    for (size_t k = 0; k < N; ++k) {
+      int64_t rest = index;
+      for (int axis = last - 1; axis >= 0; --axis) {
+        line.from[k] += rest % out[axis] * strides[k][static_cast<size_t>(axis)];
+        rest /= out[axis];
+      }
+      line.step[k] = strides[k][static_cast<size_t>(last)];
+    }
+    fn(line);
+  });
+}
+
+}  // namespace tessera

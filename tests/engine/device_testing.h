@@ -1,0 +1,128 @@
+// What a GPU computes, held against the CPU: for tests whose files begin with cuda_. They run on
+// simulated GPUs, too (TESSERA_CUDA=DOUBLE).
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/structural.h"
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+using DeviceFunction = std::function<Tensors(const Tensors&)>;
+
+// A test that needs a GPU and is skipped where there is none.
+class OnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+// The same values with floating-point ones rounded to `dtype`.
+inline Tensor in_dtype(const Tensor& x, DType dtype) {
+  return is_float(x.dtype()) ? cast(x, dtype) : x;
+}
+
+// How the inputs stand in memory.
+enum class Placed { aligned, off_by_one };
+
+// A copy on the GPU; off by one, it starts one element into its block.
+inline Tensor on_gpu(const Tensor& x, Placed placed) {
+  const Device gpu{DeviceKind::gpu, 0};
+  if (placed == Placed::aligned) return copy(x, gpu);
+  const int64_t count = x.elements();
+  const size_t size = size_of(x.dtype());
+  std::vector<std::byte> bytes((static_cast<size_t>(count) + 1) * size);
+  const Tensor host = copy(x);
+  std::memcpy(bytes.data() + size, host.impl()->data(), static_cast<size_t>(count) * size);
+  const Tensor whole = copy(from_bytes({count + 1}, x.dtype(), bytes.data()), gpu);
+  const DeviceScope scope(gpu);
+  return reshape(rows(whole, 1, count + 1), x.shape());
+}
+
+// The results of f on the GPU, copied to the host.
+inline Tensors run_on_gpu(const DeviceFunction& f, const Tensors& inputs, DType dtype,
+                          Placed placed = Placed::aligned) {
+  Tensors there, results;
+  for (const Tensor& x : inputs) there.push_back(on_gpu(in_dtype(x, dtype), placed));
+  {
+    const DeviceScope scope(Device{DeviceKind::gpu, 0});
+    results = f(there);
+  }
+  for (Tensor& y : results) {
+    EXPECT_EQ(y.device().kind, DeviceKind::gpu);
+    y = copy(y, Device{});
+  }
+  return results;
+}
+
+inline std::vector<double> as_doubles(const Tensor& x) {
+  return cast(x, DType::f64).to_vector<double>();
+}
+
+// The worst of |gpu - cpu| / max(1e-30, max |cpu|) over the results of f: the GPU computes in
+// `dtype`, the CPU in float64 from the same rounded inputs. NaNs must be at the same places.
+inline double gpu_error(const DeviceFunction& f, const Tensors& inputs, DType dtype,
+                        Placed placed = Placed::aligned) {
+  Tensors rounded;
+  for (const Tensor& x : inputs) rounded.push_back(in_dtype(in_dtype(x, dtype), DType::f64));
+  const Tensors right = f(rounded), found = run_on_gpu(f, inputs, dtype, placed);
+  double worst = 0;
+  if (right.size() != found.size()) return std::numeric_limits<double>::infinity();
+  for (size_t r = 0; r < right.size(); ++r) {
+    if (right[r].shape() != found[r].shape()) return std::numeric_limits<double>::infinity();
+    const std::vector<double> a = as_doubles(right[r]), b = as_doubles(found[r]);
+    double difference = 0, largest = 1e-30;
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (std::isnan(a[i]) != std::isnan(b[i])) return std::numeric_limits<double>::infinity();
+      if (std::isnan(a[i]) || a[i] == b[i]) continue;
+      difference = std::max(difference, std::abs(a[i] - b[i]));
+      if (std::isfinite(a[i])) largest = std::max(largest, std::abs(a[i]));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
+}
+
+// Whether the GPU gives the bits of the CPU in `dtype`, as it must where only + - * / sqrt and
+// choices occur, each in the CPU's order.
+inline bool gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs, DType dtype,
+                             Placed placed = Placed::aligned) {
+  Tensors rounded;
+  for (const Tensor& x : inputs) rounded.push_back(in_dtype(x, dtype));
+  const Tensors right = f(rounded), found = run_on_gpu(f, inputs, dtype, placed);
+  if (right.size() != found.size()) return false;
+  for (size_t r = 0; r < right.size(); ++r) {
+    const Tensor mine = copy(right[r]);
+    if (mine.spec() != found[r].spec() ||
+        std::memcmp(mine.impl()->data(), found[r].impl()->data(), mine.spec().bytes()) != 0)
+      return false;
+  }
+  return true;
+}
+
+inline double gpu_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : 1e-5; }
+
+// gpu_error() within gpu_tolerance() in both dtypes, with inputs aligned and off by one.
+inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Placed placed : {Placed::aligned, Placed::off_by_one})
+      EXPECT_LE(gpu_error(f, inputs, dtype, placed), gpu_tolerance(dtype))
+          << name_of(dtype) << (placed == Placed::aligned ? "" : ", off by one");
+}
+
+// gpu_has_cpu_bits() in both dtypes, with inputs aligned and off by one.
+inline void expect_gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Placed placed : {Placed::aligned, Placed::off_by_one})
+      EXPECT_TRUE(gpu_has_cpu_bits(f, inputs, dtype, placed))
+          << name_of(dtype) << (placed == Placed::aligned ? "" : ", off by one");
+}
+
+}  // namespace tessera
