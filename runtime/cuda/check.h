@@ -20,10 +20,6 @@ void cuda_check(cublasStatus_t code, std::string_view call);
 bool is_version_mismatch(cudaError_t code);
 std::string_view cuda_remedy(cudaError_t code);
 
-// Checks the launch just written, for the errors that show at once (too many threads, no kernel for
-// this GPU); what happens while it runs shows at the next synchronisation.
-void cuda_check_launch(std::string_view kernel);
-
 // Makes a GPU current for the calling thread while the scope lives.
 class CudaDeviceGuard {
  public:
