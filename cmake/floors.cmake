@@ -27,6 +27,15 @@ function(tessera_build_fast target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
+# For the double, kernels are C++: what nvcc brings comes from a header.
+function(tessera_kernels_of_double)
+  list(FILTER ARGN INCLUDE REGEX "\\.cu$")
+  if(TESSERA_CUDA STREQUAL DOUBLE AND ARGN)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON
+      COMPILE_OPTIONS "-include;${PROJECT_SOURCE_DIR}/tests/cuda_double/emulator.h")
+  endif()
+endfunction()
+
 # SIMD sources are compiled once per instruction set. AVX ones have no baseline; they and the NATIVE
 # sources that call them exist on x86-64 alone.
 function(tessera_floor name)
@@ -37,6 +46,7 @@ function(tessera_floor name)
   set(headers ${FLOOR_HEADERS})
   if(TESSERA_WITH_CUDA)
     target_sources(${target} PRIVATE ${FLOOR_CUDA})
+    tessera_kernels_of_double(${FLOOR_CUDA})
     list(APPEND headers ${FLOOR_CUDA_HEADERS})
   endif()
   foreach(header IN LISTS headers)

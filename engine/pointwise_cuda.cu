@@ -4,9 +4,10 @@
 
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_cuda.h"
-#include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/device_code.h"
+#include "tessera/runtime/cuda/launch.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -81,8 +82,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     run_program(const __grid_constant__ Program<T> program) {
   T registers[kMaxScalarRegisters];
-  const int64_t stride = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < program.total; i += stride) {
+  for (int64_t i = first_index(); i < program.total; i += index_stride()) {
     for (int k = 0; k < program.inputs; ++k) {
       const Broadcast& broadcast = program.broadcasts[k];
       int64_t at = i;  // 64-bit divisions are slow: only where the input is broadcast
@@ -121,10 +121,9 @@ class PointwiseCudaKernel final : public Kernel {
     program_.out = out[0].as<T>();
     CudaContext& gpu = as_cuda(where);
     CudaDeviceGuard guard(gpu.index());
-    const int64_t blocks = std::min<int64_t>((program_.total + kThreads - 1) / kThreads,
-                                             gpu.multiprocessors() * kBlocksPerMultiprocessor);
-    run_program<T><<<static_cast<unsigned>(blocks), kThreads, 0, gpu.cuda_stream()>>>(program_);
-    cuda_check_launch("pointwise");
+    const dim3 grid =
+        grid_for(program_.total, kThreads, gpu.multiprocessors() * kBlocksPerMultiprocessor);
+    launch("pointwise", run_program<T>, grid, kThreads, 0, gpu.cuda_stream(), program_);
   }
 
  private:

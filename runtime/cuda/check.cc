@@ -80,8 +80,6 @@ void cuda_check(cublasStatus_t code, std::string_view call) {
   throw DeviceError(text);
 }
 
-void cuda_check_launch(std::string_view kernel) { cuda_check(cudaGetLastError(), kernel); }
-
 CudaDeviceGuard::CudaDeviceGuard(int index) {
   cuda_check(cudaGetDevice(&outer_), "cudaGetDevice");
   if (index != outer_) cuda_check(cudaSetDevice(index), "cudaSetDevice");

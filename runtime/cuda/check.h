@@ -22,10 +22,6 @@ bool is_version_mismatch(cudaError_t code);
 bool is_device_lost(cudaError_t code);
 std::string_view cuda_remedy(cudaError_t code);
 
-// Checks the launch just written, for the errors that show at once (too many threads, no kernel for
-// this GPU); what happens while it runs shows at the next synchronisation.
-void cuda_check_launch(std::string_view kernel);
-
 // Makes a GPU current for the calling thread while the scope lives.
 class CudaDeviceGuard {
  public:

@@ -1,0 +1,102 @@
+// What kernels share: wide loads and stores, indices of a grid, sums over a block. For .cu files.
+// Sums have one shape, given by the number of threads alone, so that their bits never change.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "tessera/runtime/cuda/launch.h"
+
+namespace tessera {
+
+inline constexpr int kWarp = 32;
+
+template <class T>
+__host__ __device__ constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+// Blocks for `total` elements, one a thread, but not more than `most`: threads then take several
+// (first_index). At least one block.
+inline dim3 grid_for(int64_t total, int threads, int64_t most) {
+  const int64_t wanted = ceil_div<int64_t>(total, threads);
+  return dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, most)));
+}
+
+// for (int64_t i = first_index(); i < total; i += index_stride()) with a grid of one dimension.
+__device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline int64_t index_stride() { return int64_t{gridDim.x} * blockDim.x; }
+
+// N values that are loaded and stored at once: 16 bytes is what a thread moves best. The address
+// must be a multiple of the size.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  static_assert(sizeof(T) * N <= 16 && (sizeof(T) * N & (sizeof(T) * N - 1)) == 0);
+  T at[N];
+  __device__ T& operator[](int i) { return at[i]; }
+  __device__ const T& operator[](int i) const { return at[i]; }
+};
+
+// Values of 16 bytes.
+template <class T>
+inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
+
+template <int N, class T>
+__device__ Pack<T, N> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+
+template <class T, int N>
+__device__ void store_pack(T* to, const Pack<T, N>& values) {
+  *reinterpret_cast<Pack<T, N>*>(to) = values;
+}
+
+// Whether Packs of N values may stand there.
+template <int N, class T>
+__host__ __device__ bool takes_packs(const T* data) {
+  return reinterpret_cast<uintptr_t>(data) % (sizeof(T) * N) == 0;
+}
+
+// `combine` of the warp's values, for every lane of it. All lanes must come here.
+template <class T, class Combine>
+__device__ T warp_reduce(T value, Combine combine) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    value = combine(value, __shfl_xor_sync(~0u, value, distance));
+  return value;
+}
+
+// `combine` of the block's values, for every thread of it; `neutral` changes no value. All threads
+// must come here, kThreads in one dimension. `shared` holds block_values<kThreads>() values and may
+// be used again at once.
+template <int kThreads>
+__host__ __device__ constexpr int block_values() {
+  return kThreads / kWarp;
+}
+
+template <int kThreads, class T, class Combine>
+__device__ T block_reduce(T value, T neutral, T* shared, Combine combine) {
+  static_assert(kThreads % kWarp == 0 && kThreads <= 1024);
+  value = warp_reduce(value, combine);
+  if constexpr (kThreads > kWarp) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane == 0) shared[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    value = warp_reduce(lane < block_values<kThreads>() ? shared[lane] : neutral, combine);
+    __syncthreads();
+  }
+  return value;
+}
+
+template <int kThreads, class T>
+__device__ T block_sum(T value, T* shared) {
+  return block_reduce<kThreads>(value, T(0), shared, [](T a, T b) { return a + b; });
+}
+
+template <class T>
+__device__ T warp_sum(T value) {
+  return warp_reduce(value, [](T a, T b) { return a + b; });
+}
+
+}  // namespace tessera

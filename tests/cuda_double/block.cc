@@ -1,0 +1,321 @@
+#include "block.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "machine.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace cuda_double {
+
+int thread_index = 0;
+
+namespace {
+
+#if defined(__x86_64__)
+// Keeps what a called function must keep on the old stack, and takes it from the new one.
+extern "C" void cuda_double_switch(void** from, void* to);
+asm(R"(.text
+.globl cuda_double_switch
+.type cuda_double_switch, @function
+cuda_double_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size cuda_double_switch, .-cuda_double_switch
+)");
+#endif
+
+constexpr size_t kStack = size_t{256} << 10, kGuard = 4096;
+
+// A stack, and where it stopped.
+struct Stack {
+#if defined(__x86_64__)
+  void* context = nullptr;
+  void begin(char* bottom, void (*main)()) {
+    void** top = reinterpret_cast<void**>(bottom + kStack) - 2;
+    *top = reinterpret_cast<void*>(main);
+    context = top - 6;
+  }
+  static void change(Stack& from, Stack& to) { cuda_double_switch(&from.context, to.context); }
+#else
+  ucontext_t context;
+  void begin(char* bottom, void (*main)()) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = bottom;
+    context.uc_stack.ss_size = kStack;
+    makecontext(&context, main, 0);
+  }
+  static void change(Stack& from, Stack& to) { swapcontext(&from.context, &to.context); }
+#endif
+};
+
+struct Fiber {
+  Stack stack;
+  uint3 thread{};
+  int index = 0;          // of the thread within the block
+  void* value = nullptr;  // that it gives to an exchange, and the lane that it takes from
+  int from = 0;
+};
+
+// Lanes of a warp that have come to an exchange.
+struct Gathering {
+  unsigned mask = 0, arrived = 0;
+  size_t bytes = 0;
+  Site site{};
+};
+
+struct Warp {
+  Fiber* lanes[32] = {};
+  unsigned ended = 0;
+  std::vector<Gathering> gatherings;  // of disjoint masks; nearly always one or none
+};
+
+struct Block {
+  const std::function<void()>* thread = nullptr;
+  dim3 size;
+  int threads = 0, started = 0, ended = 0;
+  uint64_t first = 0, stride = 1;  // thread number k is (first + k * stride) % threads
+  std::vector<Warp> warps;
+  std::vector<Fiber*> idle, ready, waiting;  // waiting at __syncthreads
+  size_t next_ready = 0;
+  Site barrier{};
+  Fiber* current = nullptr;
+  Stack outside;
+  unsigned char* shared = nullptr;
+  size_t shared_bytes = 0;
+} block;
+
+std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
+
+void place(Fiber& fiber, int index) {
+  const unsigned i = static_cast<unsigned>(index), x = block.size.x, y = block.size.y;
+  fiber.index = index;
+  fiber.thread = {i % x, i / x % y, i / (x * y)};
+}
+
+void take_over(Fiber& fiber) {
+  block.current = &fiber;
+  threadIdx = fiber.thread;
+  thread_index = fiber.index;
+}
+
+int next_thread() {
+  const auto k = static_cast<uint64_t>(block.started++);
+  return static_cast<int>((block.first + k * block.stride) % static_cast<uint64_t>(block.threads));
+}
+
+void change_to(Stack& from, Fiber& to) {
+  take_over(to);
+  Stack::change(from, to.stack);
+}
+
+void fiber_main();
+
+Fiber* idle_fiber() {
+  if (!block.idle.empty()) {
+    Fiber* fiber = block.idle.back();
+    block.idle.pop_back();
+    return fiber;
+  }
+  auto* memory = static_cast<char*>(mmap(nullptr, kGuard + kStack, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (memory == MAP_FAILED) broken("no memory for the stack of a thread");
+  mprotect(memory, kGuard, PROT_NONE);
+  auto* fiber = new Fiber;  // kept for later blocks
+  fiber->stack.begin(memory + kGuard, &fiber_main);
+  return fiber;
+}
+
+// Who goes on while the caller waits: one that may, else one that has not started.
+Fiber* next_fiber() {
+  if (block.next_ready < block.ready.size()) {
+    Fiber* fiber = block.ready[block.next_ready++];
+    if (block.next_ready == block.ready.size()) {
+      block.ready.clear();
+      block.next_ready = 0;
+    }
+    return fiber;
+  }
+  if (block.started < block.threads) {
+    Fiber* fiber = idle_fiber();
+    place(*fiber, next_thread());
+    return fiber;
+  }
+  if (!block.waiting.empty() && block.ended > 0)
+    broken("threads wait at the __syncthreads of " + text(block.barrier) +
+           ", others of their block have ended");
+  for (const Warp& warp : block.warps)
+    for (const Gathering& g : warp.gatherings)
+      broken("lanes wait for others of their warp at " + text(g.site) + ", which never come there");
+  broken("a block hangs");
+}
+
+void pause() {
+  Fiber* self = block.current;
+  change_to(self->stack, *next_fiber());
+}
+
+// A fiber runs threads one after the other until one of them waits; then others take over.
+void fiber_main() {
+  for (;;) {
+    Fiber* self = block.current;
+    (*block.thread)();
+    ++block.ended;
+    block.warps[static_cast<size_t>(self->index) / 32].ended |= 1u << self->index % 32;
+    if (block.started < block.threads) {
+      place(*self, next_thread());
+      take_over(*self);
+      continue;
+    }
+    block.idle.push_back(self);
+    if (block.ended == block.threads) {
+      Stack::change(self->stack, block.outside);
+    } else {
+      change_to(self->stack, *next_fiber());
+    }
+  }
+}
+
+uint64_t mixed(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+void run_block(uint64_t seed) {
+  const auto threads = static_cast<uint64_t>(block.threads);
+  block.first = 0;
+  block.stride = 1;
+  if (seed != 0) {
+    const uint64_t random = mixed(seed);
+    block.first = random % threads;
+    block.stride = 1 + (random >> 32) % threads;
+    while (std::gcd(block.stride, threads) != 1) ++block.stride;
+  }
+  block.started = block.ended = 0;
+  for (Warp& warp : block.warps) warp.ended = 0;
+  if (block.shared_bytes > 0) std::memset(block.shared, 0xff, block.shared_bytes);
+  Fiber* fiber = idle_fiber();
+  place(*fiber, next_thread());
+  change_to(block.outside, *fiber);
+}
+
+}  // namespace
+
+void wait_for_block(Site site) {
+  if (block.ended > 0)
+    broken("a thread comes to the __syncthreads of " + text(site) +
+           ", others of its block have ended");
+  if (block.waiting.empty()) block.barrier = site;
+  if (!(block.barrier == site))
+    broken("threads of a block wait at different __syncthreads: " + text(block.barrier) + " and " +
+           text(site));
+  block.waiting.push_back(block.current);
+  if (block.waiting.size() < static_cast<size_t>(block.threads)) return pause();
+  block.waiting.pop_back();  // the last to come goes on at once
+  block.ready.insert(block.ready.end(), block.waiting.begin(), block.waiting.end());
+  block.waiting.clear();
+}
+
+namespace {
+
+void deliver(Warp& warp, const Gathering& all) {
+  unsigned char given[32][kLargestExchange];
+  for (int l = 0; l < 32; ++l)
+    if (all.arrived >> l & 1 && all.bytes > 0)
+      std::memcpy(given[l], warp.lanes[l]->value, all.bytes);
+  for (int l = 0; l < 32; ++l) {
+    if ((all.arrived >> l & 1) == 0) continue;
+    Fiber& fiber = *warp.lanes[l];
+    if (all.bytes > 0) {
+      if (all.arrived >> fiber.from & 1)
+        std::memcpy(fiber.value, given[fiber.from], all.bytes);
+      else  // a lane that takes no part gives an undefined value
+        std::memset(fiber.value, 0xff, all.bytes);
+    }
+    if (&fiber != block.current) block.ready.push_back(&fiber);
+  }
+}
+
+}  // namespace
+
+void exchange(unsigned mask, void* value, size_t bytes, int from, Site site) {
+  Fiber& self = *block.current;
+  Warp& warp = block.warps[static_cast<size_t>(self.index) / 32];
+  const unsigned bit = 1u << lane();
+  if ((mask & bit) == 0)
+    broken("a lane calls a function of its warp with a mask that leaves it out: " + text(site));
+  if (mask & warp.ended) broken("lanes named in the mask have ended: " + text(site));
+  self.value = value;
+  self.from = from;
+  warp.lanes[lane()] = &self;
+  auto found = std::find_if(warp.gatherings.begin(), warp.gatherings.end(),
+                            [&](const Gathering& g) { return (g.mask & mask) != 0; });
+  if (found == warp.gatherings.end()) found = warp.gatherings.insert(found, {mask, 0, bytes, site});
+  if (found->mask != mask || !(found->site == site) || found->bytes != bytes)
+    broken("lanes of a warp meet with different masks or at different places: " +
+           text(found->site) + " and " + text(site));
+  found->arrived |= bit;
+  const int lanes = std::min(32, block.threads - self.index / 32 * 32);
+  const unsigned present = lanes == 32 ? ~0u : (1u << lanes) - 1;
+  if (found->arrived != (mask & present)) return pause();
+  const Gathering all = *found;
+  warp.gatherings.erase(found);
+  deliver(warp, all);
+}
+
+void* shared_memory() { return block.shared; }
+
+void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread,
+              uint64_t seed) {
+  block.thread = &thread;
+  block.size = size;
+  blockDim = size;
+  gridDim = grid;
+  block.threads = static_cast<int>(size.x * size.y * size.z);
+  block.warps.assign(static_cast<size_t>(block.threads + 31) / 32, {});
+  // Of its own and of the exact size, so that sanitizers see a step beyond it.
+  block.shared_bytes = shared_bytes;
+  block.shared = nullptr;
+  void* shared = nullptr;
+  if (shared_bytes > 0 && posix_memalign(&shared, 128, shared_bytes) != 0)
+    broken("no memory for a block");
+  block.shared = static_cast<unsigned char*>(shared);
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+  for (uint64_t b = 0; b < blocks; ++b) {
+    const uint64_t k = seed % 2 == 1 ? blocks - 1 - b : b;
+    blockIdx = {static_cast<unsigned>(k % grid.x), static_cast<unsigned>(k / grid.x % grid.y),
+                static_cast<unsigned>(k / grid.x / grid.y)};
+    run_block(seed == 0 ? 0 : mixed(seed + k) | 1);
+  }
+  std::free(shared);
+}
+
+}  // namespace cuda_double

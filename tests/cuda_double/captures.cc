@@ -1,0 +1,197 @@
+#include "captures.h"
+
+#include <algorithm>
+
+#include "calls.h"
+
+namespace cuda_double {
+namespace {
+
+// Captures that go on.
+std::vector<CUgraph_st*>& captures() {
+  static auto* const all = new std::vector<CUgraph_st*>;
+  return *all;
+}
+
+bool goes_on(const CUgraph_st* graph) {
+  return std::find(captures().begin(), captures().end(), graph) != captures().end();
+}
+
+void merge(std::vector<size_t>& into, const std::vector<size_t>& more) {
+  for (size_t node : more)
+    if (std::find(into.begin(), into.end(), node) == into.end()) into.push_back(node);
+}
+
+void leave(CUgraph_st& graph) {
+  for (CUstream_st* stream : graph.streams) {
+    stream->capture = nullptr;
+    stream->tips.clear();
+  }
+  graph.streams.clear();
+  std::erase(captures(), &graph);
+}
+
+// Whether what every stream of the capture did last has come back to the one that began it.
+bool joined(const CUgraph_st& graph) {
+  std::vector<bool> reached(graph.nodes.size());
+  std::vector<size_t> next = graph.origin->tips;
+  while (!next.empty()) {
+    const size_t node = next.back();
+    next.pop_back();
+    if (reached[node]) continue;
+    reached[node] = true;
+    for (size_t before : graph.nodes[node].after) next.push_back(before);
+  }
+  return std::all_of(graph.streams.begin(), graph.streams.end(), [&](const CUstream_st* s) {
+    return std::all_of(s->tips.begin(), s->tips.end(), [&](size_t node) { return reached[node]; });
+  });
+}
+
+cudaError_t end_capture(CUstream_st& stream, cudaGraph_t* made) {
+  *made = nullptr;
+  CUgraph_st* const graph = stream.capture;
+  if (graph == nullptr) return cudaErrorIllegalState;
+  if (graph->origin != &stream) return cudaErrorStreamCaptureUnmatched;
+  if (graph->thread != std::this_thread::get_id()) return cudaErrorStreamCaptureWrongThread;
+  cudaError_t code = cudaSuccess;
+  if (graph->invalid)
+    code = cudaErrorStreamCaptureInvalidated;
+  else if (!joined(*graph))
+    code = cudaErrorStreamCaptureUnjoined;
+  leave(*graph);
+  if (code == cudaSuccess)
+    *made = graph;
+  else
+    delete graph;
+  return code;
+}
+
+}  // namespace
+
+void add_node(CUstream_st& stream, Operation operation) {
+  CUgraph_st& graph = *stream.capture;
+  graph.nodes.push_back({std::move(operation), stream.tips});
+  stream.tips = {graph.nodes.size() - 1};
+}
+
+void capture_record(CUstream_st& stream, EventState& event) {
+  event.graph = stream.capture;
+  event.nodes = stream.tips;
+}
+
+cudaError_t capture_wait(CUstream_st& stream, EventState& event) {
+  if (!goes_on(event.graph)) return cudaErrorCapturedEvent;
+  if (stream.capture == nullptr) {
+    stream.capture = event.graph;
+    event.graph->streams.push_back(&stream);
+  } else if (stream.capture != event.graph) {
+    return invalidate(&stream, cudaErrorStreamCaptureMerge);
+  }
+  merge(stream.tips, event.nodes);
+  return cudaSuccess;
+}
+
+bool captured(const EventState& event) { return event.graph != nullptr; }
+
+cudaError_t invalidate(cudaStream_t stream, cudaError_t code) {
+  if (stream->capture != nullptr) stream->capture->invalid = true;
+  return code;
+}
+
+cudaError_t unsafe_in_capture() {
+  bool found = false;
+  for (CUgraph_st* graph : captures())
+    if (graph->thread == std::this_thread::get_id()) graph->invalid = found = true;
+  return found ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+
+}  // namespace cuda_double
+
+using namespace cuda_double;
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return call("cudaStreamBeginCapture", [&](Machine& machine) {
+    if (!machine.is_stream(stream)) return cudaErrorInvalidResourceHandle;
+    if (stream->capture != nullptr) return cudaErrorIllegalState;
+    if (mode != cudaStreamCaptureModeThreadLocal)
+      broken("captures are thread-local: others forbid calls to other threads");
+    auto* graph = new CUgraph_st;
+    graph->origin = stream;
+    graph->streams = {stream};
+    graph->thread = std::this_thread::get_id();
+    stream->capture = graph;
+    stream->tips.clear();
+    captures().push_back(graph);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return call("cudaStreamEndCapture", [&](Machine& machine) {
+    return machine.is_stream(stream) ? end_capture(*stream, graph) : cudaErrorInvalidResourceHandle;
+  });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  return call("cudaStreamIsCapturing", [&](Machine& machine) {
+    if (!machine.is_stream(stream)) return cudaErrorInvalidResourceHandle;
+    *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
+              : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                         : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return call("cudaGraphDestroy", [&](Machine&) {
+    delete graph;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return call("cudaGraphGetNodes", [&](Machine&) {
+    if (nodes != nullptr) return cudaErrorNotSupported;
+    *count = graph->nodes.size();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  return call("cudaGraphInstantiate", [&](Machine&) {
+    *made = new CUgraphExec_st{graph->nodes};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  return call("cudaGraphExecDestroy", [&](Machine&) {
+    delete graph;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  return call("cudaGraphUpload", [&](Machine&) { return cudaSuccess; });
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  return call("cudaGraphLaunch", [&](Machine& machine) {
+    if (!machine.is_stream(stream)) return cudaErrorInvalidResourceHandle;
+    if (stream->capture != nullptr) return invalidate(stream, cudaErrorStreamCaptureUnsupported);
+    ++machine.counters.graph_launches;
+    for (const CUgraph_st::Node& node : graph->nodes) {
+      Operation operation = node.operation;
+      if (operation.records) {
+        operation.generation = ++operation.records->recorded;
+        operation.records->stream = stream;
+      }
+      if (operation.waits) operation.generation = operation.waits->recorded;
+      machine.enqueue(stream, std::move(operation));
+    }
+    return machine.sticky;
+  });
+}
+}

@@ -1,0 +1,39 @@
+// What memory there is: of devices, and pinned on the host. Every block stands between red zones
+// and starts out as NaN.
+#pragma once
+
+#include <cstddef>
+
+#include <cuda_runtime_api.h>
+
+namespace cuda_double {
+
+int device_count();
+size_t device_bytes();  // of each device
+size_t used_bytes(int device);
+
+enum class Place { pageable, pinned, device };
+
+struct Region {
+  Place place = Place::pageable;
+  int device = -1;
+  char* begin = nullptr;
+  size_t bytes = 0;
+};
+Region region_of(const void* address);  // pageable where nothing is known
+
+void* take_device(int device, size_t bytes);  // nullptr: there is no room
+bool give_device(void* block);                // false: not the start of a block
+void* take_pinned(size_t bytes);
+bool give_pinned(void* block);
+// Stops where somebody wrote beside a block.
+void check_red_zones();
+
+// While one lives, device memory may be touched.
+class OpenMemory {
+ public:
+  OpenMemory();
+  ~OpenMemory();
+};
+
+}  // namespace cuda_double
