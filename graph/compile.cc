@@ -146,7 +146,8 @@ Signature signature_here() {
           .training = is_training(),
           .gradients = tape_is_on(),
           .tracked = {},
-          .kernels = cpu_context().kernels()};
+          .kernels = cpu_context().kernels(),
+          .gpu = gpu_settings()};
 }
 
 // What is new about a signature.
@@ -165,6 +166,7 @@ std::string difference(const Signature& now, const Signature& before) {
   if (now.gradients != before.gradients)
     add(now.gradients ? "not in a NoGradScope" : "in a NoGradScope");
   if (now.tracked != before.tracked) add("other arguments are tracked");
+  if (now.gpu != before.gpu) add("other settings of GPUs");
   if (now.kernels != before.kernels) add(fmt::format("{} kernels", cpu_context().kernels_name()));
   return text.empty() ? "a signature not seen before" : text;
 }

@@ -30,8 +30,8 @@ struct NonFinite;  // program.h
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
-// What decides which program runs: the arguments, the scopes around the call, and the CPU's
-// kernels.
+// What decides which program runs: the arguments, the scopes around the call, and how CPU and GPUs
+// are set to compute.
 struct Signature {
   Specs arguments;
   Device device;
@@ -39,6 +39,7 @@ struct Signature {
   bool gradients = true;                       // not in a NoGradScope (engine/autograd.h)
   std::vector<bool> tracked = {};              // arguments that gradients go back through; or empty
   CpuKernels kernels = CpuKernels::automatic;  // cpu_context().kernels()
+  GpuSettings gpu = {};                        // gpu_settings()
   bool operator==(const Signature&) const = default;
 };
 

@@ -143,20 +143,31 @@ std::string PlanReport::at_the_peak(size_t count) const {
   return text;
 }
 
-void PlanReport::add_part(const std::string& name, int64_t bytes) {
-  for (auto& [known, sum] : parts) {
+void PlanReport::add_part(const std::string& name, int64_t bytes, bool on_gpu) {
+  auto& list = on_gpu ? gpu_parts : parts;
+  for (auto& [known, sum] : list) {
     if (known != name) continue;
     sum += bytes;
     return;
   }
-  parts.emplace_back(name, bytes);
+  list.emplace_back(name, bytes);
 }
 
-int64_t PlanReport::need() const {
+namespace {
+
+int64_t sum_of(const std::vector<std::pair<std::string, int64_t>>& parts) {
   int64_t sum = 0;
   for (const auto& part : parts) sum += part.second;
-  return parts.empty() ? total() : sum;
+  return sum;
 }
+
+}  // namespace
+
+int64_t PlanReport::need() const {
+  return parts.empty() && gpu_parts.empty() ? total() : sum_of(parts);
+}
+
+int64_t PlanReport::gpu_need() const { return sum_of(gpu_parts); }
 
 double PlanReport::ratio() const {
   return lower_bound == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(lower_bound);
@@ -225,6 +236,8 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                                    {"need_bytes", need()},
                                    {"need_is_complete", parts_complete},
                                    {"parts", json_of(parts)},
+                                   {"gpu_need_bytes", gpu_need()},
+                                   {"gpu_parts", json_of(gpu_parts)},
                                    {"classes", json_of(classes)}})
                          .text();
   open.pop_back();  // the brace at its end
@@ -270,14 +283,21 @@ std::string PlanReport::text() const {
       human(persistent), human(slots), nodes);
   // One column of names and one of bytes in all tables.
   size_t wide = std::string_view("the whole training").size();
-  for (const auto& [name, bytes] : parts) wide = std::max(wide, part_name(name).size() + 2);
+  for (const auto* list : {&parts, &gpu_parts})
+    for (const auto& [name, bytes] : *list) wide = std::max(wide, part_name(name).size() + 2);
   for (const auto& [name, bytes] : classes) wide = std::max(wide, name.size() + 2);
   const auto row = [&](const std::string& name, int64_t bytes) {
     text += fmt::format("{:<{}} {:>12}", name, wide, human(bytes));
   };
+  if (!gpu_parts.empty()) {
+    text += "\n";
+    row("on " + device, gpu_need());
+    text += "\n";
+    for (const auto& [name, bytes] : gpu_parts) row("  " + part_name(name), bytes), text += "\n";
+  }
   if (!parts.empty()) {
     text += "\n";
-    row("the whole training", need());
+    row(gpu_parts.empty() ? "the whole training" : "on the host", need());
     text += fmt::format("  with loaders, data and checkpoints{}\n",
                         parts_complete ? "" : "; what decoders of pictures take comes on top");
   }

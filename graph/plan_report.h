@@ -54,15 +54,17 @@ struct PlanReport {
   Plan plan;
   // Everything that the program around the step asks for, by name: the regions with the slots of
   // all steps, and loaders, data and checkpoints. Empty where nobody said.
-  std::vector<std::pair<std::string, int64_t>> parts;
+  std::vector<std::pair<std::string, int64_t>> parts;      // of the host's memory
+  std::vector<std::pair<std::string, int64_t>> gpu_parts;  // of the GPU's, where it runs on one
   bool parts_complete = true;  // false: opening the data may tell of more
   std::string inference;       // what inference needs besides, as JSON; empty where nobody said
   // To the part of that name, if there is one.
-  void add_part(const std::string& name, int64_t bytes);
+  void add_part(const std::string& name, int64_t bytes, bool on_gpu = false);
 
   int64_t total() const { return arena + persistent + slots; }
-  int64_t need() const;  // all parts; total() where there are none
-  double ratio() const;  // arena / lower bound
+  int64_t need() const;      // all parts on the host; total() where nobody told of parts
+  int64_t gpu_need() const;  // all parts on the GPU
+  double ratio() const;      // arena / lower bound
   std::vector<PlannedTensor> largest(size_t count) const;
   // A line for each of the largest that live when the arena is fullest, with op and place.
   std::string at_the_peak(size_t count = 5) const;

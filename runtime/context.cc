@@ -43,15 +43,10 @@ Target Context::target() const {
 }
 
 CpuContext::CpuContext(int threads)
-    : Context(Device{}),
-      pool_(first_pool(threads)),
-      stream_(make_cpu_stream()) {}
+    : Context(Device{}), pool_(first_pool(threads)), stream_(make_cpu_stream()) {}
 
 CpuContext::CpuContext(Device part, CpuContext& whole, RawMemory& memory)
-    : Context(part),
-      whole_(&whole),
-      memory_(&memory),
-      stream_(make_cpu_stream()) {}
+    : Context(part), whole_(&whole), memory_(&memory), stream_(make_cpu_stream()) {}
 
 void CpuContext::set_threads(int threads) {
   if (whole_ != nullptr) return whole_->set_threads(threads);

@@ -132,6 +132,8 @@ class PlanningContext final : public Context {
  public:
   explicit PlanningContext(Device device)
       : Context(device), memory_(device), stream_(make_cpu_stream()) {}
+  void set_facts(const DeviceFacts* facts) { facts_ = facts; }
+  const DeviceFacts* facts() const override { return facts_; }
   RawMemory& memory() override { return memory_; }
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
@@ -150,6 +152,7 @@ class PlanningContext final : public Context {
 
   NoMemory memory_;
   std::unique_ptr<Stream> stream_;
+  const DeviceFacts* facts_ = nullptr;
 };
 
 std::atomic<PlanningContext*> described{nullptr};
@@ -224,7 +227,7 @@ void give_back_with(std::function<void()> trim) {
   table().trims.push_back(std::move(trim));
 }
 
-DescribedDevice::DescribedDevice(Device device) {
+DescribedDevice::DescribedDevice(Device device, const DeviceFacts* facts) {
   // Never destroyed, as what was planned keeps references to it.
   static std::mutex mutex;
   static auto* contexts =
@@ -235,6 +238,7 @@ DescribedDevice::DescribedDevice(Device device) {
   PlanningContext* none = nullptr;
   if (!described.compare_exchange_strong(none, context.get()))
     throw InternalError("a second device is described while one is");
+  context->set_facts(facts);
 }
 
 DescribedDevice::~DescribedDevice() { described = nullptr; }

@@ -14,6 +14,7 @@ namespace tessera {
 
 class Context;
 class RawMemory;
+struct DeviceFacts;  // cuda/facts.h
 
 struct LogicalDevice {
   Device device, physical;
@@ -35,7 +36,9 @@ void give_back_with(std::function<void()> trim);
 // scratch are those of such a device, and asking for memory or a kernel is an error. One at a time.
 class DescribedDevice {
  public:
-  explicit DescribedDevice(Device device);
+  // `facts`, which must outlive everything, of a GPU where they are known: its kernels' scratch is
+  // that of such a GPU.
+  explicit DescribedDevice(Device device, const DeviceFacts* facts = nullptr);
   ~DescribedDevice();
   DescribedDevice(const DescribedDevice&) = delete;
   DescribedDevice& operator=(const DescribedDevice&) = delete;

@@ -16,6 +16,9 @@
 #include "tessera/memory/plan_draw.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/text/bytes.h"
@@ -33,6 +36,7 @@ struct Arguments {
   std::string config, csv, html, svg, why;
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1, device_memory = -1;
+  std::string gpu_limit_name = "--device-memory";
   bool json = false, draw = false, max_batch = false, ablation = false;
   CompileOptions compile;
 };
@@ -125,70 +129,74 @@ const char* decoders_text(bool complete) {
 // The largest batch that trains within the limit, and what it needs.
 int max_batch(Config config, const Arguments& arguments) {
   int64_t limit = arguments.limit;
-  const bool on_device = arguments.device_memory >= 0;
-  if (on_device) limit = arguments.device_memory;
+  const bool on_gpu = arguments.device_memory >= 0;
+  if (on_gpu) limit = arguments.device_memory;
   if (limit < 0 && config.memory.limit) limit = config.memory.limit->bytes;
   if (limit < 0)
     throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
-  const int64_t batch =
-      on_device ? largest_batch_on_device(config, limit) : largest_batch(config, limit);
+  const int64_t batch = on_gpu ? largest_batch_on_gpu(config, limit) : largest_batch(config, limit);
   config.data.batch = std::max<int64_t>(batch, 1);
-  if (!on_device) config.memory.limit = ByteSize{limit};
-  MemoryNeed need = memory_need(config);
-  if (on_device)
-    std::erase_if(need.blocks,
-                  [](const HostBuffer& block) { return bytes_on_device({block}) == 0; });
+  if (!on_gpu) config.memory.limit = ByteSize{limit};
+  const MemoryNeed need = memory_need(config);
+  const std::vector<HostBuffer>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
+  const int64_t bytes = total_bytes(blocks);
   if (arguments.json) {
     write_out(Json::object({{"max_batch", batch},
                             {"limit_bytes", limit},
-                            {fmt::format("bytes_at_batch_{}", config.data.batch), need.bytes()},
+                            {fmt::format("bytes_at_batch_{}", config.data.batch), bytes},
                             {"complete", need.complete}})
                   .text() +
               "\n");
   } else {
-    write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, need.bytes(), limit,
+    write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, bytes, limit,
                           decoders_text(need.complete)));
-    for (const HostBuffer& block : need.blocks)
+    for (const HostBuffer& block : blocks)
       write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
   }
   return batch > 0 ? 0 : kTooLarge;
 }
 
-// Of all parts, what has to stand on the device.
-int64_t on_device(const PlanReport& report) {
-  std::vector<HostBuffer> blocks;
-  for (const auto& [name, bytes] : report.parts)
-    blocks.push_back({name, static_cast<size_t>(bytes)});
-  return bytes_on_device(blocks);
-}
-
-// What is asked for and above what is allowed: by --max-bytes, and by memory.limit.
+// What is asked for and above what is allowed: by --max-bytes and memory.limit of the host's
+// memory, by --device-memory and memory.gpu_limit of the GPU's.
 int check_need(const Arguments& arguments, const Config& config, const PlanReport& report) {
   int code = 0;
-  const auto check = [&](const char* name, int64_t allowed) {
-    if (report.need() <= allowed) return;
-    fmt::print(stderr, "trainer: the training takes {} ({} bytes), {} more than the {} of {}{}\n",
-               byte_text(report.need()), report.need(), byte_text(report.need() - allowed),
-               byte_text(allowed), name, decoders_text(report.parts_complete));
+  const auto check = [&](const std::string& name, int64_t allowed, int64_t need,
+                         const std::string& where) {
+    if (need <= allowed) return;
+    fmt::print(stderr, "trainer: the training takes {} ({} bytes){}, {} more than the {} of {}{}\n",
+               byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
+               decoders_text(report.parts_complete));
     code = kTooLarge;
   };
-  if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes);
-  if (config.memory.limit) check("memory.limit", config.memory.limit->bytes);
-  if (const int64_t there = on_device(report);
-      arguments.device_memory >= 0 && there > arguments.device_memory) {
-    fmt::print(stderr,
-               "trainer: {} bytes have to stand on {}, {} more than the {} of --device-memory\n",
-               there, report.device, there - arguments.device_memory, arguments.device_memory);
-    code = kTooLarge;
-  }
+  const auto check_gpu = [&](const std::string& name, int64_t allowed) {
+    check(name, allowed, report.gpu_need(), " on " + report.device);
+  };
+  if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes, report.need(), "");
+  if (config.memory.limit) check("memory.limit", config.memory.limit->bytes, report.need(), "");
+  if (arguments.device_memory >= 0) check_gpu(arguments.gpu_limit_name, arguments.device_memory);
+  if (config.memory.gpu_limit) check_gpu("memory.gpu_limit", config.memory.gpu_limit->bytes);
   return code;
 }
 
-// Planning needs no GPU: one that the configuration names is described, whether it is there or not.
-std::unique_ptr<DescribedDevice> describe_device(const Arguments& arguments, const Config& config) {
+// Planning needs no GPU: one that the configuration names is described, by name or as it is there,
+// or without facts where it is not. The configuration then names the device that is described.
+std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& config) {
+  if (const DeviceFacts* facts = described_gpu(config.device)) {
+    config.device = "gpu:0";
+    if (arguments.device_memory < 0) {
+      arguments.device_memory = facts->memory_bytes;
+      arguments.gpu_limit_name = facts->name;
+    }
+    return std::make_unique<DescribedDevice>(parse_device(config.device), facts);
+  }
   if (config.device != "auto") {
     const Device device = parse_device(config.device);
-    if (!device.is_cpu()) return std::make_unique<DescribedDevice>(device);
+    const std::vector<DeviceInfo> there = logical_devices();
+    const bool is_there = std::any_of(
+        there.begin(), there.end(), [&](const DeviceInfo& info) { return info.device == device; });
+    if (!device.is_cpu())
+      return std::make_unique<DescribedDevice>(device,
+                                               is_there ? context(device).facts() : nullptr);
   }
   if (arguments.device_memory >= 0)
     throw ConfigError(fmt::format(
@@ -196,16 +204,27 @@ std::unique_ptr<DescribedDevice> describe_device(const Arguments& arguments, con
   return nullptr;
 }
 
+// Whose scratch the figures of a described GPU are.
+std::string scratch_text(Device device) {
+  const DeviceFacts* facts = context(device).facts();
+  if (facts == nullptr)
+    return "what kernels take for scratch is known for matrix products alone; name a GPU, as " +
+           fmt::format("device=gpu:{}, to have it of convolutions", gpu_profile_names().front());
+  if (!kCuda) return "this build has no GPU back end, so the scratch of convolutions is not known";
+  return fmt::format("scratch of convolutions as cuDNN has it for {}{}", facts->name,
+                     facts->origin.empty() ? "" : ", " + facts->origin);
+}
+
 // What the figures of the plan should not leave unsaid.
 void print_remarks(const Arguments& arguments, const Config& config, const PlanReport& report) {
   for (const std::string& line : remarks_on(config, known_data(config))) write_out(line + "\n");
-  if (is_described(parse_or_cpu(config.device)))
+  if (const Device device = parse_or_cpu(config.device); is_described(device))
     write_out(fmt::format(
         "planned for {}, which is only described: blocks at multiples of {} bytes, {} needed "
-        "there{}; "
-        "what kernels take for scratch is known for matrix products alone\n",
-        report.device, report.alignment, byte_text(on_device(report)),
-        arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : ""));
+        "there{}; {}\n",
+        report.device, report.alignment, byte_text(report.gpu_need()),
+        arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : "",
+        scratch_text(device)));
   if (!config.memory.limit) return;
   const int64_t limit = config.memory.limit->bytes, over = report.need() - limit;
   write_out(fmt::format("memory.limit is {}: {} of the {} needed\n", byte_text(limit),
@@ -239,7 +258,7 @@ void check_terminal(const Arguments& arguments) {
   refuse(!arguments.why.empty(), "--why");
 }
 
-int run(const Arguments& arguments) {
+int run(Arguments arguments) {
   if (!arguments.diff.empty()) {
     const std::string &a = arguments.diff[0], &b = arguments.diff[1];
     write_out(diff_plans(read_file(a), a, read_file(b), b));
@@ -257,7 +276,7 @@ int run(const Arguments& arguments) {
     throw ConfigError(
         "plan: --beside stands in --html F alone; --draw and --svg show one plan: give them the "
         "second one's settings in a command of its own");
-  const Config config = load_config(arguments.config, arguments.overrides);
+  Config config = load_config(arguments.config, arguments.overrides);
   const auto described = describe_device(arguments, config);
   if (described && config.mode == Mode::kEager && !arguments.html.empty())
     throw ConfigError(fmt::format(

@@ -164,9 +164,15 @@ struct CpuConfig {
   Named<CpuKernels> kernels = CpuKernels::automatic;  // auto | native | eigen
 };
 
+struct GpuConfig {
+  bool tf32 = false;                       // products and convolutions with ten bits of mantissa
+  ByteSize workspace{int64_t{256} << 20};  // that one op may take for scratch
+};
+
 struct MemoryConfig {
   std::string planner = "best";
-  std::optional<ByteSize> limit;      // of all that the engine asks for
+  std::optional<ByteSize> limit;      // of all that the engine asks for, of the host's memory
+  std::optional<ByteSize> gpu_limit;  // the same of the GPU's
   std::string allocator = "caching";  // eager: where its tensors come from (memory/allocator.h)
   std::optional<ByteSize> reserve;    // eager: bytes taken before the first step
 };
@@ -199,6 +205,7 @@ struct Config {
   ScheduleConfig schedule;
   TrainConfig train;
   CpuConfig cpu;
+  GpuConfig gpu;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   RunConfig run;

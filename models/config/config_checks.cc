@@ -13,6 +13,7 @@
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/data/sets/hdf5_set.h"
 #include "tessera/runtime/data/sets/held_out.h"
 #include "tessera/runtime/data/sets/published.h"
@@ -67,7 +68,7 @@ class Checks {
   void check_device() {
     if (config_.device == "auto") return;
     try {
-      parse_device(config_.device);
+      if (described_gpu(config_.device) == nullptr) parse_device(config_.device);
     } catch (const Error& error) {
       add({"device"}, error.what());
     }

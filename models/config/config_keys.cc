@@ -228,8 +228,11 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs; the line at the end of an epoch is of all of it"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
+    {"gpu.tf32", &c.gpu.tf32, any(), "products and convolutions of float32 with ten bits of mantissa, several times as fast"},
+    {"gpu.workspace", &c.gpu.workspace, above(0), "bytes that one op may take for scratch at most"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
-    {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for"},
+    {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},
+    {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), "eager: where tensors come from; caching keeps what is released, direct asks the machine each time"},
     {"memory.reserve", &c.memory.reserve, above(0), "eager, caching: taken before the first step; it grows beyond, up to the limit"},
 

@@ -53,7 +53,8 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.compile_ms = session->compile_milliseconds();
   result.peak_bytes = cpu_memory().statistics().peak_bytes;
   result.arena_bytes = session->arena_bytes();
-  result.total_bytes = static_cast<size_t>(total_bytes(session->regions()));
+  result.total_bytes =
+      static_cast<size_t>(total_bytes(session->regions()) + total_bytes(session->gpu_regions()));
   result.threads = cpu_context().threads();
   result.kernels = cpu_context().kernels_name();
   result.device = configured_device(config).name();

@@ -11,6 +11,7 @@
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/pci.h"
@@ -87,6 +88,10 @@ DeviceChoice choose_device(const Config& config) {
     chosen.warning = chosen.device.is_cpu() && driver_mismatch();
     return chosen;
   }
+  if (described_gpu(config.device) != nullptr)
+    throw DeviceError(
+        fmt::format("device: {} is only described, for trainer plan; to run, take gpu or gpu:0",
+                    config.device));
   const Device device = parse_device(config.device);
   require_device(device);
   return {device, fmt::format("as device: {} says", config.device)};

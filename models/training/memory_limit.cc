@@ -9,6 +9,7 @@
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -17,11 +18,12 @@
 namespace tessera {
 namespace {
 
-std::string by_class(const MemoryNeed& need) {
+std::string by_class(const MemoryNeed& need, bool on_gpu) {
   std::string text;
-  for (const auto& [name, bytes] : need.report.classes)
+  const bool has_step = on_gpu || need.gpu_blocks.empty();
+  for (const auto& [name, bytes] : has_step ? need.report.classes : decltype(need.report.classes)())
     text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
-  for (const HostBuffer& block : need.blocks) {
+  for (const HostBuffer& block : on_gpu ? need.gpu_blocks : need.blocks) {
     auto bytes = static_cast<int64_t>(block.bytes);
     std::string name = block.name;
     if (name == "arena" || name == "slots") continue;
@@ -59,8 +61,9 @@ constexpr Saving kSavings[] = {
 // Each is tried as it is and, where that is still too much, with the largest batch that fits then.
 // Left out is what allows no larger batch than a line before. What eager steps need nobody knows,
 // so the settings that fit are those of graph mode.
-std::string what_fits(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit) {
-  BatchSearch search(data, purpose);
+std::string what_fits(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit,
+                      bool on_gpu = false) {
+  BatchSearch search(data, purpose, on_gpu);
   const int64_t now = search.bytes(config);
   const std::string mode = config.mode == Mode::kEager ? "mode=graph " : "";
   int64_t best = 0;
@@ -84,7 +87,7 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
   }
   if (!text.empty()) return text;
   // Each image takes some bytes, whatever the batch.
-  const bool by_count = total_bytes(loader_blocks(config, data, purpose)) > limit / 2;
+  const bool by_count = !on_gpu && total_bytes(loader_blocks(config, data, purpose)) > limit / 2;
   return fmt::format(
       "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
       "take a smaller model or smaller images{}\n",
@@ -95,6 +98,7 @@ std::string what_fits(const Config& config, const DataNeed& data, Purpose purpos
 struct Bound {
   int64_t bytes;
   std::string name, words;  // "memory.limit", "the limit is 2.00 GiB"
+  bool on_gpu = false;
 };
 
 // Of what the machine has: all that is free and what this process has already, for the run. Nothing
@@ -114,17 +118,33 @@ std::optional<Bound> limit_bound(const Config& config) {
   return Bound{limit, "memory.limit", "the limit is " + byte_text(limit)};
 }
 
+// Of the GPU that a session runs on: what was set, or what is free there; nothing on the CPU.
+std::optional<Bound> gpu_bound(const Config& config, Device device) {
+  if (device.is_cpu()) return {};
+  if (config.memory.gpu_limit) {
+    const int64_t limit = config.memory.gpu_limit->bytes;
+    return Bound{limit, "memory.gpu_limit", "the limit is " + byte_text(limit), true};
+  }
+  RawMemory& memory = context(device).memory();
+  const size_t free = memory.available();
+  if (free == RawMemory::kNoLimit) return {};
+  const auto bytes = static_cast<int64_t>(free + memory.statistics().live_bytes);
+  return Bound{bytes, device.name(), fmt::format("it has {} free", byte_text(bytes)), true};
+}
+
 void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
                    const MemoryNeed& need, const std::optional<Bound>& bound) {
-  if (!bound || need.bytes() <= bound->bytes) return;
+  if (!bound) return;
+  const int64_t needed = bound->on_gpu ? need.gpu_bytes() : need.bytes();
+  if (needed <= bound->bytes) return;
   throw PlanInfeasible(fmt::format(
       "{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
       "by class, in the arena at its fullest time:\n{}"
       "the largest tensors of that time:\n{}"
       "what would fit:\n{}",
-      bound->name, purpose_name(purpose), need.complete ? "" : "at least ", byte_text(need.bytes()),
-      need.bytes(), bound->words, byte_text(need.bytes() - bound->bytes), by_class(need),
-      need.report.at_the_peak(), what_fits(config, data, purpose, bound->bytes)));
+      bound->name, purpose_name(purpose), need.complete ? "" : "at least ", byte_text(needed),
+      needed, bound->words, byte_text(needed - bound->bytes), by_class(need, bound->on_gpu),
+      need.report.at_the_peak(), what_fits(config, data, purpose, bound->bytes, bound->on_gpu)));
 }
 
 }  // namespace
@@ -133,8 +153,8 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Se
   if (config.mode == Mode::kEager) return;
   const MemoryNeed need = memory_need(session, config, data, purpose);
   refuse_excess(config, data, purpose, need, limit_bound(config));
-  if (session.device().is_cpu())
-    refuse_excess(config, data, purpose, need, machine_bound(config.memory.limit.has_value()));
+  refuse_excess(config, data, purpose, need, machine_bound(config.memory.limit.has_value()));
+  refuse_excess(config, data, purpose, need, gpu_bound(config, session.device()));
 }
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
@@ -148,16 +168,18 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
 void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
                         Session& session) {
   const MemoryConfig& memory = config.memory;
-  std::optional<Bound> bound = limit_bound(config);
-  if (!bound && session.device().is_cpu()) bound = machine_bound(false);
+  const bool on_gpu = !session.device().is_cpu();
+  std::optional<Bound> bound = on_gpu ? gpu_bound(config, session.device()) : limit_bound(config);
+  if (!bound && !on_gpu) bound = machine_bound(false);
   if (!bound) {
     if (memory.reserve || memory.allocator != "caching") session.use_eager_memory({});
     return;
   }
-  std::vector<HostBuffer> blocks = session.regions();
-  for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
-    blocks.push_back(std::move(block));
-  if (make_mix(config.data).any())
+  std::vector<HostBuffer> blocks = on_gpu ? session.gpu_regions() : session.regions();
+  if (!on_gpu)
+    for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
+      blocks.push_back(std::move(block));
+  if (!on_gpu && make_mix(config.data).any())
     blocks.push_back(
         {"targets", static_cast<size_t>(config.data.batch * config.model.classes) * sizeof(float)});
   const int64_t needed = total_bytes(blocks), limit = bound->bytes, left = limit - needed;
@@ -173,7 +195,7 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
       "by class:\n{}what would fit:\n{}",
       bound->name, purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
       reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
-      byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit)));
+      byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit, on_gpu)));
 }
 
 void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {

@@ -21,11 +21,13 @@ Config in_graph_mode(Config config) {
 }  // namespace
 
 int64_t MemoryNeed::bytes() const { return total_bytes(blocks); }
+int64_t MemoryNeed::gpu_bytes() const { return total_bytes(gpu_blocks); }
 
 MemoryNeed memory_need(Session& session, const Config& config, const DataNeed& data,
                        Purpose purpose) {
   const RunSteps steps = run_steps(config, data, purpose);
-  MemoryNeed need{session.regions(), plan_report(*first_step(session, steps).program()),
+  MemoryNeed need{session.regions(), session.gpu_regions(),
+                  plan_report(*first_step(session, steps).program()),
                   data.complete || purpose == Purpose::timing};
   need.report.arena = static_cast<int64_t>(session.arena_bytes());
   for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
@@ -45,7 +47,7 @@ MemoryNeed memory_need(const Config& config, Purpose purpose) {
 
 struct BatchSearch::Impl {
   struct Fixed {  // what does not change with loaders and checkpoints
-    std::vector<HostBuffer> regions;
+    std::vector<HostBuffer> regions, gpu_regions;
     Tensors tensors;
   };
   const Fixed& fixed(const Config& config);
@@ -53,7 +55,7 @@ struct BatchSearch::Impl {
 
   const DataNeed data;
   const Purpose purpose;
-  const bool on_device;
+  const bool on_gpu;
   const int64_t most;              // images that a batch may have
   std::map<int64_t, Fixed> known;  // by batch
 };
@@ -61,12 +63,13 @@ struct BatchSearch::Impl {
 const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
   if (const auto found = known.find(config.data.batch); found != known.end()) return found->second;
   const auto session = prepared_session(in_graph_mode(config), data, purpose);
-  return known[config.data.batch] = {session->regions(), session->store().persistent()};
+  return known[config.data.batch] = {session->regions(), session->gpu_regions(),
+                                     session->store().persistent()};
 }
 
 int64_t BatchSearch::Impl::bytes(const Config& config) {
   const Fixed& parts = fixed(config);
-  if (on_device) return bytes_on_device(parts.regions);
+  if (on_gpu) return total_bytes(parts.gpu_regions);
   return total_bytes(parts.regions) +
          total_bytes(blocks_beside(config, data, purpose, parts.tensors));
 }
@@ -98,8 +101,8 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
 
 }  // namespace
 
-BatchSearch::BatchSearch(const DataNeed& data, Purpose purpose, bool on_device)
-    : impl_(new Impl{data, purpose, on_device, most_images(data, purpose), {}}) {}
+BatchSearch::BatchSearch(const DataNeed& data, Purpose purpose, bool on_gpu)
+    : impl_(new Impl{data, purpose, on_gpu, most_images(data, purpose), {}}) {}
 BatchSearch::~BatchSearch() = default;
 
 int64_t BatchSearch::bytes(const Config& config) { return impl_->bytes(config); }
@@ -137,16 +140,8 @@ int64_t largest_batch(const Config& config, int64_t limit) {
   return BatchSearch(known_data(limited), Purpose::training).largest(limited, limit).batch;
 }
 
-int64_t largest_batch_on_device(const Config& config, int64_t bytes) {
+int64_t largest_batch_on_gpu(const Config& config, int64_t bytes) {
   return BatchSearch(known_data(config), Purpose::training, true).largest(config, bytes).batch;
-}
-
-int64_t bytes_on_device(const std::vector<HostBuffer>& blocks) {
-  int64_t sum = 0;
-  for (const HostBuffer& block : blocks)
-    if (block.name == "persistent" || block.name == "arena" || block.name == "slots")
-      sum += static_cast<int64_t>(block.bytes);
-  return sum;
 }
 
 }  // namespace tessera

@@ -14,10 +14,12 @@ namespace tessera {
 // Everything of some size that will be asked for: persistent values, slots, the arena, the loaders'
 // batches, the data set and the checkpoint.
 struct MemoryNeed {
-  std::vector<HostBuffer> blocks;
-  PlanReport report;     // of the training step, for an evaluation of the evaluation step
-  bool complete = true;  // false: opening the data may tell of more
-  int64_t bytes() const;
+  std::vector<HostBuffer> blocks;      // of the host's memory
+  std::vector<HostBuffer> gpu_blocks;  // of the GPU's, where it runs on one
+  PlanReport report;          // of the training step, for an evaluation of the evaluation step
+  bool complete = true;       // false: opening the data may tell of more
+  int64_t bytes() const;      // of the host
+  int64_t gpu_bytes() const;  // of the GPU
 };
 
 // Of a session whose steps are all prepared, in graph mode. With the need of opened data it is
@@ -34,11 +36,11 @@ MemoryNeed memory_need(const Config& config, Purpose purpose = Purpose::training
 // other settings of checkpoints and loaders is nearly free.
 class BatchSearch {
  public:
-  // on_device: counts only what has to stand on the device of the steps, not what is on the host.
-  BatchSearch(const DataNeed& data, Purpose purpose, bool on_device = false);
+  // Of the host's memory, or of the GPU's.
+  BatchSearch(const DataNeed& data, Purpose purpose, bool on_gpu = false);
   ~BatchSearch();
 
-  // What memory_need() is in bytes. The configurations asked for may differ in data.batch,
+  // What memory_need() is in bytes there. The configurations asked for may differ in data.batch,
   // data.read_ahead, data.workers and checkpoint.keep, in nothing else.
   int64_t bytes(const Config& config);
 
@@ -58,9 +60,7 @@ class BatchSearch {
 // The largest data.batch whose training needs at most `limit` bytes, with memory.limit set to that
 // (a checkpoint holds the configuration, and so its text); 0 when not even one image fits.
 int64_t largest_batch(const Config& config, int64_t limit);
-// The largest data.batch of which what has to stand on the device needs at most `bytes`.
-int64_t largest_batch_on_device(const Config& config, int64_t bytes);
-// Of these parts of a training (PlanReport::parts), the bytes that stand on the device.
-int64_t bytes_on_device(const std::vector<HostBuffer>& blocks);
+// The largest data.batch of which what has to stand on the GPU needs at most `bytes`.
+int64_t largest_batch_on_gpu(const Config& config, int64_t bytes);
 
 }  // namespace tessera

@@ -18,6 +18,8 @@ PlanReport plan(const Config& config, const CompileOptions& options) {
   need.report.inference = planned_inference(config, image).text();
   for (const HostBuffer& block : need.blocks)
     need.report.add_part(block.name, static_cast<int64_t>(block.bytes));
+  for (const HostBuffer& block : need.gpu_blocks)
+    need.report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
   need.report.parts_complete = need.complete;
   return std::move(need.report);
 }

@@ -37,6 +37,9 @@ const Planner* planner_of(const Config& config) {
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
   cpu_context().set_kernels(config.cpu.kernels);
+  set_gpu_settings({.tf32 = config.gpu.tf32,
+                    .deterministic = config.deterministic,
+                    .workspace = static_cast<size_t>(config.gpu.workspace.bytes)});
   const DeviceChoice chosen = choose_device(config);
   // Once: a program makes a session to plan and one to train.
   static std::once_flag said;
@@ -179,16 +182,27 @@ double Session::compile_milliseconds() const {
 
 size_t Session::arena_bytes() const { return arenas_->bytes(device_); }
 
-std::vector<HostBuffer> Session::regions() const {
+// On the device that the steps run on.
+std::vector<HostBuffer> Session::step_regions() const {
   std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_bytes()}};
   if (eager_memory_ && config_.memory.reserve)
     regions.push_back({"reserve", static_cast<size_t>(config_.memory.reserve->bytes)});
-  if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (size_t i = 0; i < compiled->steps(); ++i)
       if (const size_t bytes = compiled->step(i).slot_bytes(); bytes > 0)
         regions.push_back({"slots", bytes});
   return regions;
+}
+
+std::vector<HostBuffer> Session::regions() const {
+  std::vector<HostBuffer> regions;
+  if (device_.is_cpu()) regions = step_regions();
+  if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
+  return regions;
+}
+
+std::vector<HostBuffer> Session::gpu_regions() const {
+  return device_.is_cpu() ? std::vector<HostBuffer>() : step_regions();
 }
 
 void Session::save_weights(const std::string& path, std::optional<int64_t> step,

@@ -58,8 +58,10 @@ class Session {
   Device device() const { return device_; }
   size_t arena_bytes() const;
   double compile_milliseconds() const;
-  // Every block of memory a bound session holds: name and bytes.
+  // Every block of memory that a bound session holds, name and bytes: on the host, and on the GPU
+  // where it runs on one.
   std::vector<HostBuffer> regions() const;
+  std::vector<HostBuffer> gpu_regions() const;
 
   // Parameters and running statistics, without optimizer state, and after which step they are so.
   // With the text `inference` (models/run/inference.h), where there is one.
@@ -72,6 +74,7 @@ class Session {
     int64_t batch;
     CompiledStep* step;
   };
+  std::vector<HostBuffer> step_regions() const;
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);
 

@@ -40,7 +40,9 @@ void TrainingConsole::introduce() const {
   if (setup_.run.data.validation != nullptr) setup_.print(setup_.run.data.validation->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
   const size_t arena = session.arena_bytes();
-  const size_t rest = static_cast<size_t>(total_bytes(session.regions())) - arena;
+  const size_t rest =
+      static_cast<size_t>(total_bytes(session.regions()) + total_bytes(session.gpu_regions())) -
+      arena;
   setup_.print(fmt::format(
       "{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
       "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",

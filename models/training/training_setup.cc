@@ -43,6 +43,8 @@ void describe(TrainingSetup& setup, const std::string& command) {
   PlanReport report = plan_report(*program);
   for (const HostBuffer& block : blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
+  for (const HostBuffer& block : session.gpu_regions())
+    report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
   report.inference = setup.inference.text();
   const PlanPicture picture =
       report.picture(fmt::format("{}, batch {}", config.model.name, config.data.batch));

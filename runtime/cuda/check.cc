@@ -69,13 +69,14 @@ void cuda_check(cudaError_t code, std::string_view call) {
 void cuda_check(cublasStatus_t code, std::string_view call) {
   if (code == CUBLAS_STATUS_SUCCESS) return;
   const Blas& library = blas();  // which is loaded: it gave the code
-  const std::string text =
-      fmt::format("{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; this "
-                  "was built with {}",
-                  call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
-                  library.version, library.file, CUBLAS_VERSION);
+  const std::string text = fmt::format(
+      "{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; this "
+      "was built with {}",
+      call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
+      library.version, library.file, CUBLAS_VERSION);
   if (code == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
-  // The library says that a kernel failed; the runtime knows whether that was the end of the device.
+  // The library says that a kernel failed; the runtime knows whether that was the end of the
+  // device.
   cuda_check(cudaPeekAtLastError(), call);
   throw DeviceError(text);
 }

@@ -67,4 +67,12 @@ std::vector<std::string> gpu_profile_names() {
   return names;
 }
 
+const DeviceFacts* described_gpu(std::string_view device) {
+  constexpr std::string_view kGpu = "gpu:";
+  if (!device.starts_with(kGpu) || device.size() == kGpu.size()) return nullptr;
+  const std::string_view name = device.substr(kGpu.size());
+  const bool number = name.find_first_not_of("0123456789") == name.npos;
+  return number ? nullptr : &gpu_profile(name);
+}
+
 }  // namespace tessera

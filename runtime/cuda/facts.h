@@ -26,6 +26,9 @@ struct DeviceFacts {
 // One of the GPUs that are described in runtime/cuda/profiles/, by name in either case: "H100".
 // Throws DeviceError, listing them.
 const DeviceFacts& gpu_profile(std::string_view name);
+// The one that "gpu:H100" names; nullptr for names of devices that may be there, as "gpu:0". Throws
+// DeviceError for "gpu:" and the name of none.
+const DeviceFacts* described_gpu(std::string_view device);
 // "A100", "B200", ...: in order of the alphabet.
 std::vector<std::string> gpu_profile_names();
 
