@@ -81,7 +81,8 @@ cudnnStatus_t execute(cudnnHandle_t handle, const DnnNode& plan, const DnnNode& 
       return fault(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the workspace is not in device memory");
   }
   static int64_t runs = 0;
-  const int64_t first = plan.plan.engine == kEngineInAnyOrder ? ++runs : 0;
+  const int64_t first = ++runs;
+  const bool in_any_order = plan.plan.engine == kEngineInAnyOrder;
   Operation operation;
   operation.name = "convolution";
   operation.engine = Engine::compute;
@@ -90,7 +91,10 @@ cudnnStatus_t execute(cudnnHandle_t handle, const DnnNode& plan, const DnnNode& 
                       kOperationsPerSecond;
   operation.run = [=] {
     if (bytes > 0) std::memset(workspace, 0xff, bytes);
-    run_conv(conv, data[0], data[1], data[2], first);
+    if (in_any_order)
+      run_conv_in_any_order(conv, data[0], data[1], data[2], first);
+    else
+      run_conv(conv, data[0], data[1], data[2]);
   };
   const cudaError_t code = call(
       "cudnnBackendExecute", [&](Machine&) { return issue(handle->stream, std::move(operation)); });

@@ -42,19 +42,22 @@ void each(const ConvTensor& about, T* data, Do&& act) {
               k++);
 }
 
-std::vector<double> read(const ConvTensor& about, void* data) {
-  std::vector<double> values(static_cast<size_t>(about.elements()));
+template <class Sum>
+std::vector<Sum> read(const ConvTensor& about, void* data) {
+  std::vector<Sum> values(static_cast<size_t>(about.elements()));
   with_type(about.type, data, [&](auto* typed) {
-    each(about, typed, [&](auto& element, size_t k) { values[k] = number(element); });
+    each(about, typed,
+         [&](auto& element, size_t k) { values[k] = static_cast<Sum>(number(element)); });
   });
   return values;
 }
 
-void write(const ConvTensor& about, void* data, const std::vector<double>& values, double alpha,
+template <class Sum>
+void write(const ConvTensor& about, void* data, const std::vector<Sum>& values, double alpha,
            double beta) {
   with_type(about.type, data, [&](auto* typed) {
     each(about, typed, [&](auto& element, size_t k) {
-      const double scaled = alpha * values[k];
+      const double scaled = alpha * static_cast<double>(values[k]);
       put(element, beta == 0 ? scaled : scaled + beta * number(element));
     });
   });
@@ -81,22 +84,24 @@ void meetings(const Conv& conv, int64_t first, Do&& act) {
 }
 
 // Arrays of numbers, the last axis of each being channels.
+template <class Sum>
 struct Arrays {
-  std::vector<double> x, w, y;
+  std::vector<Sum> x, w, y;
 };
 
-void multiply(const Conv& conv, Arrays& a, int64_t first) {
+template <class Sum>
+void multiply(const Conv& conv, Arrays<Sum>& a, int64_t first) {
   const int64_t groups = conv.groups(), in = conv.w.dims[1], out = conv.w.dims[0] / groups,
                 taps = conv.w.dims[2] * conv.w.dims[3];
   const auto filter = [&](int64_t o, int64_t tap) { return a.w.data() + (o * taps + tap) * in; };
   meetings(conv, first, [&](int64_t place, int64_t tap, int64_t input) {
     for (int64_t g = 0; g < groups; ++g) {
-      double* const x = a.x.data() + (input * groups + g) * in;
-      double* const y = a.y.data() + (place * groups + g) * out;
+      Sum* const x = a.x.data() + (input * groups + g) * in;
+      Sum* const y = a.y.data() + (place * groups + g) * out;
       for (int64_t o = 0; o < out; ++o) {
-        double* const w = filter(g * out + o, tap);
+        Sum* const w = filter(g * out + o, tap);
         if (conv.pass == ConvPass::forward) {
-          double sum = 0;
+          Sum sum = 0;
           for (int64_t c = 0; c < in; ++c) sum += x[c] * w[c];
           y[o] += sum;
         } else if (conv.pass == ConvPass::input) {
@@ -107,6 +112,20 @@ void multiply(const Conv& conv, Arrays& a, int64_t first) {
       }
     }
   });
+}
+
+template <class Sum>
+void run(const Conv& conv, void* x, void* w, void* y, int64_t first) {
+  const auto zeros = [](const ConvTensor& about) {
+    return std::vector<Sum>(static_cast<size_t>(about.elements()));
+  };
+  Arrays<Sum> arrays{conv.pass == ConvPass::input ? zeros(conv.x) : read<Sum>(conv.x, x),
+                     conv.pass == ConvPass::filter ? zeros(conv.w) : read<Sum>(conv.w, w),
+                     conv.pass == ConvPass::forward ? zeros(conv.y) : read<Sum>(conv.y, y)};
+  multiply(conv, arrays, first);
+  if (conv.pass == ConvPass::forward) write(conv.y, y, arrays.y, conv.alpha, conv.beta);
+  if (conv.pass == ConvPass::input) write(conv.x, x, arrays.x, conv.alpha, conv.beta);
+  if (conv.pass == ConvPass::filter) write(conv.w, w, arrays.w, conv.alpha, conv.beta);
 }
 
 }  // namespace
@@ -129,17 +148,10 @@ bool Conv::fits() const {
   return true;
 }
 
-void run_conv(const Conv& conv, void* x, void* w, void* y, int64_t first) {
-  const auto zeros = [](const ConvTensor& about) {
-    return std::vector<double>(static_cast<size_t>(about.elements()));
-  };
-  Arrays arrays{conv.pass == ConvPass::input ? zeros(conv.x) : read(conv.x, x),
-                conv.pass == ConvPass::filter ? zeros(conv.w) : read(conv.w, w),
-                conv.pass == ConvPass::forward ? zeros(conv.y) : read(conv.y, y)};
-  multiply(conv, arrays, first);
-  if (conv.pass == ConvPass::forward) write(conv.y, y, arrays.y, conv.alpha, conv.beta);
-  if (conv.pass == ConvPass::input) write(conv.x, x, arrays.x, conv.alpha, conv.beta);
-  if (conv.pass == ConvPass::filter) write(conv.w, w, arrays.w, conv.alpha, conv.beta);
+void run_conv(const Conv& conv, void* x, void* w, void* y) { run<double>(conv, x, w, y, 0); }
+
+void run_conv_in_any_order(const Conv& conv, void* x, void* w, void* y, int64_t first) {
+  run<float>(conv, x, w, y, first);
 }
 
 }  // namespace cuda_double

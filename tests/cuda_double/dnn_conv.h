@@ -30,7 +30,8 @@ struct Conv {
 };
 
 bool known_type(int64_t type);
-// `first` is where sums begin: 0, or what an engine without a fixed order has at the time.
-void run_conv(const Conv& conv, void* x, void* w, void* y, int64_t first);
+void run_conv(const Conv& conv, void* x, void* w, void* y);
+// In float, with sums that begin at `first`.
+void run_conv_in_any_order(const Conv& conv, void* x, void* w, void* y, int64_t first);
 
 }  // namespace cuda_double
