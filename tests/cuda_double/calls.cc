@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "captures.h"
+#include "failures.h"
 
 namespace cuda_double {
 namespace {
@@ -29,12 +30,16 @@ cudaError_t take_last_error(bool forget) {
   return code;
 }
 
-cudaError_t enter(const char*) {
+cudaError_t enter(const char* name) {
   Machine& machine = Machine::get();
   machine.now += kCallSeconds;
   ++machine.counters.calls;
-  if (machine.sticky != cudaSuccess) ++machine.counters.calls_after_failure;
-  return machine.sticky;
+  if (machine.sticky != cudaSuccess) {
+    ++machine.counters.calls_after_failure;
+    return machine.sticky;
+  }
+  if (fails("sticky:call", name)) machine.sticky = cudaErrorIllegalAddress;
+  return fails("call", name) ? cudaErrorUnknown : machine.sticky;
 }
 
 cudaError_t issue(cudaStream_t stream, Operation operation) {

@@ -13,8 +13,31 @@ std::vector<CUgraph_st*>& captures() {
   return *all;
 }
 
-bool goes_on(const CUgraph_st* graph) {
-  return std::find(captures().begin(), captures().end(), graph) != captures().end();
+CUgraph_st* capture_of(const EventState& event) {
+  const auto it = std::find_if(captures().begin(), captures().end(),
+                               [&](const CUgraph_st* g) { return g->number == event.capture; });
+  return it == captures().end() ? nullptr : *it;
+}
+
+// The nodes in an order that each may run in: as they were captured, or any other that the seed
+// has.
+std::vector<size_t> launch_order(const CUgraphExec_st& graph) {
+  std::vector<size_t> order, left(graph.nodes.size());
+  for (size_t i = 0; i < left.size(); ++i) left[i] = i;
+  std::vector<bool> done(left.size());
+  while (!left.empty()) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < left.size() && ready.size() < 8; ++i) {
+      const std::vector<size_t>& after = graph.nodes[left[i]].after;
+      if (std::all_of(after.begin(), after.end(), [&](size_t node) { return done[node]; }))
+        ready.push_back(i);
+    }
+    const size_t taken = ready[Machine::get().random_below(ready.size())];
+    order.push_back(left[taken]);
+    done[left[taken]] = true;
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+  return order;
 }
 
 void merge(std::vector<size_t>& into, const std::vector<size_t>& more) {
@@ -75,23 +98,24 @@ void add_node(CUstream_st& stream, Operation operation) {
 }
 
 void capture_record(CUstream_st& stream, EventState& event) {
-  event.graph = stream.capture;
+  event.capture = stream.capture->number;
   event.nodes = stream.tips;
 }
 
 cudaError_t capture_wait(CUstream_st& stream, EventState& event) {
-  if (!goes_on(event.graph)) return cudaErrorCapturedEvent;
+  CUgraph_st* const graph = capture_of(event);
+  if (graph == nullptr) return cudaErrorCapturedEvent;
   if (stream.capture == nullptr) {
-    stream.capture = event.graph;
-    event.graph->streams.push_back(&stream);
-  } else if (stream.capture != event.graph) {
+    stream.capture = graph;
+    graph->streams.push_back(&stream);
+  } else if (stream.capture != graph) {
     return invalidate(&stream, cudaErrorStreamCaptureMerge);
   }
   merge(stream.tips, event.nodes);
   return cudaSuccess;
 }
 
-bool captured(const EventState& event) { return event.graph != nullptr; }
+bool captured(const EventState& event) { return event.capture != 0; }
 
 cudaError_t invalidate(cudaStream_t stream, cudaError_t code) {
   if (stream->capture != nullptr) stream->capture->invalid = true;
@@ -117,7 +141,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     if (stream->capture != nullptr) return cudaErrorIllegalState;
     if (mode != cudaStreamCaptureModeThreadLocal)
       broken("captures are thread-local: others forbid calls to other threads");
+    static uint64_t made = 0;
     auto* graph = new CUgraph_st;
+    graph->number = ++made;
     graph->origin = stream;
     graph->streams = {stream};
     graph->thread = std::this_thread::get_id();
@@ -182,8 +208,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     if (!machine.is_stream(stream)) return cudaErrorInvalidResourceHandle;
     if (stream->capture != nullptr) return invalidate(stream, cudaErrorStreamCaptureUnsupported);
     ++machine.counters.graph_launches;
-    for (const CUgraph_st::Node& node : graph->nodes) {
-      Operation operation = node.operation;
+    for (const size_t node : launch_order(*graph)) {
+      Operation operation = graph->nodes[node].operation;
       if (operation.records) {
         operation.generation = ++operation.records->recorded;
         operation.records->stream = stream;

@@ -8,6 +8,7 @@
 #include "block.h"
 #include "calls.h"
 #include "captures.h"
+#include "failures.h"
 #include "launch.h"
 #include "memory.h"
 #include <cuda_runtime_api.h>
@@ -16,7 +17,6 @@ namespace cuda_double {
 namespace {
 
 constexpr double kDeviceBytesPerSecond = 3e12, kCopyBytesPerSecond = 25e9, kLaunchSeconds = 2e-6;
-constexpr int kMultiprocessors = 2;  // few, so that grids are small and their threads loop
 constexpr size_t kMostShared = size_t{48} << 10, kMostParameters = 4096;
 
 cudaError_t place_of_copy(cudaMemcpyKind kind, Place to, Place from) {
@@ -70,12 +70,12 @@ cudaError_t record(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   Machine& machine = Machine::get();
   if (!machine.is_stream(stream)) return cudaErrorInvalidResourceHandle;
   EventState& state = *event->state;
-  Operation operation{"event", Engine::none, 0, {}, event->state, {}, 0, false, 0};
+  Operation operation{"event", Engine::none, 0, {}, event->state, {}};
   if (stream->capture != nullptr && flags != cudaEventRecordExternal) {
     capture_record(*stream, state);
     return cudaSuccess;
   }
-  state.graph = nullptr;
+  state.capture = 0;
   if (stream->capture == nullptr) {
     operation.generation = ++state.recorded;
     state.stream = stream;
@@ -90,7 +90,7 @@ cudaError_t wait(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   if (captured(state)) return capture_wait(*stream, state);
   if (stream->capture != nullptr && flags != cudaEventWaitExternal)
     return invalidate(stream, cudaErrorStreamCaptureIsolation);
-  Operation operation{"wait", Engine::none, 0, {}, {}, event->state, state.recorded, false, 0};
+  Operation operation{"wait", Engine::none, 0, {}, {}, event->state, state.recorded};
   return issue(stream, std::move(operation));
 }
 
@@ -118,6 +118,10 @@ cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t par
     const auto all = static_cast<double>(threads * grid.x * grid.y * grid.z);
     operation.seconds = kLaunchSeconds + all * 16 / kDeviceBytesPerSecond;
     operation.run = [=, shared = config.dynamicSmemBytes, thread = std::move(thread)] {
+      if (fails("sticky:kernel", name)) {
+        Machine::get().sticky = cudaErrorIllegalAddress;
+        return;
+      }
       run_grid(grid, block, shared, thread, Machine::get().kernel_seed());
     };
     ++machine.counters.kernels;
@@ -173,7 +177,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int device) {
   return call("cudaGetDeviceProperties", [&](Machine&) {
     if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
     *about = {};
-    std::snprintf(about->name, sizeof about->name, "simulated GPU (double)");
+    std::snprintf(about->name, sizeof about->name, "%s", kDeviceName);
     about->major = 9;
     about->minor = 0;
     about->totalGlobalMem = device_bytes();
@@ -238,7 +242,7 @@ cudaError_t cudaMalloc(void** block, size_t bytes) {
     *block = nullptr;
     if (const cudaError_t code = unsafe_in_capture(); code != cudaSuccess) return code;
     if (bytes == 0) return cudaSuccess;
-    *block = take_device(current_device(), bytes);
+    if (!fails("malloc", "cudaMalloc")) *block = take_device(current_device(), bytes);
     if (*block == nullptr) return cudaErrorMemoryAllocation;
     ++machine.counters.allocations;
     return cudaSuccess;
@@ -262,9 +266,9 @@ cudaError_t cudaHostAlloc(void** block, size_t bytes, unsigned) {
     *block = nullptr;
     if (const cudaError_t code = unsafe_in_capture(); code != cudaSuccess) return code;
     if (bytes == 0) return cudaSuccess;
-    *block = take_pinned(bytes);
+    if (!fails("pinned", "cudaHostAlloc")) *block = take_pinned(bytes);
     if (*block == nullptr) return cudaErrorMemoryAllocation;
-    ++machine.counters.pinned;
+    ++machine.counters.pinned_allocations;
     return cudaSuccess;
   });
 }
@@ -317,10 +321,7 @@ cudaError_t cudaMemsetAsync(void* block, int value, size_t bytes, cudaStream_t s
                           static_cast<double>(bytes) / kDeviceBytesPerSecond,
                           [=] { std::memset(block, value, bytes); },
                           {},
-                          {},
-                          0,
-                          false,
-                          0});
+                          {}});
   });
 }
 

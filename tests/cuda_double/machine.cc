@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "memory.h"
+#include "protection.h"
 
 namespace cuda_double {
 namespace {
@@ -30,6 +30,7 @@ Machine::Machine() {
 }
 
 void Machine::set_schedule(const std::string& text) {
+  finish();
   const std::string random = "random:";
   seed_ = 0;
   if (text == "eager") {
@@ -46,6 +47,10 @@ void Machine::set_schedule(const std::string& text) {
 }
 
 uint64_t Machine::kernel_seed() { return seed_ == 0 ? 0 : seed_ * 0x9e3779b97f4a7c15u + ++grids_; }
+
+size_t Machine::random_below(size_t end) {
+  return schedule_ == Schedule::random ? random_() % end : 0;
+}
 
 cudaStream_t Machine::make_stream(int device) {
   streams_.push_back(new CUstream_st{device, ++streams_made_, {}, now, false, nullptr, {}});
@@ -128,6 +133,14 @@ void Machine::drive(Done done, CUstream_st* first) {
     for (size_t i = 0; !moved && i < streams_.size(); ++i) moved = advance(*streams_[i], 0);
     if (!moved) broken("the host waits for work that can never be done");
   }
+}
+
+void Machine::finish() {
+  const auto idle = [&] {
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](const CUstream_st* s) { return s->queue.empty(); });
+  };
+  drive(idle, nullptr);
 }
 
 void Machine::wait_for(cudaStream_t stream) {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "double.h"
 #include <cuda_runtime_api.h>
 
 struct CUstream_st;
@@ -31,7 +32,7 @@ struct EventState {
   double at = 0;                        // of the last that happened
   CUstream_st* stream = nullptr;        // of the last record
   std::vector<size_t> nodes;            // of the last record, where that was captured
-  CUgraph_st* graph = nullptr;
+  uint64_t capture = 0;                 // the number of that graph
 };
 
 enum class Engine { none, compute, in, out };  // what work keeps busy
@@ -44,7 +45,6 @@ struct Operation {
   std::function<void()> run;                   // may be empty
   std::shared_ptr<EventState> records, waits;  // at most one of them
   uint64_t generation = 0;                     // of that event
-  bool external = false;                       // of an event in a graph: seen outside it
   double issued = 0;
 };
 
@@ -54,11 +54,6 @@ struct Record {
   double start, end;
 };
 
-struct Counters {
-  long allocations = 0, frees = 0, pinned = 0, kernels = 0, graph_launches = 0, copies = 0,
-       sets = 0, waits = 0, calls = 0, calls_after_failure = 0;
-};
-
 enum class Schedule { eager, lazy, random };
 
 class Machine {
@@ -66,8 +61,10 @@ class Machine {
   static Machine& get();
   std::recursive_mutex mutex;  // held by whoever calls the runtime
 
-  void set_schedule(const std::string& text);
-  uint64_t kernel_seed();  // for the next grid
+  void set_schedule(const std::string& text);  // what was issued is done first
+  void finish();                               // does all that was issued
+  uint64_t kernel_seed();                      // for the next grid
+  size_t random_below(size_t end);             // 0 where the schedule is not random
 
   cudaStream_t make_stream(int device);
   bool is_stream(cudaStream_t stream) const;
@@ -80,7 +77,7 @@ class Machine {
   void asked(EventState& event);  // a query that found it not yet done
 
   double now = 0;  // of the host, in simulated seconds
-  Counters counters;
+  cuda_double_counts counters{};
   std::vector<Record> records;
   cudaError_t sticky = cudaSuccess;
 
@@ -108,6 +105,7 @@ struct CUgraph_st {
   };
   std::vector<Node> nodes;
   // While it is captured:
+  uint64_t number = 0;
   CUstream_st* origin = nullptr;
   std::vector<CUstream_st*> streams;
   std::thread::id thread;

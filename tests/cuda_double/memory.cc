@@ -8,6 +8,7 @@
 #include <string>
 
 #include "machine.h"
+#include "protection.h"
 #include <sys/mman.h>
 
 namespace cuda_double {
@@ -39,6 +40,7 @@ class Addresses {
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (begin == MAP_FAILED) broken("no addresses for the memory of devices");
     begin_ = static_cast<char*>(begin);
+    set_device_memory(begin_, bytes_);
     free_[begin_] = bytes_;
   }
 
@@ -49,6 +51,7 @@ class Addresses {
       const size_t rest = it->second - bytes;
       free_.erase(it);
       if (rest > 0) free_[begin + bytes] = rest;
+      set_used(begin + bytes);
       return begin;
     }
     return nullptr;
@@ -186,8 +189,5 @@ void check_red_zones() {
   OpenMemory open;
   for (const auto& [block, about] : state().blocks) check(block, about);
 }
-
-OpenMemory::OpenMemory() = default;
-OpenMemory::~OpenMemory() = default;
 
 }  // namespace cuda_double

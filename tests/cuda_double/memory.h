@@ -8,6 +8,9 @@
 
 namespace cuda_double {
 
+constexpr const char* kDeviceName = "simulated GPU (double)";
+constexpr int kMultiprocessors = 2;  // few, so that grids are small and their threads loop
+
 int device_count();
 size_t device_bytes();  // of each device
 size_t used_bytes(int device);
@@ -28,12 +31,5 @@ void* take_pinned(size_t bytes);
 bool give_pinned(void* block);
 // Stops where somebody wrote beside a block.
 void check_red_zones();
-
-// While one lives, device memory may be touched.
-class OpenMemory {
- public:
-  OpenMemory();
-  ~OpenMemory();
-};
 
 }  // namespace cuda_double

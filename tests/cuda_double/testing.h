@@ -1,0 +1,94 @@
+// For the tests of the double: owners of what the runtime makes, and a schedule for each test.
+// Promises that a test stands for are named by the chapter of NVIDIA's manuals: "Runtime API" and
+// "Programming Guide".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "double.h"
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+namespace cuda_double_tests {
+
+#define OK(call) ASSERT_EQ(call, cudaSuccess)
+#define OK_VALUE(call) EXPECT_EQ(call, cudaSuccess)  // where a value is returned
+
+class WithSchedule : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { cuda_double_schedule(GetParam()); }
+  void TearDown() override {
+    cuda_double_fail("");
+    cuda_double_schedule("eager");
+  }
+};
+
+#define IN_EVERY_SCHEDULE(suite)                                                                 \
+  INSTANTIATE_TEST_SUITE_P(Schedules, suite,                                                     \
+                           testing::Values("eager", "lazy", "random:1", "random:2", "random:3"), \
+                           [](const auto& info) {                                                \
+                             std::string name = info.param;                                      \
+                             if (name.find(':') != std::string::npos)                            \
+                               name.erase(name.find(':'), 1);                                    \
+                             return name;                                                        \
+                           })
+
+struct Stream {
+  cudaStream_t handle = nullptr;
+  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), cudaSuccess); }
+  ~Stream() { cudaStreamDestroy(handle); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return handle; }
+  void wait() const { EXPECT_EQ(cudaStreamSynchronize(handle), cudaSuccess); }
+};
+
+struct Event {
+  cudaEvent_t handle = nullptr;
+  Event() { EXPECT_EQ(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), cudaSuccess); }
+  ~Event() { cudaEventDestroy(handle); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  operator cudaEvent_t() const { return handle; }
+};
+
+// `count` values in device memory.
+template <class T>
+struct OnDevice {
+  T* data = nullptr;
+  size_t count;
+  explicit OnDevice(size_t size) : count(size) {
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data), bytes()), cudaSuccess);
+  }
+  ~OnDevice() { cudaFree(data); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  size_t bytes() const { return count * sizeof(T); }
+
+  void put(const std::vector<T>& values, cudaStream_t stream) {
+    EXPECT_EQ(cudaMemcpyAsync(data, values.data(), bytes(), cudaMemcpyHostToDevice, stream),
+              cudaSuccess);
+  }
+  std::vector<T> get(cudaStream_t stream) const {
+    std::vector<T> values(count);
+    EXPECT_EQ(cudaMemcpyAsync(values.data(), data, bytes(), cudaMemcpyDeviceToHost, stream),
+              cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    return values;
+  }
+};
+
+template <class T>
+struct Pinned {
+  T* data = nullptr;
+  size_t count;
+  explicit Pinned(size_t size) : count(size) {
+    EXPECT_EQ(cudaMallocHost(reinterpret_cast<void**>(&data), count * sizeof(T)), cudaSuccess);
+  }
+  ~Pinned() { cudaFreeHost(data); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+};
+
+}  // namespace cuda_double_tests
