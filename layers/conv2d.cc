@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cuda/request.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/runtime/simd/isa.h"
@@ -134,6 +135,10 @@ class ConvOp : public OpBase<Derived> {
     return kernel;
   }
 
+  ConvRequest request(std::span<const TensorSpec> in) const {
+    return {kPass, self().shape(in), size_of(in[0].dtype)};
+  }
+
   bool differentiable() const override { return params.epilogue.code.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 
@@ -236,6 +241,22 @@ class Conv2dWeightGrad final : public ConvOp<Conv2dWeightGrad, ConvPass::weight_
 };
 
 }  // namespace
+
+std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in) {
+  if (auto* forward = dynamic_cast<const Conv2d*>(&op)) return forward->request(in);
+  if (auto* gradient = dynamic_cast<const Conv2dInputGrad*>(&op)) return gradient->request(in);
+  if (auto* gradient = dynamic_cast<const Conv2dWeightGrad*>(&op)) return gradient->request(in);
+  return std::nullopt;
+}
+
+std::string conv_text(const ConvRequest& request) {
+  constexpr const char* kPasses[] = {"forward", "input_grad", "weight_grad"};
+  const ConvShape& s = request.shape;
+  return fmt::format(
+      "{} x {}x{}x{}x{} w {}x{}x{}x{} stride {}x{} padding {}x{} dilation {}x{} groups {}",
+      kPasses[static_cast<int>(request.pass)], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.c / s.groups,
+      s.stride_h, s.stride_w, s.pad_h, s.pad_w, s.dilation_h, s.dilation_w, s.groups);
+}
 
 Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params) {
   return apply1(std::make_shared<Conv2d>(ConvOpParams{params}), {x, filters});

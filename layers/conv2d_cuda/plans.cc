@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace tessera {
 namespace {
 
@@ -90,15 +88,6 @@ std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
   if (!graph.try_finalize()) return std::nullopt;
   return graph;
-}
-
-std::string conv_text(const ConvRequest& request) {
-  constexpr const char* kPasses[] = {"forward", "input_grad", "weight_grad"};
-  const ConvShape& s = request.shape;
-  return fmt::format(
-      "{} x {}x{}x{}x{} w {}x{}x{}x{} stride {}x{} padding {}x{} dilation {}x{} groups {}",
-      kPasses[static_cast<int>(request.pass)], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.c / s.groups,
-      s.stride_h, s.stride_w, s.pad_h, s.pad_w, s.dilation_h, s.dilation_w, s.groups);
 }
 
 std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& facts,
