@@ -2,6 +2,7 @@
 
 #include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/dnn.h"
 #include "tessera/runtime/cuda/stream.h"
 
 namespace tessera {
@@ -67,8 +68,19 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
 }
 
 CudaContext::~CudaContext() {
+  if (dnn_ != nullptr) tessera::dnn().cudnnDestroy(dnn_);
   tessera::blas().cublasLtDestroy(blas_);
   cudaFreeHost(refused_counter());
+}
+
+cudnnContext* CudaContext::dnn() {
+  if (dnn_ != nullptr) return dnn_;
+  CudaDeviceGuard guard(index_);
+  cudnnContext* made = nullptr;
+  cuda_check(tessera::dnn().cudnnCreate(&made), "cudnnCreate");
+  dnn_ = made;
+  cuda_check(tessera::dnn().cudnnSetStream(made, cuda_stream()), "cudnnSetStream");
+  return dnn_;
 }
 
 CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }

@@ -11,6 +11,7 @@
 
 struct CUstream_st;      // cudaStream_t is a pointer to it
 struct cublasLtContext;  // cublasLtHandle_t is a pointer to it
+struct cudnnContext;     // cudnnHandle_t is a pointer to it
 
 namespace tessera {
 
@@ -23,6 +24,7 @@ class CudaContext final : public Context {
 
   CUstream_st* cuda_stream();
   cublasLtContext* blas() { return blas_; }
+  cudnnContext* dnn();  // on that stream; made, and cuDNN loaded, at the first call
   int multiprocessors() const { return multiprocessors_; }
   int index() const { return index_; }  // as CUDA counts, whatever part of the GPU this is
 
@@ -43,6 +45,7 @@ class CudaContext final : public Context {
   std::unique_ptr<RawMemory> memory_;
   std::unique_ptr<Stream> stream_;
   cublasLtContext* blas_ = nullptr;
+  cudnnContext* dnn_ = nullptr;
   volatile int64_t* refused_ = nullptr;
   int multiprocessors_ = 0;
 };
