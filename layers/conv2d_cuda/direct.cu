@@ -10,6 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr int kThreads = 256, kBlocksPerMultiprocessor = 16;
+constexpr int kBlocksAtOnce = 4;  // on a multiprocessor: 64 registers for each thread
 
 // Passed to the kernels by value.
 template <class T>
@@ -101,23 +102,26 @@ __device__ T weight_part(const Direct<T>& d, int64_t at) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) conv_forward(const __grid_constant__ Direct<T> d) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    conv_forward(const __grid_constant__ Direct<T> d) {
   for (int64_t i = first_index(); i < d.total; i += index_stride()) d.out[i] = output_pixel(d, i);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) conv_input_grad(const __grid_constant__ Direct<T> d) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    conv_input_grad(const __grid_constant__ Direct<T> d) {
   for (int64_t i = first_index(); i < d.total; i += index_stride()) d.out[i] = input_pixel(d, i);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) conv_weight_parts(const __grid_constant__ Direct<T> d) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    conv_weight_parts(const __grid_constant__ Direct<T> d) {
   for (int64_t i = first_index(); i < d.total; i += index_stride()) d.out[i] = weight_part(d, i);
 }
 
 // Adds the parts in pairs that are half of them apart, for each weight.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     conv_weight_sums(T* parts, int64_t count, int64_t weights, T* out) {
   for (int64_t i = first_index(); i < weights; i += index_stride()) {
     for (int64_t left = count; left > 1; left = (left + 1) / 2)
