@@ -5,9 +5,10 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
-#include "tessera/layers/conv2d_cuda/request.h"
+#include "tessera/layers/conv2d_cuda/kernels.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -107,9 +108,15 @@ class ConvOp : public OpBase<Derived> {
     return {{in[0].dtype, self().output(check, in), {}}};
   }
 
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
-    if (!target.device.is_cpu()) return {{}};  // planned for, without a kernel yet
+    if (!target.device.is_cpu()) {
+      if constexpr (kCuda)
+        if (target.facts != nullptr) return dnn_algorithms(request(in), *target.facts, target.gpu);
+      return {{}};  // of a GPU that nobody knows: planned without scratch
+    }
     const ConvShape shape = self().shape(in);
     const size_t element = size_of(in[0].dtype);
     std::vector<Algorithm> all;
@@ -120,8 +127,10 @@ class ConvOp : public OpBase<Derived> {
     return all;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context&,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
                                   const Algorithm& chosen) const override {
+    if constexpr (kCuda)
+      if (!where.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(where));
     const ConvShape shape = self().shape(in);
     std::unique_ptr<Kernel> kernel;
     visit_float(in[0].dtype, [&](auto zero) {

@@ -113,13 +113,12 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFa
 }
 
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
-                                   const DeviceFacts& facts, const GpuSettings& settings,
                                    CudaContext& where) {
   if (chosen.name == kDirect) return std::make_unique<DirectConvKernel>(request);
-  const std::optional<CachedPlan> plan = answer(request, facts, settings);
+  const std::optional<CachedPlan> plan = answer(request, *where.facts(), where.target().gpu);
   if (!plan) throw InternalError("a plan of cuDNN was chosen that there is not");
   where.dnn();  // made now: while a step is captured it cannot be
-  return std::make_unique<DnnConvKernel>(request, *plan, facts);
+  return std::make_unique<DnnConvKernel>(request, *plan, *where.facts());
 }
 
 }  // namespace tessera

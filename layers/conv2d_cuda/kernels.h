@@ -17,10 +17,9 @@ namespace tessera {
 // cuDNN is needed and cannot be loaded. Thread-safe.
 std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFacts& facts,
                                       const GpuSettings& settings = {});
-// The one that was chosen, for the GPU of `where`, which the facts are of. Inputs and output that
-// stand at addresses which the request does not allow are computed by "direct" all the same.
+// The one that was chosen, under the same settings. Inputs and output that stand at addresses which
+// the request does not allow are computed by "direct" all the same.
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
-                                   const DeviceFacts& facts, const GpuSettings& settings,
                                    CudaContext& where);
 
 }  // namespace tessera

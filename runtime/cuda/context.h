@@ -25,7 +25,8 @@ class CudaContext final : public Context {
   CUstream_st* cuda_stream();
   cublasLtContext* blas() { return blas_; }
   cudnnContext* dnn();  // on that stream; made, and cuDNN loaded, at the first call
-  int multiprocessors() const { return multiprocessors_; }
+  int multiprocessors() const;
+  const DeviceFacts* facts() const override { return facts_.get(); }
   int index() const { return index_; }  // as CUDA counts, whatever part of the GPU this is
 
   RawMemory& memory() override { return part_memory_ != nullptr ? *part_memory_ : *memory_; }
@@ -44,10 +45,10 @@ class CudaContext final : public Context {
   RawMemory* const part_memory_ = nullptr;
   std::unique_ptr<RawMemory> memory_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<const DeviceFacts> facts_;
   cublasLtContext* blas_ = nullptr;
   cudnnContext* dnn_ = nullptr;
   volatile int64_t* refused_ = nullptr;
-  int multiprocessors_ = 0;
 };
 
 }  // namespace tessera
