@@ -27,14 +27,29 @@ if(TESSERA_TESTS)
   tessera_need(GTest libgtest-dev)
 endif()
 
+# 9.8 is the first that answers for a device that is only described.
+macro(tessera_need_cudnn)
+  list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
+  find_package(CUDNN 9.8 QUIET)
+  if(NOT CUDNN_FOUND)
+    message(FATAL_ERROR "tessera: the GPU back end needs cuDNN 9.8 or newer, with its headers; found: "
+      "'${CUDNN_VERSION}' '${CUDNN_INCLUDE_DIR}'. From NVIDIA's repository for Debian: apt-get install "
+      "libcudnn9-dev-cuda-${CUDAToolkit_VERSION_MAJOR}; from PyPI: pip install "
+      "nvidia-cudnn-cu${CUDAToolkit_VERSION_MAJOR}, and -DCUDNN_ROOT=<site-packages>/nvidia/cudnn. "
+      "-DTESSERA_CUDA=OFF builds without GPUs")
+  endif()
+endmacro()
+
 if(NOT TESSERA_CUDA MATCHES "^(AUTO|ON|OFF|DOUBLE)$")
   message(FATAL_ERROR "TESSERA_CUDA must be AUTO, ON, OFF or DOUBLE; it is '${TESSERA_CUDA}'")
 endif()
 set(TESSERA_WITH_CUDA 0)
 if(TESSERA_CUDA STREQUAL DOUBLE)  # the vendor's headers alone, tests/cuda_double in place of the rest
   find_package(CUDAToolkit REQUIRED)
+  tessera_need_cudnn()
   set(TESSERA_WITH_CUDA 1)
   set(TESSERA_CUDA_FOLDER ${PROJECT_BINARY_DIR}/lib/cuda_double)
+  set(TESSERA_CUDNN_FOLDER ${TESSERA_CUDA_FOLDER})
   set(CMAKE_CUDA_ARCHITECTURES 90)
   message(STATUS "tessera: the GPU back end is built on a simulated GPU")
 elseif(NOT TESSERA_CUDA STREQUAL OFF)
@@ -64,7 +79,9 @@ elseif(NOT TESSERA_CUDA STREQUAL OFF)
       get_target_property(TESSERA_CUDA_FOLDER CUDA::cublasLt IMPORTED_LOCATION)
       get_filename_component(TESSERA_CUDA_FOLDER ${TESSERA_CUDA_FOLDER} DIRECTORY)
     endif()
-    message(STATUS "tessera: CUDA ${CUDAToolkit_VERSION}, the GPU back end is built")
+    tessera_need_cudnn()
+    get_filename_component(TESSERA_CUDNN_FOLDER ${CUDNN_LIBRARY} DIRECTORY)
+    message(STATUS "tessera: CUDA ${CUDAToolkit_VERSION}, cuDNN ${CUDNN_VERSION}, the GPU back end is built")
   elseif(TESSERA_CUDA STREQUAL ON)
     message(FATAL_ERROR "TESSERA_CUDA=ON, but no CUDA compiler was found: put nvcc on the PATH")
   else()

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cuda/kernels.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -106,9 +108,15 @@ class ConvOp : public OpBase<Derived> {
     return {{in[0].dtype, self().output(check, in), {}}};
   }
 
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
-    if (!target.device.is_cpu()) return {{}};  // planned for, without a kernel yet
+    if (!target.device.is_cpu()) {
+      if constexpr (kCuda)
+        if (target.facts != nullptr) return dnn_algorithms(request(in), *target.facts, target.gpu);
+      return {{}};  // of a GPU that nobody knows: planned without scratch
+    }
     const ConvShape shape = self().shape(in);
     const size_t element = size_of(in[0].dtype);
     std::vector<Algorithm> all;
@@ -119,8 +127,10 @@ class ConvOp : public OpBase<Derived> {
     return all;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context&,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
                                   const Algorithm& chosen) const override {
+    if constexpr (kCuda)
+      if (!where.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(where));
     const ConvShape shape = self().shape(in);
     std::unique_ptr<Kernel> kernel;
     visit_float(in[0].dtype, [&](auto zero) {
@@ -132,6 +142,10 @@ class ConvOp : public OpBase<Derived> {
       kernel = std::make_unique<ConvKernel<T>>(std::move(convolution), params.epilogue);
     });
     return kernel;
+  }
+
+  ConvRequest request(std::span<const TensorSpec> in) const {
+    return {kPass, self().shape(in), size_of(in[0].dtype)};
   }
 
   bool differentiable() const override { return params.epilogue.code.empty(); }
@@ -236,6 +250,22 @@ class Conv2dWeightGrad final : public ConvOp<Conv2dWeightGrad, ConvPass::weight_
 };
 
 }  // namespace
+
+std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in) {
+  if (auto* forward = dynamic_cast<const Conv2d*>(&op)) return forward->request(in);
+  if (auto* gradient = dynamic_cast<const Conv2dInputGrad*>(&op)) return gradient->request(in);
+  if (auto* gradient = dynamic_cast<const Conv2dWeightGrad*>(&op)) return gradient->request(in);
+  return std::nullopt;
+}
+
+std::string conv_text(const ConvRequest& request) {
+  constexpr const char* kPasses[] = {"forward", "input_grad", "weight_grad"};
+  const ConvShape& s = request.shape;
+  return fmt::format(
+      "{} x {}x{}x{}x{} w {}x{}x{}x{} stride {}x{} padding {}x{} dilation {}x{} groups {}",
+      kPasses[static_cast<int>(request.pass)], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.c / s.groups,
+      s.stride_h, s.stride_w, s.pad_h, s.pad_w, s.dilation_h, s.dilation_w, s.groups);
+}
 
 Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params) {
   return apply1(std::make_shared<Conv2d>(ConvOpParams{params}), {x, filters});

@@ -71,10 +71,19 @@ Names names_of(ConvPass pass) {
 
 }  // namespace
 
+bool conv_may_have_plan(const ConvRequest& request) {
+  const ConvShape& s = request.shape;
+  return request.element == sizeof(float) &&
+         std::min({s.n, s.h, s.w, s.c, s.o, s.out_h(), s.out_w()}) > 0;
+}
+
+std::string conv_plan_text(const ConvRequest& request) {
+  return fmt::format("{} float32 alignment {}", conv_text(request), request.alignment);
+}
+
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
   const ConvShape& s = request.shape;
-  if (request.element != sizeof(float)) return std::nullopt;
-  if (std::min({s.n, s.c, s.o, s.out_h(), s.out_w()}) < 1) return std::nullopt;
+  if (!conv_may_have_plan(request)) return std::nullopt;
   const int64_t aligned = request.alignment;
   const Names names = names_of(request.pass);
   const float one = 1, zero = 0;
@@ -92,20 +101,11 @@ std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
   return graph;
 }
 
-std::string conv_text(const ConvRequest& request) {
-  constexpr const char* kPasses[] = {"forward", "input_grad", "weight_grad"};
-  const ConvShape& s = request.shape;
-  return fmt::format(
-      "{} x {}x{}x{}x{} w {}x{}x{}x{} stride {}x{} padding {}x{} dilation {}x{} groups {}",
-      kPasses[static_cast<int>(request.pass)], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.c / s.groups,
-      s.stride_h, s.stride_w, s.pad_h, s.pad_w, s.dilation_h, s.dilation_w, s.groups);
-}
-
 std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& facts,
-                                 const DnnRules& rules) {
+                                 const GpuSettings& settings) {
   const std::optional<DnnDescriptor> graph = conv_graph(request);
   if (!graph) return std::nullopt;
-  std::vector<DnnPlan> plans = dnn_plans(*graph, facts, rules);
+  std::vector<DnnPlan> plans = dnn_plans(*graph, facts, settings);
   if (plans.empty()) return std::nullopt;
   return std::move(plans.front());
 }

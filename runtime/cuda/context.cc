@@ -2,6 +2,8 @@
 
 #include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/dnn.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/cuda/stream.h"
 
 namespace tessera {
@@ -47,6 +49,19 @@ class CudaMemory final : public RawMemory {
   const int index_;
 };
 
+DeviceFacts facts_of(int index) {
+  cudaDeviceProp about;
+  cuda_check(cudaGetDeviceProperties(&about, index), "cudaGetDeviceProperties");
+  DeviceFacts facts;
+  facts.name = about.name;
+  facts.major = about.major;
+  facts.minor = about.minor;
+  facts.multiprocessors = about.multiProcessorCount;
+  facts.memory_bytes = static_cast<int64_t>(about.totalGlobalMem);
+  facts.index = index;
+  return facts;
+}
+
 }  // namespace
 
 CudaContext::CudaContext(int index) : CudaContext(index, {DeviceKind::gpu, index}, nullptr) {}
@@ -56,10 +71,9 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       index_(index),
       part_memory_(memory),
       memory_(std::make_unique<CudaMemory>(index)),
-      stream_(std::make_unique<CudaStream>(index)) {
+      stream_(std::make_unique<CudaStream>(index)),
+      facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
   CudaDeviceGuard guard(index);
-  cuda_check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index),
-             "cudaDeviceGetAttribute");
   void* counter = nullptr;
   cuda_check(cudaHostAlloc(&counter, sizeof(int64_t), cudaHostAllocDefault), "cudaHostAlloc");
   refused_ = new (counter) int64_t(0);
@@ -67,9 +81,22 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
 }
 
 CudaContext::~CudaContext() {
+  if (dnn_ != nullptr) tessera::dnn().cudnnDestroy(dnn_);
   tessera::blas().cublasLtDestroy(blas_);
   cudaFreeHost(refused_counter());
 }
+
+cudnnContext* CudaContext::dnn() {
+  if (dnn_ != nullptr) return dnn_;
+  CudaDeviceGuard guard(index_);
+  cudnnContext* made = nullptr;
+  cuda_check(tessera::dnn().cudnnCreate(&made), "cudnnCreate");
+  dnn_ = made;
+  cuda_check(tessera::dnn().cudnnSetStream(made, cuda_stream()), "cudnnSetStream");
+  return dnn_;
+}
+
+int CudaContext::multiprocessors() const { return facts_->multiprocessors; }
 
 CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }
 

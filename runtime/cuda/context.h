@@ -11,6 +11,7 @@
 
 struct CUstream_st;      // cudaStream_t is a pointer to it
 struct cublasLtContext;  // cublasLtHandle_t is a pointer to it
+struct cudnnContext;     // cudnnHandle_t is a pointer to it
 
 namespace tessera {
 
@@ -23,7 +24,9 @@ class CudaContext final : public Context {
 
   CUstream_st* cuda_stream();
   cublasLtContext* blas() { return blas_; }
-  int multiprocessors() const { return multiprocessors_; }
+  cudnnContext* dnn();  // on that stream; made, and cuDNN loaded, at the first call
+  int multiprocessors() const;
+  const DeviceFacts* facts() const override { return facts_.get(); }
   int index() const { return index_; }  // as CUDA counts, whatever part of the GPU this is
 
   RawMemory& memory() override { return part_memory_ != nullptr ? *part_memory_ : *memory_; }
@@ -42,9 +45,10 @@ class CudaContext final : public Context {
   RawMemory* const part_memory_ = nullptr;
   std::unique_ptr<RawMemory> memory_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<const DeviceFacts> facts_;
   cublasLtContext* blas_ = nullptr;
+  cudnnContext* dnn_ = nullptr;
   volatile int64_t* refused_ = nullptr;
-  int multiprocessors_ = 0;
 };
 
 }  // namespace tessera

@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/runtime/cuda/blas.h"
+#include "tessera/runtime/error.h"
+
 namespace tessera {
 namespace {
 
@@ -26,12 +29,12 @@ DnnDescriptor device_of(const DeviceFacts& facts) {
 
 // Engines that take less care of float32 than the CPU's kernels do are left out whatever else is
 // asked for: inputs or sums in fewer bits, and the transform whose errors grow most.
-bool allowed(uint32_t notes, const DnnRules& rules) {
+bool allowed(uint32_t notes, const GpuSettings& settings) {
   uint32_t refused = bit(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) |
                      bit(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) |
                      bit(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
-  if (rules.deterministic) refused |= bit(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
-  if (!rules.tf32) refused |= bit(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  if (settings.deterministic) refused |= bit(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  if (!settings.tf32) refused |= bit(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
   return (notes & refused) == 0;
 }
 
@@ -73,30 +76,80 @@ Engine engine_of(const DnnDescriptor& config) {
   return found;
 }
 
+// Some of cuDNN's engines are cuBLAS's. 0 where that is not installed.
+size_t blas_version() {
+  try {
+    return blas().version;
+  } catch (const DeviceError&) {
+    return 0;
+  }
+}
+
 size_t workspace_of(const DnnDescriptor& plan) {
   return static_cast<size_t>(plan.get_integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+}
+
+// Whether a plan that was kept is one that cuDNN makes here, with the workspace that it says.
+bool takes(const CachedPlan& kept, const DeviceFacts& facts, const GpuSettings& settings) {
+  try {
+    const DnnPlan plan = dnn_plan_of(kept.text, facts);
+    return static_cast<int64_t>(plan.workspace_bytes) == kept.workspace_bytes &&
+           plan.workspace_bytes <= settings.workspace;
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceError&) {
+    return false;
+  }
 }
 
 }  // namespace
 
 std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& facts,
-                               const DnnRules& rules, size_t most) {
+                               const GpuSettings& settings, size_t most) {
   const DnnDescriptor device = device_of(facts);
   std::vector<DnnPlan> plans;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const DnnDescriptor& config : proposals(graph, device, mode)) {
       if (plans.size() == most) return plans;
       const Engine engine = engine_of(config);
-      if (!allowed(engine.notes, rules)) continue;
+      if (!allowed(engine.notes, settings)) continue;
       DnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
           .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
       if (!plan.try_finalize()) continue;
       const size_t workspace = workspace_of(plan);
-      if (workspace > rules.workspace_cap) continue;
+      if (workspace > settings.workspace) continue;
       plans.push_back({std::move(plan), engine.index, workspace, engine.notes});
     }
   return plans;
+}
+
+std::string dnn_plan_key(std::string_view what, const DeviceFacts& facts,
+                         const GpuSettings& settings) {
+  return fmt::format("{}\nworkspace {} deterministic {} tf32 {}\ncuDNN {} cuBLAS {}\n{}", what,
+                     settings.workspace, settings.deterministic, settings.tf32, dnn().version,
+                     blas_version(),
+                     facts.described() ? facts.description : dnn_description(facts.index));
+}
+
+std::optional<CachedPlan> kept_dnn_plan(std::string_view what,
+                                        const std::function<std::optional<DnnDescriptor>()>& graph,
+                                        const DeviceFacts& facts, const GpuSettings& settings,
+                                        PlanCache& cache) {
+  const std::string key = dnn_plan_key(what, facts, settings);
+  if (std::optional<CachedPlan> kept = cache.find(key)) {
+    if (takes(*kept, facts, settings)) return kept;
+    cache.refuse(key, "is not taken by cuDNN");
+  }
+  const std::optional<DnnDescriptor> asked = graph();
+  if (!asked) return std::nullopt;
+  const std::vector<DnnPlan> plans = dnn_plans(*asked, facts, settings);
+  if (plans.empty()) return std::nullopt;
+  const DnnPlan& taken = plans.front();
+  CachedPlan plan{taken.json(), taken.engine, static_cast<int64_t>(taken.workspace_bytes),
+                  taken.notes};
+  cache.keep(key, plan);
+  return plan;
 }
 
 DnnPlan dnn_plan_of(const std::string& json, const DeviceFacts& facts) {

@@ -1,0 +1,108 @@
+// The plan that is taken for every convolution of every network's training step, on a GPU of each
+// generation, which is only described: tests/golden/conv_plans.txt, against what cuDNN answers
+// here. No GPU is needed. Skips itself where cuDNN is not installed; where it is another version
+// than the table was made with, each case must have a plan, whichever it is.
+#include <gtest/gtest.h>
+
+#include "tessera/runtime/error.h"
+
+#if TESSERA_CUDA
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/graph/capture.h"
+#include "tessera/layers/conv2d_cuda/plans.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kDevices[] = {"A100", "RTX3090", "RTX4090", "H100", "B200", "RTX5090"};
+constexpr const char* kTable = TESSERA_SOURCE_DIR "/tests/golden/conv_plans.txt";
+constexpr const char* kMade = TESSERA_BINARY_DIR "/conv_plans.txt";
+
+using Cases = std::map<std::string, ConvRequest>;
+
+void add_cases(Cases& cases, const std::string& model, int64_t batch) {
+  testing_zoo::ZooStep step(model, testing_zoo::natural_options(model), batch);
+  const Graph graph = capture(step.function(), step.specs());
+  for (const Node& node : graph.nodes)
+    if (const auto request = conv_request(*node.op, graph.input_specs(node)))
+      cases.emplace(conv_text(*request), *request);
+}
+
+const Cases& all_cases() {
+  static const Cases cases = [] {
+    Cases found;
+    for (const std::string& model : model_names()) add_cases(found, model, 32);
+    add_cases(found, "resnet50", 256);
+    return found;
+  }();
+  return cases;
+}
+
+struct Table {
+  std::string text;
+  std::vector<std::string> without_plan;
+};
+
+Table make_table() {
+  Table table;
+  std::map<std::string, char> letters;  // for what cuDNN notes of a plan
+  std::string rows;
+  const auto letter = [&](const std::string& notes) {
+    const char next = static_cast<char>('a' + letters.size());
+    return letters.emplace(notes, next).first->second;
+  };
+  for (const auto& [text, request] : all_cases()) {
+    rows += text + "\n ";
+    for (const bool tf32 : {false, true}) {
+      rows += tf32 ? "; tf32" : " f32";
+      for (const char* device : kDevices) {
+        const auto plan = conv_plan(request, gpu_profile(device), {.tf32 = tf32});
+        if (!plan) table.without_plan.push_back(fmt::format("{} on {}", text, device));
+        rows += plan ? fmt::format(" {}:{}{}", plan->engine, plan->workspace_bytes,
+                                   letter(plan->notes_text()))
+                     : " none";
+      }
+    }
+    rows += '\n';
+  }
+  table.text = fmt::format(
+      "cuDNN {}\nThe plan for each convolution of the zoo, batch 32, and of ResNet-50, batch 256,\n"
+      "as engine:workspace bytes and a letter for what is noted of its numbers, in float32 and\n"
+      "TF32, deterministic, at most 256 MiB, on {},\n"
+      "as they are described in runtime/cuda/profiles/.\n\n",
+      cuda_version_text(dnn().version, 10000), fmt::join(kDevices, " "));
+  for (const auto& [notes, name] : letters) table.text += fmt::format("{}: {}\n", name, notes);
+  table.text += '\n' + rows;
+  return table;
+}
+
+TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
+  if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
+  if (cuda_dnn_build_folder().starts_with(TESSERA_BINARY_DIR))
+    GTEST_SKIP() << "this is not the vendor's cuDNN";
+  const Table made = make_table();
+  EXPECT_EQ(fmt::format("{}", fmt::join(made.without_plan, "\n")), "");
+  std::stringstream committed;
+  committed << std::ifstream(kTable).rdbuf();
+  const std::string version = committed.str().substr(0, committed.str().find('\n'));
+  if (!committed.str().empty() && version != made.text.substr(0, made.text.find('\n')))
+    GTEST_SKIP() << "every case has a plan; the table is of " << version << ", here is "
+                 << cuda_version_text(dnn().version, 10000);
+  if (made.text == committed.str()) return;
+  std::ofstream(kMade) << made.text;
+  FAIL() << "other plans are taken than the table says; look at the difference, and if it is "
+            "meant: cp "
+         << kMade << " " << kTable;
+}
+
+}  // namespace
+}  // namespace tessera
+#endif
