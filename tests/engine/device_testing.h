@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
 
