@@ -7,6 +7,14 @@
 #include <string_view>
 #include <vector>
 
+// In front of a function of a header that kernels on a GPU call, too. Nothing where nvcc does not
+// compile.
+#if defined(__CUDACC__)
+#define TESSERA_HOST_DEVICE __host__ __device__
+#else
+#define TESSERA_HOST_DEVICE
+#endif
+
 namespace tessera {
 
 enum class DeviceKind : unsigned char { cpu, gpu };

@@ -1,5 +1,4 @@
 // Ops that go along rows: softmax, cross_entropy, top_k_correct, max.
-#include "tessera/engine/autograd.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/reduce_max.h"
@@ -16,19 +15,6 @@ const Shape kRows[] = {{1, 1}, {9, 10}, {19, 7}, {3, 64}, {2, 1500}, {2, 1025}};
 
 Tensor values(const Shape& shape, uint64_t key) {
   return random_normal(shape, key, 0, 2, DType::f64);
-}
-
-// The results of f for all inputs but the last, and the gradient of the first result, which is
-// multiplied by the last input.
-DeviceFunction with_gradients(const DeviceFunction& f, size_t tracked) {
-  return [=](const Tensors& in) {
-    Tensors inputs(in.begin(), in.end() - 1);
-    for (size_t i = 0; i < tracked; ++i) inputs[i] = requires_grad(inputs[i]);
-    Tensors results = f(inputs);
-    for (const Tensor& dx : gradients(results[0], std::span(inputs).first(tracked), in.back()))
-      results.push_back(dx);
-    return results;
-  };
 }
 
 TEST_F(CudaRows, Softmax) {
