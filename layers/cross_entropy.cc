@@ -5,8 +5,10 @@
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/cross_entropy_cpu.h"
+#include "tessera/layers/cross_entropy_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/softmax.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -59,6 +61,19 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
       }
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
+        if (params.wanted == Wanted::logits) {
+          cross_entropy_logits_grad_cuda(where, data, in[2].as<T>(), out[0].as<T>());
+        } else {
+          cross_entropy_targets_grad_cuda(where, data, in[2].as<T>(), out[0].as<T>());
+        }
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b111}; }
@@ -128,6 +143,15 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
                          scratch.as<double>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        cross_entropy_loss_cuda(where, make_case<T>(params, in), out[0].as<T>(),
+                                scratch.as<double>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b11}; }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
+#include "tessera/layers/metrics_cuda.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 
@@ -52,6 +54,15 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
       *out[0].as<float>() = static_cast<float>(found);
     });
   }
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    return {{.scratch_bytes = target.device.is_cpu() ? 0 : static_cast<size_t>(in[0].shape[0])}};
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda)
+      top_k_correct_cuda(where, params.k, in[0], in[1], out[0], scratch.as<uint8_t>());
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const TopKParams params;
 };

@@ -6,8 +6,10 @@
 
 #include "tessera/engine/tape.h"
 #include "tessera/layers/pool2d_cpu.h"
+#include "tessera/layers/pool2d_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -83,10 +85,20 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
                          in[1].as<uint8_t>(), out[0].as<T>(), &hook);
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        max_pool2d_grad_cuda<T>(where, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
+                                in[1].as<uint8_t>(), out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {
+    if (!in[0].device.is_cpu()) return std::nullopt;
     auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;
@@ -124,6 +136,15 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
                     out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        max_pool2d_cuda<T>(where, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                           out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return params.positions; }
   Saved saved() const override { return {.outputs = 0b10}; }
@@ -159,6 +180,15 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
                              in[0].as<T>(), out[0].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        average_pool2d_grad_cuda<T>(where, pool_shape(params.pool, out[0].spec.shape),
+                                    in[0].as<T>(), out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -187,6 +217,15 @@ class AveragePool2d final : public OpBase<AveragePool2d> {
                         out[0].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        average_pool2d_cuda<T>(where, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                               out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -220,6 +259,16 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
                                   out[0].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const Shape& x = out[0].spec.shape;
+        global_average_pool_grad_cuda<T>(where, x[0], x[1] * x[2], x[3], in[0].as<T>(),
+                                         out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -249,6 +298,15 @@ class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
       global_average_pool<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const Shape& x = in[0].spec.shape;
+        global_average_pool_cuda<T>(where, x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {

@@ -15,23 +15,7 @@ const PoolMicrokernelsOf<T>& microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pool_microkernels));
 }
 
-struct Range {
-  int64_t begin, end;
-};
-
-// The part of window `i` that lies in [0, size).
-Range window_of(int64_t i, int64_t kernel, int64_t stride, int64_t pad, int64_t size) {
-  const int64_t start = i * stride - pad;
-  return {std::max<int64_t>(start, 0), std::min(start + kernel, size)};
-}
-
-// The windows that pixel `i` lies in.
-Range windows_with(int64_t i, int64_t kernel, int64_t stride, int64_t pad, int64_t count) {
-  const int64_t first = i + pad - kernel;  // the last start that is too early
-  return {first < 0 ? 0 : first / stride + 1, std::min((i + pad) / stride + 1, count)};
-}
-
-PoolRow pool_row(const PoolShape& s, Range rows, int64_t first_row) {
+PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row) {
   return {std::max<int64_t>(0, rows.end - rows.begin),
           first_row,
           s.w,
@@ -42,15 +26,6 @@ PoolRow pool_row(const PoolShape& s, Range rows, int64_t first_row) {
           s.pad_w};
 }
 
-// Pixels that the mean over the window of rows u and columns v divides by.
-int64_t divisor(const PoolShape& s, Range u, Range v, int64_t i, int64_t j) {
-  if (!s.count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
-  // Where rounding down let a window reach beyond the padding, that part does not count.
-  const int64_t h = std::min(i * s.stride_h - s.pad_h + s.kernel_h, s.h + s.pad_h);
-  const int64_t w = std::min(j * s.stride_w - s.pad_w + s.kernel_w, s.w + s.pad_w);
-  return (h - (i * s.stride_h - s.pad_h)) * (w - (j * s.stride_w - s.pad_w));
-}
-
 }  // namespace
 
 template <class T>
@@ -58,7 +33,7 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
   const int64_t out_h = s.out_h(), out_w = s.out_w();
   pool.parallel_for(s.n * out_h, [&](int64_t task) {
     const int64_t b = task / out_h, i = task % out_h, to = task * out_w * s.c;
-    const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
+    const PoolRange u = s.rows_under(i);
     const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h));
     microkernels<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
                               positions ? positions + to : nullptr);
@@ -75,7 +50,7 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
     const int64_t first = task * together, last = std::min(first + together, s.n * s.h);
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
-      const Range u = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
+      const PoolRange u = s.rows_over(i);
       const PoolRow row = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h);
       const int64_t from = (b * out_h + u.begin) * out_w * s.c;
       microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h,
@@ -92,15 +67,15 @@ void average_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y) {
   const int64_t out_h = s.out_h(), out_w = s.out_w();
   pool.parallel_for(s.n * out_h, [&](int64_t row) {
     const int64_t b = row / out_h, i = row % out_h;
-    const Range u = window_of(i, s.kernel_h, s.stride_h, s.pad_h, s.h);
+    const PoolRange u = s.rows_under(i);
     std::fill_n(y + row * out_w * s.c, out_w * s.c, T(0));
     for (int64_t j = 0; j < out_w; ++j) {
-      const Range v = window_of(j, s.kernel_w, s.stride_w, s.pad_w, s.w);
+      const PoolRange v = s.columns_under(j);
       T* to = y + (row * out_w + j) * s.c;
       for (int64_t p = u.begin; p < u.end; ++p)
         for (int64_t q = v.begin; q < v.end; ++q)
           microkernels<T>().add_quotient(x + ((b * s.h + p) * s.w + q) * s.c, T(1), s.c, to);
-      microkernels<T>().divide(to, static_cast<T>(divisor(s, u, v, i, j)), s.c, to);
+      microkernels<T>().divide(to, static_cast<T>(s.divisor(u, v, i, j)), s.c, to);
     }
   });
 }
@@ -110,14 +85,14 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
   const int64_t out_h = s.out_h(), out_w = s.out_w();
   pool.parallel_for(s.n * s.h, [&](int64_t row) {
     const int64_t b = row / s.h, i = row % s.h;
-    const Range rows = windows_with(i, s.kernel_h, s.stride_h, s.pad_h, out_h);
+    const PoolRange rows = s.rows_over(i);
     T* to = dx + row * s.w * s.c;
     std::fill_n(to, s.w * s.c, T(0));
     for (int64_t p = rows.begin; p < rows.end; ++p) {
-      const Range u = window_of(p, s.kernel_h, s.stride_h, s.pad_h, s.h);
+      const PoolRange u = s.rows_under(p);
       for (int64_t q = 0; q < out_w; ++q) {
-        const Range v = window_of(q, s.kernel_w, s.stride_w, s.pad_w, s.w);
-        const T pixels = static_cast<T>(divisor(s, u, v, p, q));
+        const PoolRange v = s.columns_under(q);
+        const T pixels = static_cast<T>(s.divisor(u, v, p, q));
         for (int64_t j = v.begin; j < v.end; ++j)
           microkernels<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels, s.c,
                                          to + j * s.c);

@@ -5,17 +5,10 @@
 #include <cstdint>
 
 #include "tessera/layers/shared/epilogue_hook.h"
+#include "tessera/layers/shared/pool_windows.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
-
-struct PoolShape {
-  int64_t n = 1, h = 1, w = 1, c = 1;  // of x
-  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
-  bool count_include_pad = true;
-  int64_t out_h() const { return (h + 2 * pad_h - kernel_h) / stride_h + 1; }
-  int64_t out_w() const { return (w + 2 * pad_w - kernel_w) / stride_w + 1; }
-};
 
 // positions may be null.
 template <class T>

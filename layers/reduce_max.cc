@@ -7,7 +7,9 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/structural.h"
+#include "tessera/layers/reduce_max_cuda.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -16,13 +18,6 @@ struct AxisParams {
   int axis = 0;
   int64_t size = 0;  // of the axis, for the gradient
   bool operator==(const AxisParams&) const = default;
-};
-
-// x as [outer, n, inner].
-struct Geometry {
-  int64_t outer, n, inner;
-  Geometry(const Shape& x, int axis)
-      : outer(x.elements(0, axis)), n(x[axis]), inner(x.elements(axis + 1, x.rank())) {}
 };
 
 // dx is dy where x had its maximum, and 0 elsewhere.
@@ -42,7 +37,7 @@ class MaxGrad final : public OpBase<MaxGrad> {
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const Geometry g(out[0].spec.shape, params.axis);
+    const AxisGeometry g(out[0].spec.shape, params.axis);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       where.pool().parallel_for(g.outer, [&](int64_t o) {
@@ -53,6 +48,11 @@ class MaxGrad final : public OpBase<MaxGrad> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      max_grad_cuda(where, AxisGeometry(out[0].spec.shape, params.axis), in[0], in[1], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b10}; }
@@ -81,7 +81,7 @@ class Max final : public OpBase<Max> {
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const Geometry g(in[0].spec.shape, params.axis);
+    const AxisGeometry g(in[0].spec.shape, params.axis);
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       where.pool().parallel_for(g.outer, [&](int64_t o) {
@@ -96,6 +96,11 @@ class Max final : public OpBase<Max> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      max_cuda(where, AxisGeometry(in[0].spec.shape, params.axis), in[0], out[0], out[1]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.outputs = 0b10}; }

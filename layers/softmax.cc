@@ -7,6 +7,8 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/softmax_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -78,6 +80,10 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) softmax_grad_cuda(where, params.logarithm, in[0], in[1], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   uint32_t may_reuse(int) const override { return 0b11; }
 
@@ -122,6 +128,10 @@ class Softmax final : public OpBase<Softmax> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) softmax_cuda(where, params.logarithm, in[0], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.outputs = 1}; }

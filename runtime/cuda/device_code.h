@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include <cuda_runtime_api.h>
 
@@ -12,6 +13,12 @@
 namespace tessera {
 
 inline constexpr int kWarp = 32;
+
+// Kernels may not call the functions of std::numeric_limits.
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
 
 template <class T>
 __host__ __device__ constexpr T ceil_div(T a, T b) {
@@ -57,6 +64,30 @@ __device__ void store_pack(T* to, const Pack<T, N>& values) {
 template <int N, class T>
 __host__ __device__ bool takes_packs(const T* data) {
   return reinterpret_cast<uintptr_t>(data) % (sizeof(T) * N) == 0;
+}
+
+// The same N values from anywhere: at once where `together` says that the address allows it.
+template <int N, class T>
+__device__ Pack<T, N> load_some(const T* from, bool together) {
+  if (together) return load_pack<N>(from);
+  Pack<T, N> values;
+  for (int k = 0; k < N; ++k) values[k] = from[k];
+  return values;
+}
+
+template <class T, int N>
+__device__ void store_some(T* to, const Pack<T, N>& values, bool together) {
+  if (together) return store_pack(to, values);
+  for (int k = 0; k < N; ++k) to[k] = values[k];
+}
+
+// Calls run(Index()) with what counts to `total`: 32 bits where they do, as dividing 64 is slow.
+template <class Run>
+void with_index(int64_t total, Run&& run) {
+  if (total < int64_t{1} << 31)
+    run(int32_t{});
+  else
+    run(int64_t{});
 }
 
 // `combine` of the warp's values, for every lane of it. All lanes must come here.

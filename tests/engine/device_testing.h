@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
@@ -109,6 +110,19 @@ inline bool gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs, DTy
 }
 
 inline double gpu_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : 1e-5; }
+
+// f of all inputs but the last, followed by the gradients of its first result for the first
+// `tracked` inputs, where the last input is the gradient of that result.
+inline DeviceFunction with_gradients(const DeviceFunction& f, size_t tracked) {
+  return [=](const Tensors& in) {
+    Tensors inputs(in.begin(), in.end() - 1);
+    for (size_t i = 0; i < tracked; ++i) inputs[i] = requires_grad(inputs[i]);
+    Tensors results = f(inputs);
+    for (const Tensor& dx : gradients(results[0], std::span(inputs).first(tracked), in.back()))
+      results.push_back(dx);
+    return results;
+  };
+}
 
 // gpu_error() within gpu_tolerance() in both dtypes, with inputs aligned and off by one.
 inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs) {

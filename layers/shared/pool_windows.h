@@ -1,0 +1,66 @@
+// Which pixels the windows of a pooling cover, for the kernels of every device.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/runtime/device.h"
+
+namespace tessera {
+
+template <class I>
+struct PoolRangeOf {
+  I begin, end;
+};
+
+// I: the type to count in, of 32 bits where a kernel should be fast and the sizes allow it.
+template <class I>
+struct PoolShapeOf {
+  using Range = PoolRangeOf<I>;
+  I n = 1, h = 1, w = 1, c = 1;  // of x
+  I kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  bool count_include_pad = true;
+  TESSERA_HOST_DEVICE I out_h() const { return (h + 2 * pad_h - kernel_h) / stride_h + 1; }
+  TESSERA_HOST_DEVICE I out_w() const { return (w + 2 * pad_w - kernel_w) / stride_w + 1; }
+
+  // The rows of x under row i of windows, the columns under column j.
+  TESSERA_HOST_DEVICE Range rows_under(I i) const {
+    return inside(i * stride_h - pad_h, kernel_h, h);
+  }
+  TESSERA_HOST_DEVICE Range columns_under(I j) const {
+    return inside(j * stride_w - pad_w, kernel_w, w);
+  }
+
+  // The rows of windows that row i of x lies in, the columns that column j lies in.
+  TESSERA_HOST_DEVICE Range rows_over(I i) const {
+    return over(i + pad_h, kernel_h, stride_h, out_h());
+  }
+  TESSERA_HOST_DEVICE Range columns_over(I j) const {
+    return over(j + pad_w, kernel_w, stride_w, out_w());
+  }
+
+  // Pixels that the mean over window (i, j), rows u and columns v of x, divides by.
+  TESSERA_HOST_DEVICE I divisor(Range u, Range v, I i, I j) const {
+    if (!count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
+    // Where rounding down let a window reach beyond the padding, that part does not count.
+    return counted(i * stride_h, kernel_h, h + 2 * pad_h) *
+           counted(j * stride_w, kernel_w, w + 2 * pad_w);
+  }
+
+ private:
+  TESSERA_HOST_DEVICE static Range inside(I start, I kernel, I size) {
+    const I end = start + kernel;
+    return {start < 0 ? 0 : start, end < size ? end : size};
+  }
+  TESSERA_HOST_DEVICE static Range over(I at, I kernel, I stride, I count) {
+    const I early = at - kernel;  // the last start that is too early
+    const I end = at / stride + 1;
+    return {early < 0 ? 0 : early / stride + 1, end < count ? end : count};
+  }
+  TESSERA_HOST_DEVICE static I counted(I start, I kernel, I room) {
+    return start + kernel < room ? kernel : room - start;
+  }
+};
+using PoolShape = PoolShapeOf<int64_t>;
+using PoolRange = PoolRangeOf<int64_t>;
+
+}  // namespace tessera

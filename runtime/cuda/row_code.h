@@ -1,0 +1,60 @@
+// Kernels that go along rows. For .cu files. The threads of a team share a row: a warp, of long
+// rows a block. Which thread takes which elements follows from the row's length alone.
+#pragma once
+
+#include "tessera/runtime/cuda/device_code.h"
+
+namespace tessera {
+
+inline constexpr int kRowThreads = 256;    // of a block: teams side by side, or one
+inline constexpr int64_t kWarpRow = 1024;  // elements of a row that a warp takes at most
+inline constexpr size_t kRowShared = block_values<kRowThreads>() * sizeof(double);  // bytes
+
+// kTeam threads a row, kTogether neighbouring elements a thread at a time.
+template <int kTeam, int kTogether>
+struct RowTeam {
+  static_assert(kTeam == kWarp || kTeam == kRowThreads);
+  static constexpr int N = kTogether;
+  static constexpr int kRows = kRowThreads / kTeam;  // of a block
+
+  __device__ static int64_t row() {
+    return int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / kTeam;
+  }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % kTeam; }
+
+  // Calls fn(j) for the elements [j, j + N) that this thread takes.
+  template <class F>
+  __device__ static void each(int64_t length, F&& fn) {
+    for (int64_t j = lane() * N; j < length; j += kTeam * N) fn(j);
+  }
+
+  // For every thread of the team, all of which must come here.
+  template <class T, class Combine>
+  __device__ static T reduce(T value, T neutral, Combine combine) {
+    if constexpr (kTeam == kWarp)
+      return warp_reduce(value, combine);
+    else
+      return block_reduce<kTeam>(value, neutral, dynamic_shared<T>(), combine);
+  }
+  template <class T>
+  __device__ static T sum(T value) {
+    return reduce(value, T(0), [](T a, T b) { return a + b; });
+  }
+};
+
+// Calls run(RowTeam<..>(), grid) for rows of T; `packs`: a thread takes 16 bytes at a time where
+// the length allows it. A block has kRowThreads threads and kRowShared bytes.
+template <class T, bool packs = true, class Run>
+void with_row_team(int64_t rows, int64_t length, Run&& run) {
+  constexpr int N = packs ? kPack<T> : 1;
+  const auto with = [&](auto team) {
+    run(team, dim3(static_cast<unsigned>(ceil_div<int64_t>(rows, team.kRows))));
+  };
+  const bool whole = length % N == 0;
+  if (length <= kWarpRow)
+    whole ? with(RowTeam<kWarp, N>()) : with(RowTeam<kWarp, 1>());
+  else
+    whole ? with(RowTeam<kRowThreads, N>()) : with(RowTeam<kRowThreads, 1>());
+}
+
+}  // namespace tessera
