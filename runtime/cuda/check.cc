@@ -75,9 +75,8 @@ void cuda_check(cublasStatus_t code, std::string_view call) {
       call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
       library.version, library.file, CUBLAS_VERSION);
   if (code == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
-  // The library says that a kernel failed; the runtime knows whether that was the end of the
-  // device.
-  cuda_check(cudaPeekAtLastError(), call);
+  // Where a kernel failed, the runtime knows whether that was the end of the device.
+  if (code == CUBLAS_STATUS_EXECUTION_FAILED) cuda_check(cudaPeekAtLastError(), call);
   throw DeviceError(text);
 }
 

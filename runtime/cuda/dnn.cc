@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/vendor_library.h"
 #include "tessera/runtime/error.h"
@@ -63,6 +64,9 @@ void cuda_check(cudnnStatus_t code, std::string_view call) {
       cuda_version_text(CUDNN_VERSION, 10000));
   if (out_of_memory(code)) throw OutOfMemory(text);
   if (broken_library(code)) throw VersionMismatch(text);
+  // Where a kernel failed, the runtime knows whether that was the end of the device.
+  if (CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_EXECUTION_FAILED)
+    cuda_check(cudaPeekAtLastError(), call);
   throw DeviceError(text);
 }
 

@@ -46,7 +46,7 @@ const Dnn* loaded_dnn();
 
 // Throws "<call>: <vendor's text> (<status>: <what cuDNN says of its last error>); ..." unless the
 // code is success: OutOfMemory where it had no memory, VersionMismatch where its parts do not fit
-// together, else DeviceError.
+// together, DeviceLost where a kernel brought the device down, else DeviceError.
 void cuda_check(cudnnStatus_t code, std::string_view call);
 
 // A descriptor: set attributes, finalise, hand to others. Calls throw what cuda_check() throws.

@@ -86,8 +86,6 @@ Table make_table() {
 
 TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
   if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
-  if (cuda_dnn_build_folder().starts_with(TESSERA_BINARY_DIR))
-    GTEST_SKIP() << "this is not the vendor's cuDNN";
   const Table made = make_table();
   EXPECT_EQ(fmt::format("{}", fmt::join(made.without_plan, "\n")), "");
   std::stringstream committed;
@@ -101,6 +99,33 @@ TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
   FAIL() << "other plans are taken than the table says; look at the difference, and if it is "
             "meant: cp "
          << kMade << " " << kTable;
+}
+
+// What a step is planned with for a GPU that is not there: the ops' own answers.
+TEST(CudaConvPlans, OpsPlanWithTheTrueWorkspace) {
+  if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
+  testing_zoo::ZooStep step("resnet20", testing_zoo::natural_options("resnet20"), 32);
+  const Graph graph = capture(step.function(), step.specs());
+  for (const GpuSettings& settings :
+       {GpuSettings{}, GpuSettings{.tf32 = true}, GpuSettings{.workspace = 0}}) {
+    size_t convolutions = 0;
+    const DeviceFacts& facts = gpu_profile("A100");
+    const Target target{.device = {DeviceKind::gpu, 0}, .facts = &facts, .gpu = settings};
+    for (const Node& node : graph.nodes) {
+      const Specs in = graph.input_specs(node);
+      const auto request = conv_request(*node.op, in);
+      if (!request) continue;
+      ++convolutions;
+      const auto plan = conv_plan(*request, facts, settings);
+      const std::vector<Algorithm> all = node.op->algorithms(in, target);
+      ASSERT_EQ(all.front().name == "cudnn", plan.has_value()) << conv_text(*request);
+      EXPECT_EQ(all.back().name, "direct");
+      // The loops take over where an address is not aligned, in the same scratch.
+      const size_t loops = all.back().scratch_bytes;
+      EXPECT_EQ(all.front().scratch_bytes, plan ? std::max(plan->workspace_bytes, loops) : loops);
+    }
+    EXPECT_EQ(convolutions, 56u);
+  }
 }
 
 }  // namespace
