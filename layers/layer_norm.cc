@@ -145,7 +145,7 @@ class LayerNormNormalise final : public Normalise {
     }
     if (args.needs(3) || args.needs(4)) {
       const Tensors sums = fold_blocks(apply1(
-          std::make_shared<LayerNormGradSums>(channel_blocks(x.shape())), {dy, x, mean, inverse}));
+          std::make_shared<LayerNormGradSums>(channel_blocks(x.spec())), {dy, x, mean, inverse}));
       grads[3] = sums[1];
       grads[4] = sums[0];
     }
