@@ -86,5 +86,16 @@ TEST_F(CudaNorms, BlocksWithStatisticsOfTheirOwn) {
   }
 }
 
+// Rows for a warp and for a block, several blocks of rows.
+TEST_F(CudaNorms, LayerNorm) {
+  for (const Shape& shape : {Shape{1, 3}, Shape{2, 3, 8}, Shape{300, 70}, Shape{3, 1100},
+                             Shape{2, 1029}, Shape{0, 4}, Shape{7}}) {
+    const Shape c{shape.back()};
+    const auto f = [](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2])}; };
+    expect_gpu_matches(with_gradients(f, 3),
+                       {values(shape, 1, 2), positive(c, 2), values(c, 3), values(shape, 4)});
+  }
+}
+
 }  // namespace
 }  // namespace tessera
