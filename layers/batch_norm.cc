@@ -6,8 +6,10 @@
 #include "tessera/engine/finite.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/batch_norm_cpu.h"
+#include "tessera/layers/batch_norm_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/normalise.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +40,15 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
                              in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        batch_norm_finalise_cuda<T>(where, params.blocks, in[0].spec.shape[2], params.eps,
+                                    in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const FinaliseParams params;
 };
@@ -75,6 +86,16 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
       }
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        batch_norm_update_cuda<T>(where, params.momentum, out[0].elements(),
+                                  {in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(),
+                                   out[0].as<T>(), out[1].as<T>()});
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const UpdateParams params;
 };
@@ -109,6 +130,17 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
           {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        batch_norm_grad_finalise_cuda<T>(
+            where, in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
+            in[1].as<T>(), in[2].as<T>(),
+            {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const GradFinaliseParams params;
 };
@@ -130,7 +162,7 @@ class BatchNormNormalise final : public Normalise {
   Tensors grad(const GradArgs& args) const override {
     const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
     const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
-    const ChannelBlocks blocks = channel_blocks(x.shape());
+    const ChannelBlocks blocks = channel_blocks(x.spec());
     const Tensor sums = block_gradient_sums(dy, x, mean, inverse, blocks);
     Tensors folded = apply(std::make_shared<BatchNormGradFinalise>(GradFinaliseParams{blocks.rows}),
                            {sums, gamma, inverse});
@@ -185,7 +217,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const BatchNormParams& params) {
   check_inputs({x, gamma, beta, running_mean, running_var}, params, is_training());
   if (!is_training()) return evaluate(x, gamma, beta, running_mean, running_var, params.eps);
-  const ChannelBlocks blocks = channel_blocks(x.shape());
+  const ChannelBlocks blocks = channel_blocks(x.spec());
   const Tensors stats =
       apply(std::make_shared<BatchNormFinalise>(FinaliseParams{blocks, params.eps}),
             {block_moments(detach(x), blocks)});

@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "tessera/engine/structural.h"
+#include "tessera/layers/concat_cuda.h"
 #include "tessera/layers/slice.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -58,6 +60,10 @@ class Concat final : public OpBase<Concat> {
       }
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) concat_cuda(where, out[0].spec.shape.elements(0, params.axis), in, out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
 
@@ -79,8 +85,8 @@ class Concat final : public OpBase<Concat> {
 }  // namespace
 
 Tensor concat(const Tensors& tensors, int axis) {
-  // A gradient's wanted inputs are counted in 32 bits.
-  if (tensors.empty() || tensors.size() > 32)
+  // The kernel of a GPU knows no more, and a gradient's wanted inputs are counted in 32 bits.
+  if (tensors.empty() || tensors.size() > kMostConcat)
     throw ShapeError(fmt::format("concat: takes 1 to 32 tensors, was given {}", tensors.size()));
   const int rank = tensors[0].shape().rank();
   return apply1(std::make_shared<Concat>(ConcatParams{axis < 0 ? axis + rank : axis}), tensors);

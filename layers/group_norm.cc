@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/layers/group_norm_cuda.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/normalise.h"
 #include "tessera/layers/shared/sample_pointwise.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -24,6 +26,11 @@ struct GroupParams {
 ChannelBlocks samples(const Shape& x) {
   const int64_t pixels = x.elements(1, x.rank() - 1);
   return {x[0] * pixels, pixels};
+}
+
+// x [n, 2, c]
+GroupShape group_shape(const GroupParams& params, const TensorSpec& x) {
+  return {x.shape[0], x.shape[2], params.groups, params.pixels};
 }
 
 // Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], shared by the pool.
@@ -68,6 +75,15 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise> {
                   static_cast<T>(1 / std::sqrt(m2 / count + params.eps)));
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        group_norm_finalise_cuda(where, group_shape(params, in[0].spec), params.eps,
+                                 in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const GroupParams params;
 };
@@ -102,6 +118,15 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
       }
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        group_norm_grad_means_cuda(where, group_shape(params, in[0].spec), in[0].as<const T>(),
+                                   in[1].as<const T>(), out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const GroupParams params;
 };

@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/layers/layer_norm_cuda.h"
 #include "tessera/layers/layer_norm_simd.h"
-#include "tessera/layers/shared/channel_blocks.h"
+#include "tessera/layers/shared/channel_blocks_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/normalise.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -60,6 +62,15 @@ class LayerMoments final : public OpBase<LayerMoments> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        layer_moments_cuda(where, out[0].elements(), in[0].spec.shape.back(), params.eps,
+                           in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const LayerNormParams params;
 };
@@ -92,6 +103,17 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        layer_gradient_means_cuda(where, out[0].elements(), in[1].spec.shape.back(),
+                                  in[0].as<const T>(), in[1].as<const T>(), in[2].as<const T>(),
+                                  in[3].as<const T>(), in[4].as<const T>(), out[0].as<T>(),
+                                  out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const NoParams params{};
 };
@@ -122,6 +144,16 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
       });
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        row_gradient_sums_cuda(where, params, in[1].spec.shape.back(), in[0].as<const T>(),
+                               in[1].as<const T>(), in[2].as<const T>(), in[3].as<const T>(),
+                               out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const ChannelBlocks params;
 };
@@ -145,7 +177,7 @@ class LayerNormNormalise final : public Normalise {
     }
     if (args.needs(3) || args.needs(4)) {
       const Tensors sums = fold_blocks(apply1(
-          std::make_shared<LayerNormGradSums>(channel_blocks(x.shape())), {dy, x, mean, inverse}));
+          std::make_shared<LayerNormGradSums>(channel_blocks(x.spec())), {dy, x, mean, inverse}));
       grads[3] = sums[1];
       grads[4] = sums[0];
     }

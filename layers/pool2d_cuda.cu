@@ -162,15 +162,6 @@ PoolShapeOf<I> counted_in(const PoolShape& s) {
           .count_include_pad = s.count_include_pad};
 }
 
-// Calls run(N) as a constant: the channels of T that a thread takes.
-template <class T, class Run>
-void with_pack(int64_t c, Run&& run) {
-  if (c % kPack<T> == 0)
-    run(std::integral_constant<int, kPack<T>>());
-  else
-    run(std::integral_constant<int, 1>());
-}
-
 // Calls run(N, shape counted in 32 bits or 64, results of N channels, grid) where there are any.
 template <class T, class Run>
 void with_pool(CudaContext& where, const PoolShape& s, int64_t results, Run&& run) {

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/slice_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -135,6 +137,10 @@ class SliceGrad final : public OpBase<SliceGrad> {
                 out[0].as<char>() + r * to_bytes);
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) slice_grad_cuda(where, params.slice, params.x, in[0], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -172,6 +178,10 @@ class Slice final : public OpBase<Slice> {
                out[0].as<char>() + r * to_bytes);
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) slice_cuda(where, params, in[0], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {

@@ -1,6 +1,8 @@
 #include "tessera/layers/shared/channel_blocks.h"
 
+#include "tessera/layers/shared/channel_blocks_cuda.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +25,15 @@ class BlockMoments final : public OpBase<BlockMoments> {
                        out[0].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        block_moments_cuda<T>(where, params, in[0].spec.shape.back(), in[0].as<T>(),
+                              out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const ChannelBlocks params;
 };
@@ -48,6 +59,17 @@ class BlockGradientSums final : public OpBase<BlockGradientSums> {
                              in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const int64_t c = in[0].spec.shape.back();
+        block_gradient_sums_cuda<T>(where, params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+                                    in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0,
+                                    out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const ChannelBlocks params;
 };
@@ -70,15 +92,29 @@ class FoldBlocks final : public OpBase<FoldBlocks> {
                      out[0].as<T>(), out[1].as<T>());
     });
   }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        fold_blocks_cuda<T>(where, in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
+                            out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const ChannelBlocks params{};
 };
 
 }  // namespace
 
-ChannelBlocks channel_blocks(const Shape& x) {
-  const int64_t c = std::max<int64_t>(x.back(), 1);
-  return {x.elements() / c, std::max<int64_t>(64, 16384 / c)};
+ChannelBlocks channel_blocks(const TensorSpec& x) {
+  const int64_t c = std::max<int64_t>(x.shape.back(), 1), rows = x.shape.elements() / c;
+  if (x.device.is_cpu()) return {rows, std::max<int64_t>(64, 16384 / c)};
+  // kTile channels stand side by side (channel_blocks_cuda.cu), each part of them a grid's block.
+  constexpr int64_t kTile = 128, kGrid = 1024, kMost = 512, kLeast = 8192;
+  const int64_t tiles = (c + kTile - 1) / kTile;
+  const int64_t most = std::clamp<int64_t>(kGrid / tiles, 1, kMost);
+  return {rows, std::max((rows + most - 1) / most, kLeast / std::min(c, kTile))};
 }
 
 Tensor block_moments(const Tensor& x, ChannelBlocks blocks) {

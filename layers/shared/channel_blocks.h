@@ -1,8 +1,8 @@
 // What the norms share: for every channel, sums over the rows of x, in blocks. x [.., c] is read as
 // rows of c channels; a block is `rows` rows one after the other (the last one may be shorter), cut
-// by the shape alone, so that a block's sums are the same wherever and by whom they are made.
-// Blocks are merged in the order of their index. None of these has a gradient: the norms bring
-// their own.
+// by the shape and the kind of the device alone, so that a block's sums are the same wherever and
+// by whom they are made. Blocks are merged in the order of their index. None of these has a
+// gradient: the norms bring their own.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,19 @@ namespace tessera {
 struct ChannelBlocks {
   int64_t rows = 0;        // of x
   int64_t block_rows = 1;  // of one block, >= 1
-  int64_t count() const { return (rows + block_rows - 1) / block_rows; }
-  int64_t begin(int64_t block) const { return block * block_rows; }
-  int64_t size(int64_t block) const { return std::min(block_rows, rows - begin(block)); }
+  TESSERA_HOST_DEVICE int64_t count() const { return (rows + block_rows - 1) / block_rows; }
+  TESSERA_HOST_DEVICE int64_t begin(int64_t block) const { return block * block_rows; }
+  TESSERA_HOST_DEVICE int64_t size(int64_t block) const {
+    const int64_t left = rows - begin(block);
+    return block_rows < left ? block_rows : left;
+  }
   bool operator==(const ChannelBlocks&) const = default;
 };
 
-// The blocks of a norm over all rows: 16384 elements of x or more in each, so that the block stays
-// in the cache, and at least 64 rows, so that the results are small against x.
-ChannelBlocks channel_blocks(const Shape& x);
+// The blocks of a norm over all rows. On the CPU 16384 elements of x or more in each, so that the
+// block stays in the cache, and at least 64 rows, so that the results are small against x. On a GPU
+// as many as fill a large one, but not more than 512, which are merged as fast.
+ChannelBlocks channel_blocks(const TensorSpec& x);
 
 // [blocks, 2, c]: the mean of each block, and the sum of squared deviations from that mean.
 Tensor block_moments(const Tensor& x, ChannelBlocks blocks);

@@ -8,6 +8,8 @@
 namespace tessera {
 
 inline constexpr int kColumnThreads = 256;  // of a block
+// Side by side where a block has all rows, and they are few: they fill what is loaded at once.
+inline constexpr int kFewColumns = 8;
 
 // How many threads of a block stand side by side, the least power of two for `columns` that is not
 // above `most`.
@@ -72,7 +74,7 @@ struct ColumnMoments {
 };
 
 // Launches kernel(args.., place) for `count` blocks of rows and all columns, of which a thread
-// takes N at a time. A: what its lines merge.
+// takes N, and `most` threads stand side by side. A: what the lines merge.
 template <class A, class... P, class... Args>
 void launch_columns(const char* name, void (*kernel)(P...), int64_t count, int64_t columns, int N,
                     int most, cudaStream_t stream, Args&&... args) {

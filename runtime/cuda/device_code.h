@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <cuda_runtime_api.h>
 
@@ -85,6 +86,15 @@ template <class T, int N>
 __device__ void store_some(T* to, const Pack<T, N>& values, bool together) {
   if (together) return store_pack(to, values);
   for (int k = 0; k < N; ++k) to[k] = values[k];
+}
+
+// Calls run(N), a constant: how many neighbours of a row of `length` a thread takes at a time.
+template <class T, class Run>
+void with_pack(int64_t length, Run&& run) {
+  if (length % kPack<T> == 0)
+    run(std::integral_constant<int, kPack<T>>());
+  else
+    run(std::integral_constant<int, 1>());
 }
 
 // Calls run(Index()) with what counts to `total`: 32 bits where they do, as dividing 64 is slow.

@@ -81,11 +81,20 @@ TEST(BatchNorm, GradientsMatchDifferences) {
   }
 }
 
+// A GPU merges them with a few threads, and all of them must have something to do.
+TEST(BatchNorm, AGpuHasFewBlocksOfRows) {
+  const Device gpu{DeviceKind::gpu, 0};
+  EXPECT_EQ(channel_blocks({DType::f32, {256, 112, 112, 64}, gpu}).count(), 512);
+  EXPECT_EQ(channel_blocks({DType::f32, {256, 7, 7, 2048}, gpu}).count(), 64);
+  EXPECT_EQ(channel_blocks({DType::f32, {2, 3}, gpu}).count(), 1);
+  EXPECT_EQ(channel_blocks({DType::f32, {0, 3}, gpu}).count(), 0);
+}
+
 // Several blocks of rows, several parts of channels: against the formulas.
 TEST(BatchNorm, ManyBlocksFollowTheFormulas) {
   TrainingScope training;
   const int64_t rows = 150, c = 300;
-  ASSERT_EQ(channel_blocks({rows, c}).count(), 3);
+  ASSERT_EQ(channel_blocks({DType::f64, {rows, c}, {}}).count(), 3);
   Vectors v(c);
   const Tensor x = requires_grad(normal({rows, c}, 1)), dy = normal({rows, c}, 2);
   const Tensor y = batch_norm(x, v.gamma, v.beta, v.mean, v.var);

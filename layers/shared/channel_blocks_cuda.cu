@@ -1,0 +1,181 @@
+// Sums over rows for every channel on a GPU: a block of threads takes one block of rows and some
+// neighbouring channels (column_code.h).
+#include "tessera/layers/shared/channel_blocks_cuda.h"
+#include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/column_code.h"
+#include "tessera/runtime/cuda/context.h"
+
+namespace tessera {
+namespace {
+
+// Four rows at a time: so many loads are on their way together, and one division serves them all.
+template <int N, class T>
+__global__ void __launch_bounds__(kColumnThreads)
+    moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnPlace place) {
+  const int64_t block = blockIdx.x, at = place.column() * N;
+  const bool together = takes_packs<N>(x);
+  const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
+  ColumnMoments<T, N> mine;
+  int64_t r = place.line();
+  x += (blocks.begin(block) + r) * c + at;
+  for (; r + 3 * place.lines() < rows; r += 4 * place.lines(), x += 4 * step) {
+    const Pack<T, N> a = load_some<N>(x, together), b = load_some<N>(x + step, together);
+    const Pack<T, N> d = load_some<N>(x + 2 * step, together);
+    const Pack<T, N> e = load_some<N>(x + 3 * step, together);
+    ColumnMoments<T, N> four;
+    four.count = 4;
+    for (int k = 0; k < N; ++k) {
+      const T mean = ((a[k] + b[k]) + (d[k] + e[k])) / 4;
+      const T da = a[k] - mean, db = b[k] - mean, dd = d[k] - mean, de = e[k] - mean;
+      four.mean[k] = mean;
+      four.m2[k] = (da * da + db * db) + (dd * dd + de * de);
+    }
+    mine.merge(four);
+  }
+  for (; r < rows; r += place.lines(), x += step) {
+    const Pack<T, N> value = load_some<N>(x, together);
+    ColumnMoments<T, N> one;
+    one.count = 1;
+    for (int k = 0; k < N; ++k) one.mean[k] = value[k];
+    mine.merge(one);
+  }
+  merge_lines(mine, place);
+  if (at >= c || place.line() != 0) return;
+  moments += block * 2 * c + at;
+  for (int k = 0; k < N; ++k) moments[k] = mine.mean[k], moments[c + k] = mine.m2[k];
+}
+
+// Adds dy and dy (x - mean) of one row to the first and the second half of the sums.
+template <int N, class T, class Mean>
+__device__ void add_row(ColumnSums<T, 2 * N>& sums, const Pack<T, N>& dy, const Pack<T, N>& x,
+                        Mean&& mean) {
+  for (int k = 0; k < N; ++k) {
+    sums.at[k] += dy[k];
+    sums.at[N + k] += dy[k] * (x[k] - mean(k));
+  }
+}
+
+template <int N, class T>
+__global__ void __launch_bounds__(kColumnThreads)
+    gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
+                            const T* scale, int64_t stats_stride, T* sums, ColumnPlace place) {
+  const int64_t block = blockIdx.x, at = place.column() * N, stats = block * stats_stride + at;
+  const bool together = takes_packs<N>(dy) && takes_packs<N>(x);
+  const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
+  ColumnSums<T, 2 * N> mine;
+  Pack<T, N> middle = {};
+  for (int k = 0; at < c && k < N; ++k) middle[k] = mean[stats + k];
+  const auto mean_of = [&](int k) { return middle[k]; };
+  int64_t r = place.line();
+  const int64_t first = (blocks.begin(block) + r) * c + at;
+  dy += first;
+  x += first;
+  for (; r + place.lines() < rows; r += 2 * place.lines(), dy += 2 * step, x += 2 * step) {
+    const Pack<T, N> g0 = load_some<N>(dy, together), g1 = load_some<N>(dy + step, together);
+    const Pack<T, N> x0 = load_some<N>(x, together), x1 = load_some<N>(x + step, together);
+    add_row(mine, g0, x0, mean_of);
+    add_row(mine, g1, x1, mean_of);
+  }
+  if (r < rows) add_row(mine, load_some<N>(dy, together), load_some<N>(x, together), mean_of);
+  merge_lines(mine, place);
+  if (at >= c || place.line() != 0) return;
+  sums += block * 2 * c + at;
+  for (int k = 0; k < N; ++k) sums[k] = mine.at[k], sums[c + k] = mine.at[N + k] * scale[stats + k];
+}
+
+template <int N, class T>
+__global__ void __launch_bounds__(kColumnThreads)
+    gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
+                          const T* scale, T* sums, ColumnPlace place) {
+  const int64_t block = blockIdx.x, at = place.column() * N;
+  const bool together = takes_packs<N>(dy) && takes_packs<N>(x);
+  const int64_t rows = at < c ? blocks.size(block) : 0;
+  ColumnSums<T, 2 * N> mine;
+  for (int64_t r = place.line(); r < rows; r += place.lines()) {
+    const int64_t row = blocks.begin(block) + r, from = row * c + at;
+    const Pack<T, N> g = load_some<N>(dy + from, together), v = load_some<N>(x + from, together);
+    const T middle = mean[row], inverse = scale[row];
+    for (int k = 0; k < N; ++k) {
+      mine.at[k] += g[k];
+      mine.at[N + k] += g[k] * ((v[k] - middle) * inverse);
+    }
+  }
+  merge_lines(mine, place);
+  if (at >= c || place.line() != 0) return;
+  sums += block * 2 * c + at;
+  for (int k = 0; k < N; ++k) sums[k] = mine.at[k], sums[c + k] = mine.at[N + k];
+}
+
+// The two halves of a block stand side by side, as 2 c columns.
+template <class T>
+__global__ void __launch_bounds__(kColumnThreads)
+    fold_columns(int64_t blocks, int64_t c, const T* sums, T* first, T* second, ColumnPlace place) {
+  const int64_t at = place.column();
+  ColumnSums<T, 1> mine;
+  for (int64_t b = place.line(); at < 2 * c && b < blocks; b += place.lines())
+    mine.at[0] += sums[b * 2 * c + at];
+  merge_lines(mine, place);
+  if (at >= 2 * c || place.line() != 0) return;
+  (at < c ? first[at] : second[at - c]) = mine.at[0];
+}
+
+}  // namespace
+
+template <class T>
+void block_moments_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* x,
+                        T* moments) {
+  if (blocks.count() * c == 0) return;
+  CudaDeviceGuard guard(where.index());
+  with_pack<T>(c, [&](auto pack) {
+    launch_columns<ColumnMoments<T, pack()>>("block_moments", moments_of_blocks<pack(), T>,
+                                             blocks.count(), c, pack(), kWarp, where.cuda_stream(),
+                                             blocks, c, x, moments);
+  });
+}
+
+template <class T>
+void block_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+                              const T* x, const T* mean, const T* scale, int64_t stats_stride,
+                              T* sums) {
+  if (blocks.count() * c == 0) return;
+  CudaDeviceGuard guard(where.index());
+  with_pack<T>(c, [&](auto pack) {
+    launch_columns<ColumnSums<T, 2 * pack()>>(
+        "block_gradient_sums", gradient_sums_of_blocks<pack(), T>, blocks.count(), c, pack(), kWarp,
+        where.cuda_stream(), blocks, c, dy, x, mean, scale, stats_stride, sums);
+  });
+}
+
+template <class T>
+void row_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+                            const T* x, const T* mean, const T* scale, T* sums) {
+  if (blocks.count() * c == 0) return;
+  CudaDeviceGuard guard(where.index());
+  with_pack<T>(c, [&](auto pack) {
+    launch_columns<ColumnSums<T, 2 * pack()>>("row_gradient_sums", gradient_sums_of_rows<pack(), T>,
+                                              blocks.count(), c, pack(), kWarp, where.cuda_stream(),
+                                              blocks, c, dy, x, mean, scale, sums);
+  });
+}
+
+template <class T>
+void fold_blocks_cuda(CudaContext& where, int64_t blocks, int64_t c, const T* sums, T* first,
+                      T* second) {
+  if (c == 0) return;
+  CudaDeviceGuard guard(where.index());
+  launch_columns<ColumnSums<T, 1>>("fold_blocks", fold_columns<T>, 1, 2 * c, 1, kFewColumns,
+                                   where.cuda_stream(), blocks, c, sums, first, second);
+}
+
+#define TESSERA_CHANNEL_BLOCKS(T)                                                                  \
+  template void block_moments_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, T*);            \
+  template void block_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, const T*, \
+                                         const T*, const T*, int64_t, T*);                         \
+  template void row_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, const T*,   \
+                                       const T*, const T*, T*);                                    \
+  template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const T*, T*, T*);
+TESSERA_CHANNEL_BLOCKS(float)
+TESSERA_CHANNEL_BLOCKS(double)
+#undef TESSERA_CHANNEL_BLOCKS
+
+}  // namespace tessera
