@@ -15,6 +15,10 @@
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <pthread.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -52,26 +56,57 @@ cuda_double_switch:
 #endif
 
 constexpr size_t kStack = size_t{256} << 10, kGuard = 4096;
+// Tops of stacks lie apart, so that they do not all want the same lines of the cache.
+constexpr size_t kTops = 8192, kApart = 448;
 
 // A stack, and where it stopped.
 struct Stack {
+  const char* bottom = nullptr;
+  size_t bytes = 0;
 #if defined(__x86_64__)
   void* context = nullptr;
-  void begin(char* bottom, void (*main)()) {
-    void** top = reinterpret_cast<void**>(bottom + kStack) - 2;
+  void begin(char* memory, size_t size, void (*main)()) {
+    bottom = memory;
+    bytes = size;
+    void** top = reinterpret_cast<void**>(memory + size) - 2;
     *top = reinterpret_cast<void*>(main);
     context = top - 6;
   }
-  static void change(Stack& from, Stack& to) { cuda_double_switch(&from.context, to.context); }
+  static void jump(Stack& from, Stack& to) { cuda_double_switch(&from.context, to.context); }
 #else
   ucontext_t context;
-  void begin(char* bottom, void (*main)()) {
+  void begin(char* memory, size_t size, void (*main)()) {
+    bottom = memory;
+    bytes = size;
     getcontext(&context);
-    context.uc_stack.ss_sp = bottom;
-    context.uc_stack.ss_size = kStack;
+    context.uc_stack.ss_sp = memory;
+    context.uc_stack.ss_size = size;
     makecontext(&context, main, 0);
   }
-  static void change(Stack& from, Stack& to) { swapcontext(&from.context, &to.context); }
+  static void jump(Stack& from, Stack& to) { swapcontext(&from.context, &to.context); }
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)  // it must be told of every change
+  void* fake = nullptr;
+  static void change(Stack& from, Stack& to) {
+    __sanitizer_start_switch_fiber(&from.fake, to.bottom, to.bytes);
+    jump(from, to);
+    arrived(from);
+  }
+  static void arrived(Stack& here) { __sanitizer_finish_switch_fiber(here.fake, nullptr, nullptr); }
+  // As the stack of the thread that calls.
+  void describe() {
+    pthread_attr_t about;
+    pthread_getattr_np(pthread_self(), &about);
+    void* begin = nullptr;
+    pthread_attr_getstack(&about, &begin, &bytes);
+    bottom = static_cast<char*>(begin);
+    pthread_attr_destroy(&about);
+  }
+#else
+  static void change(Stack& from, Stack& to) { jump(from, to); }
+  static void arrived(Stack&) {}
+  void describe() {}
 #endif
 };
 
@@ -100,7 +135,7 @@ struct Block {
   const std::function<void()>* thread = nullptr;
   dim3 size;
   int threads = 0, started = 0, ended = 0;
-  uint64_t first = 0, stride = 1;  // thread number k is (first + k * stride) % threads
+  int next = 0, stride = 1;  // each thread is `stride` behind the one before it, all around
   std::vector<Warp> warps;
   std::vector<Fiber*> idle, ready, waiting;  // waiting at __syncthreads
   size_t next_ready = 0;
@@ -116,7 +151,7 @@ std::string text(Site site) { return std::string(site.file) + ":" + std::to_stri
 void place(Fiber& fiber, int index) {
   const unsigned i = static_cast<unsigned>(index), x = block.size.x, y = block.size.y;
   fiber.index = index;
-  fiber.thread = {i % x, i / x % y, i / (x * y)};
+  fiber.thread = i < x ? uint3{i, 0, 0} : uint3{i % x, i / x % y, i / (x * y)};
 }
 
 void take_over(Fiber& fiber) {
@@ -126,8 +161,11 @@ void take_over(Fiber& fiber) {
 }
 
 int next_thread() {
-  const auto k = static_cast<uint64_t>(block.started++);
-  return static_cast<int>((block.first + k * block.stride) % static_cast<uint64_t>(block.threads));
+  const int thread = block.next;
+  ++block.started;
+  block.next += block.stride;
+  if (block.next >= block.threads) block.next -= block.threads;
+  return thread;
 }
 
 void change_to(Stack& from, Fiber& to) {
@@ -148,7 +186,8 @@ Fiber* idle_fiber() {
   if (memory == MAP_FAILED) broken("no memory for the stack of a thread");
   mprotect(memory, kGuard, PROT_NONE);
   auto* fiber = new Fiber;  // kept for later blocks
-  fiber->stack.begin(memory + kGuard, &fiber_main);
+  static size_t made = 0;
+  fiber->stack.begin(memory + kGuard, kStack - made++ * kApart % kTops, &fiber_main);
   return fiber;
 }
 
@@ -183,6 +222,7 @@ void pause() {
 
 // A fiber runs threads one after the other until one of them waits; then others take over.
 void fiber_main() {
+  Stack::arrived(block.current->stack);
   for (;;) {
     Fiber* self = block.current;
     (*block.thread)();
@@ -210,14 +250,15 @@ uint64_t mixed(uint64_t x) {  // splitmix64
 }
 
 void run_block(uint64_t seed) {
-  const auto threads = static_cast<uint64_t>(block.threads);
-  block.first = 0;
+  block.next = 0;
   block.stride = 1;
   if (seed != 0) {
+    const auto threads = static_cast<uint64_t>(block.threads);
     const uint64_t random = mixed(seed);
-    block.first = random % threads;
-    block.stride = 1 + (random >> 32) % threads;
-    while (std::gcd(block.stride, threads) != 1) ++block.stride;
+    block.next = static_cast<int>(random % threads);
+    block.stride = 1 + static_cast<int>((random >> 32) % threads);
+    while (std::gcd(block.stride, block.threads) != 1)
+      block.stride = block.stride % block.threads + 1;
   }
   block.started = block.ended = 0;
   for (Warp& warp : block.warps) warp.ended = 0;
@@ -246,17 +287,26 @@ void wait_for_block(Site site) {
 
 namespace {
 
+// With the sizes that nearly all have known, which saves a call for each lane.
+void move(void* to, const void* from, size_t bytes) {
+  if (bytes == 4)
+    std::memcpy(to, from, 4);
+  else if (bytes == 8)
+    std::memcpy(to, from, 8);
+  else
+    std::memcpy(to, from, bytes);
+}
+
 void deliver(Warp& warp, const Gathering& all) {
   unsigned char given[32][kLargestExchange];
   for (int l = 0; l < 32; ++l)
-    if (all.arrived >> l & 1 && all.bytes > 0)
-      std::memcpy(given[l], warp.lanes[l]->value, all.bytes);
+    if (all.arrived >> l & 1 && all.bytes > 0) move(given[l], warp.lanes[l]->value, all.bytes);
   for (int l = 0; l < 32; ++l) {
     if ((all.arrived >> l & 1) == 0) continue;
     Fiber& fiber = *warp.lanes[l];
     if (all.bytes > 0) {
       if (all.arrived >> fiber.from & 1)
-        std::memcpy(fiber.value, given[fiber.from], all.bytes);
+        move(fiber.value, given[fiber.from], all.bytes);
       else  // a lane that takes no part gives an undefined value
         std::memset(fiber.value, 0xff, all.bytes);
     }
@@ -308,6 +358,7 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
   if (shared_bytes > 0 && posix_memalign(&shared, 128, shared_bytes) != 0)
     broken("no memory for a block");
   block.shared = static_cast<unsigned char*>(shared);
+  block.outside.describe();
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
   for (uint64_t b = 0; b < blocks; ++b) {
     const uint64_t k = seed % 2 == 1 ? blocks - 1 - b : b;

@@ -13,7 +13,7 @@ namespace {
 using tessera::ConvPass;
 using tessera::ConvShape;
 using tessera::DnnPlan;
-using tessera::DnnRules;
+using tessera::GpuSettings;
 
 struct Handle {
   cudnnHandle_t handle = nullptr;
@@ -114,8 +114,8 @@ const ConvShape kOdd{.n = 2,
                      .dilation_w = 2,
                      .groups = 3};
 
-std::vector<DnnPlan> plans(ConvPass pass, const ConvShape& shape, const DnnRules& rules) {
-  return dnn_plans(*tessera::conv_graph({pass, shape}), tessera::gpu_profile("H100"), rules, 10);
+std::vector<DnnPlan> plans(ConvPass pass, const ConvShape& shape, const GpuSettings& settings) {
+  return dnn_plans(*tessera::conv_graph({pass, shape}), tessera::gpu_profile("H100"), settings, 10);
 }
 
 class Dnn : public WithSchedule {};

@@ -167,14 +167,16 @@ TEST_P(Kernels, PacksMoveSixteenBytes) {
 }
 
 __global__ void nothing() {}
-struct Large {
-  char bytes[4100];
+template <int kBytes>
+struct Parameters {
+  char bytes[kBytes];
 };
-__global__ void large(Large) {}
+template <int kBytes>
+__global__ void takes(Parameters<kBytes>) {}
 
 // Programming Guide, Technical Specifications: blocks have 1 to 1024 threads, at most 64 of them
 // deep, and 48 KiB of shared memory unless more is asked for; grids have 65535 blocks in y and z;
-// kernels take 4 KiB of parameters.
+// kernels take 32,764 bytes of parameters.
 TEST(KernelLimits, AreKept) {
   Stream stream;
   const auto refused = [&](dim3 grid, dim3 block, size_t shared) {
@@ -187,7 +189,9 @@ TEST(KernelLimits, AreKept) {
   refused(dim3(1, 65536), 32, 0);
   refused(1, 32, (48 << 10) + 1);
   EXPECT_NO_THROW(launch("nothing", nothing, 1, 1024, 48 << 10, stream));
-  EXPECT_THROW(launch("large", large, 1, 1, 0, stream, Large{}), tessera::DeviceError);
+  EXPECT_NO_THROW(launch("takes", takes<32764>, 1, 1, 0, stream, Parameters<32764>{}));
+  EXPECT_THROW(launch("takes", takes<32768>, 1, 1, 0, stream, Parameters<32768>{}),
+               tessera::DeviceError);
   EXPECT_DEATH(launch("nothing", nothing, 1, 1, 0, nullptr), "nothing on the default stream");
 }
 

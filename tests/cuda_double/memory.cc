@@ -10,6 +10,9 @@
 #include "machine.h"
 #include "protection.h"
 #include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace cuda_double {
 namespace {
@@ -90,13 +93,26 @@ State& state() {
   return *all;
 }
 
+// Forbids or allows what lies around a block, where a sanitizer tells at once who comes there.
+void forbid([[maybe_unused]] const char* block, [[maybe_unused]] size_t bytes,
+            [[maybe_unused]] bool forbidden) {
+#if defined(__SANITIZE_ADDRESS__)
+  const size_t behind = up(bytes) - bytes + kRedZone;
+  const auto set = forbidden ? &__asan_poison_memory_region : &__asan_unpoison_memory_region;
+  set(block - kRedZone, kRedZone);
+  set(block + bytes, behind);
+#endif
+}
+
 void paint(char* block, size_t bytes) {
   std::memset(block - kRedZone, kRed, kRedZone);
   std::memset(block, kPoison, bytes);
   std::memset(block + bytes, kRed, up(bytes) - bytes + kRedZone);
+  forbid(block, bytes, true);
 }
 
 void check(const char* block, const Block& about) {
+  forbid(block, about.bytes, false);
   const auto red = [](const char* at, size_t bytes) {
     return std::all_of(at, at + bytes,
                        [](char c) { return static_cast<unsigned char>(c) == kRed; });
@@ -107,6 +123,7 @@ void check(const char* block, const Block& about) {
   if (side != nullptr)
     broken(std::string("somebody wrote ") + side + " a block of " + std::to_string(about.bytes) +
            " bytes");
+  forbid(block, about.bytes, true);
 }
 
 void* add(char* memory, Place place, int device, size_t bytes) {
@@ -124,6 +141,7 @@ char* forget(void* block, Place place, Block* about) {
   OpenMemory open;
   check(it->first, it->second);
   *about = it->second;
+  forbid(it->first, about->bytes, false);
   std::memset(it->first, kPoison, about->bytes);
   state().blocks.erase(it);
   return static_cast<char*>(block) - kRedZone;

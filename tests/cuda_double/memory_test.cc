@@ -78,8 +78,8 @@ TEST(MemoryFaults, AWriteBesideABlockIsFound) {
     cuda_double::launch("write", config, write_at, x.data, at);
     stream.wait();
   };
-  EXPECT_DEATH(write(5), "behind a block of 20 bytes");
-  EXPECT_DEATH(write(-1), "before a block of 20 bytes");
+  EXPECT_DEATH(write(5), "behind a block of 20 bytes|use-after-poison");
+  EXPECT_DEATH(write(-1), "before a block of 20 bytes|use-after-poison");
   write(4);
 }
 
