@@ -28,6 +28,9 @@ struct CompileOptions {
   // PlanGuard around every node (plan_guard.h). Throws InternalError where the plan is at fault,
   // OpError (runtime/error.h) where a kernel is. Costs bytes and time.
   bool verify_plan = false;
+  // On one GPU: from the second run on a step is one CUDA graph that is launched as a whole. Same
+  // bits.
+  bool cuda_graph = true;
   // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
   bool replay_plan = false;
   // Each signature has a program with slots of its own, so arguments whose shapes always differ

@@ -35,6 +35,7 @@ Program::Program(Graph graph, const CompileOptions& options)
     arena.reserve(plan.arena_bytes());
     memories_.push_back({&arena, 0, nullptr});
   }
+  captures_ = options.cuda_graph && !guard_ && plans_.size() == 1 && !device().is_cpu();
 }
 
 Program::~Program() = default;
@@ -217,6 +218,7 @@ bool Program::take_regions() {
 
 void Program::bind() {
   if (!take_regions()) return;
+  captured_.reset();
   compute_addresses();
   bound_once_ = true;
 }
@@ -247,6 +249,16 @@ void Program::run_node(size_t s) {
   }
 }
 
+void Program::issue() {
+  if (guard_) start_guard();
+  for (size_t s = 0; s < bound_.size(); ++s) {
+    const bool moves = bound_[s]->kernel != nullptr;
+    if (guard_ && moves) guard_->before(static_cast<int>(s));
+    if (moves) run_node(s);
+    if (guard_) guard_->after(static_cast<int>(s));
+  }
+}
+
 void Program::run() {
   if (cpu_context().pool().size() > threads_)
     throw Error(
@@ -254,12 +266,13 @@ void Program::run() {
                     "before the step is prepared",
                     threads_, cpu_context().pool().size()));
   bind();
-  if (guard_) start_guard();
-  for (size_t s = 0; s < bound_.size(); ++s) {
-    const bool moves = bound_[s]->kernel != nullptr;
-    if (guard_ && moves) guard_->before(static_cast<int>(s));
-    if (moves) run_node(s);
-    if (guard_) guard_->after(static_cast<int>(s));
+  // The first run loads what libraries load lazily, which cannot be captured.
+  if (captures_ && has_run_) {
+    if (!captured_) captured_ = context(device()).stream().capture([this] { issue(); });
+    captured_->launch();
+  } else {
+    issue();
+    has_run_ = true;
   }
   for (const Value& value : graph_.values)
     if (value.previous >= 0) ++value.storage->version;

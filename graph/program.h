@@ -98,6 +98,7 @@ class Program {
   bool take_regions();
   void compute_addresses();
   void run_node(size_t s);
+  void issue();
   void hand_out();
   size_t index_of(Device device) const;  // in plans_; plans_.size() where there is none
   void* address(ValueId id);
@@ -119,6 +120,9 @@ class Program {
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
   std::unique_ptr<PlanGuard> guard_;  // with verify_plan
+  // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
+  bool captures_ = false, has_run_ = false;
+  std::unique_ptr<CapturedWork> captured_;
 };
 
 }  // namespace tessera

@@ -15,6 +15,7 @@ class CpuStream final : public Stream {
   void record(Event&) override {}
   void wait(const Event& event) override { event.synchronize(); }
   void synchronize() override {}
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
 };
 
 }  // namespace

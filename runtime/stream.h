@@ -7,6 +7,7 @@
 // is used by one thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 namespace tessera {
@@ -20,6 +21,15 @@ class Event {
   virtual void synchronize() const = 0;
 };
 
+// Work that was issued once and is issued again as one piece, for the price of one call.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  // Issues it on the stream that it was captured on.
+  virtual void launch() = 0;
+  virtual size_t nodes() const = 0;  // kernels, copies and fills in it
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -31,6 +41,10 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   // Blocks the host until everything issued so far is done.
   virtual void synchronize() = 0;
+  // What `issue` issues on this stream, which is not done now. It must not wait, copy from or to
+  // memory that the device cannot read itself, or use another stream. nullptr, and nothing is
+  // called, on the CPU, where there is nothing to gain.
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) = 0;
 };
 
 // A stream of the CPU: calls are done when they return.

@@ -67,6 +67,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   arenas_ = std::make_shared<Arenas>();
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
+  options.cuda_graph = config.gpu.cuda_graph;
   options.arenas = arenas_;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);
   options.dump_after.clear();

@@ -12,6 +12,50 @@ cudaEvent_t handle_of(const Event& event) {
   return cuda->handle();
 }
 
+class CudaGraph final : public CapturedWork {
+ public:
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    cudaError_t code = cudaGraphGetNodes(graph, nullptr, &nodes_);
+    if (code == cudaSuccess) code = cudaGraphInstantiate(&graph_, graph, 0);
+    cudaGraphDestroy(graph);
+    cuda_check(code, "cudaGraphInstantiate");
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  void launch() override { cuda_check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+  size_t nodes() const override { return nodes_; }
+
+ private:
+  const cudaStream_t stream_;
+  cudaGraphExec_t graph_ = nullptr;
+  size_t nodes_ = 0;
+};
+
+// Ends a capture whatever happens.
+class CaptureScope {
+ public:
+  explicit CaptureScope(cudaStream_t stream) : stream_(stream) {
+    cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
+  }
+  ~CaptureScope() {
+    if (ended_) return;
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(stream_, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+  }
+  cudaGraph_t end() {
+    cudaGraph_t graph = nullptr;
+    ended_ = true;
+    cuda_check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    return graph;
+  }
+
+ private:
+  const cudaStream_t stream_;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 CudaEvent::CudaEvent(int index) {
@@ -54,6 +98,13 @@ void CudaStream::wait(const Event& event) {
 
 void CudaStream::synchronize() {
   cuda_check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
+}
+
+std::unique_ptr<CapturedWork> CudaStream::capture(const std::function<void()>& issue) {
+  CudaDeviceGuard guard(index_);
+  CaptureScope scope(handle_);
+  issue();
+  return std::make_unique<CudaGraph>(scope.end(), handle_);
 }
 
 }  // namespace tessera

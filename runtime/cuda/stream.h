@@ -29,6 +29,8 @@ class CudaStream final : public Stream {
   void record(Event& event) override;  // throws InternalError when the event is not a CudaEvent
   void wait(const Event& event) override;
   void synchronize() override;
+  // As a CUDA graph. Where `issue` throws, the capture is ended and nothing stays of it.
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override;
   cudaStream_t handle() const { return handle_; }
 
  private:
