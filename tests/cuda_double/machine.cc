@@ -125,6 +125,7 @@ bool Machine::advance(CUstream_st& stream, int depth) {
 
 template <class Done>
 void Machine::drive(Done done, CUstream_st* first) {
+  OpenMemory open;  // once for all that is done
   while (!done()) {
     bool moved = false;
     if (schedule_ == Schedule::random && !streams_.empty())

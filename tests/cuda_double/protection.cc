@@ -14,7 +14,7 @@ namespace {
 struct Protection {
   char *begin = nullptr, *used = nullptr;
   size_t bytes = 0;
-  bool on = false;
+  bool asked = false, on = false;
   int key = -1;  // -1: there are none
   int open = 0;
   struct sigaction before {};
@@ -49,7 +49,8 @@ void set_device_memory(char* begin, size_t bytes) {
   all.key = pkey_alloc(0, 0);
   if (all.key >= 0) pkey_mprotect(begin, bytes, PROT_READ | PROT_WRITE, all.key);
   const char* const wanted = std::getenv("TESSERA_DOUBLE_PROTECT");
-  protect(wanted != nullptr ? std::strcmp(wanted, "0") != 0 : all.key >= 0);
+  if (!all.asked) protect(wanted != nullptr ? std::strcmp(wanted, "0") != 0 : all.key >= 0);
+  apply();
 }
 
 void set_used(char* end) {
@@ -61,6 +62,7 @@ void set_used(char* end) {
 }
 
 bool protect(bool on) {
+  all.asked = true;
   const bool before = all.on;
   if (on == before) return before;
   struct sigaction handler {};
