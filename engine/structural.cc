@@ -7,7 +7,10 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/lines.h"
+#include "tessera/engine/structural_cuda.h"
 #include "tessera/engine/sum_run.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -45,6 +48,10 @@ class Fill final : public OpBase<Fill> {
         std::fill_n(y + first, count, static_cast<T>(params.value));
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers, Buffers out, Buffer) const override {
+    if constexpr (kCuda) fill_cuda(where, out[0], params.value);
   }
   const FillParams params;
 };
@@ -93,15 +100,24 @@ class ScatterRows final : public OpBase<ScatterRows> {
     ViewParams part{args.input_specs[0].shape, params.first};
     return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
   }
-  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
-    size_t first = static_cast<size_t>(params.first) * size_of(in[0].spec.dtype);
-    size_t bytes = in[0].spec.bytes(), total = out[0].spec.bytes();
-    char* y = out[0].as<char>();
-    std::memset(y, 0, first);
-    std::memcpy(y + first, in[0].data, bytes);
-    std::memset(y + first + bytes, 0, total - first - bytes);
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    scatter(where, in[0], out[0]);
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) scatter(where, in[0], out[0]);
   }
   const ViewParams params;
+
+ private:
+  void scatter(Context& where, const Buffer& in, const Buffer& out) const {
+    const size_t first = static_cast<size_t>(params.first) * size_of(in.spec.dtype);
+    const size_t bytes = in.spec.bytes(), total = out.spec.bytes();
+    char* y = out.as<char>();
+    where.fill(y, 0, first);
+    if (bytes > 0) where.copy_within(y + first, in.data, bytes);
+    where.fill(y + first + bytes, 0, total - first - bytes);
+  }
 };
 
 Tensor scatter_rows(const Tensor& rows, const Shape& whole, int64_t first) {
@@ -139,6 +155,11 @@ class Expand final : public OpBase<Expand> {
       });
     });
   }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      copy_strided_cuda(where, in[0], broadcast_strides(in[0].spec.shape, params.shape), out[0]);
+  }
   const ShapeParams params;
 };
 
@@ -168,6 +189,10 @@ class Cast final : public OpBase<Cast> {
         });
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) cast_cuda(where, in[0], out[0]);
   }
   const CastParams params;
 };

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
+#include "tessera/engine/sum_run_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -87,7 +89,15 @@ class SumRun final : public OpBase<SumRun> {
     return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (!target.device.is_cpu()) {
+      const SumRunShape shape = gpu_shape(in[0].shape);
+      if (shape.outer * shape.inner == 0) return {{}};
+      return {{.scratch_bytes = SumRunPlan(shape).scratch_bytes()}};
+    }
     Geometry g(in[0].shape, params);
     const int64_t partial = g.blocks == 1 ? 0 : g.outer * g.blocks * g.inner;
     return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(in[0].dtype)}};
@@ -114,7 +124,17 @@ class SumRun final : public OpBase<SumRun> {
     if (in[0].spec.dtype == DType::i64) sum(int64_t{});
   }
 
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) sum_run_cuda(where, gpu_shape(in[0].spec.shape), in[0], out[0], scratch);
+  }
+
   const SumRunParams params;
+
+ private:
+  SumRunShape gpu_shape(const Shape& x) const {
+    return {x.elements(0, params.first), x.elements(params.first, params.last),
+            x.elements(params.last, x.rank())};
+  }
 };
 
 }  // namespace

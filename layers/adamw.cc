@@ -6,9 +6,12 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
+#include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
+#include "tessera/layers/adamw_cuda.h"
 #include "tessera/layers/shared/checks.h"
-#include "tessera/layers/shared/optimizer_cpu.h"
+#include "tessera/layers/shared/optimizer_ops.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -35,61 +38,107 @@ class CountUp final : public OpBase<CountUp> {
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     if (std::isfinite(read_scalar(in[1]))) ++*out[0].as<int64_t>();
   }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) count_up_cuda(where, out[0], in[1]);
+  }
 
   const CountParams params{};
 };
 
-template <class T>
-void update(const AdamWParams& params, double lr, double t, const T* g, T* p, T* m, T* v,
-            int64_t count) {
-  const T keep = static_cast<T>(1 - lr * params.weight_decay);
-  const T mix1 = static_cast<T>(1 - params.beta1);
-  const T beta2 = static_cast<T>(params.beta2), mix2 = static_cast<T>(1 - params.beta2);
-  const T rate = static_cast<T>(lr / (1 - std::pow(params.beta1, t)));
-  const T root = static_cast<T>(std::sqrt(1 - std::pow(params.beta2, t)));
-  const T epsilon = static_cast<T>(params.epsilon);
-  for (int64_t i = 0; i < count; ++i) {
-    const T first = m[i] + mix1 * (g[i] - m[i]);
-    const T second = beta2 * v[i] + mix2 * (g[i] * g[i]);
-    m[i] = first;
-    v[i] = second;
-    p[i] = p[i] * keep - rate * (first / (std::sqrt(second) / root + epsilon));
-  }
-}
+struct UpdateParams {
+  AdamWParams adamw;
+  int tensors;
+  bool operator==(const UpdateParams&) const = default;
+};
 
-// Inputs: parameter, gradient, lr, t, m, v. Outputs: the next parameter, m and v.
+// Inputs: the parameters, as many gradients, lr, t, as many m and v. Outputs: the next parameters,
+// m and v.
 class AdamWUpdate final : public OpBase<AdamWUpdate> {
  public:
-  explicit AdamWUpdate(const AdamWParams& params) : params(params) {}
+  explicit AdamWUpdate(const UpdateParams& params) : params(params) {}
   std::string_view name() const override { return "adamw_update"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check("adamw", in, {"parameter", "gradient", "lr", "t", "m", "v"});
+    const auto n = static_cast<size_t>(params.tensors);
+    for (size_t i = 0; i < n; ++i)
+      check_one(
+          Specs{in[i], in[n + i], in[2 * n], in[2 * n + 1], in[2 * n + 2 + i], in[3 * n + 2 + i]},
+          in[0]);
+    Specs next(in.begin(), in.begin() + params.tensors);
+    next.insert(next.end(), in.end() - 2 * params.tensors, in.end());
+    return next;
+  }
+  int updates(int output) const override {
+    return output < params.tensors ? output : output + params.tensors + 2;
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    const auto n = static_cast<size_t>(params.tensors);
+    return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const AdamWBuffers all = buffers(in, out);
+    const double lr = read_scalar(all.lr);
+    const auto t = static_cast<double>(*all.t.as<int64_t>());
+    for (size_t i = 0; i < all.parameters.size(); ++i)
+      if (may_update(where, {all.gradients[i], all.lr})) update_one(where, lr, t, all, i);
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) adamw_update_cuda(where, params.adamw, buffers(in, out), scratch);
+  }
+
+  const UpdateParams params;
+
+ private:
+  static void check_one(std::span<const TensorSpec> in, const TensorSpec& first) {
+    const InputCheck check("adamw", in, {"parameter", "gradient", "lr", "t", "m", "v"});
     check.floats({0, 1, 4, 5});
     check.floats({2});
     check.dtype(3, DType::i64);
     for (int i : {1, 4, 5}) check.shape(i, in[0].shape, "like the parameter");
     if (in[2].shape.elements() != 1) check.fail("lr must have one element");
     if (in[3].shape.elements() != 1) check.fail("t must have one element");
-    return {in[0], in[4], in[5]};
+    check.dtype(0, first.dtype);
   }
-  int updates(int output) const override { return output == 0 ? 0 : output + 3; }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    if (!may_update(where, {in[1], in[2]})) return;
-    const double lr = read_scalar(in[2]);
-    const auto t = static_cast<double>(*in[3].as<int64_t>());
-    visit_float(in[0].spec.dtype, [&](auto zero) {
+  AdamWBuffers buffers(Buffers in, Buffers out) const {
+    const auto n = static_cast<size_t>(params.tensors);
+    return {out.first(n),       in.subspan(n, n), out.subspan(n, n),
+            out.subspan(2 * n), in[2 * n],        in[2 * n + 1]};
+  }
+
+  void update_one(CpuContext& where, double lr, double t, const AdamWBuffers& all, size_t i) const {
+    visit_float(all.parameters[i].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_ranges(where.pool(), out[0].elements(), [&](int64_t first, int64_t last) {
-        update(params, lr, t, in[1].as<T>() + first, out[0].as<T>() + first, out[1].as<T>() + first,
-               out[2].as<T>() + first, last - first);
+      const double decay = decay_of(params.adamw, all.parameters[i].spec);
+      const AdamWRates<T> rates = adamw_rates<T>(params.adamw, decay, lr, t);
+      const T* g = all.gradients[i].as<T>();
+      T *p = all.parameters[i].as<T>(), *m = all.m[i].as<T>(), *v = all.v[i].as<T>();
+      for_ranges(where.pool(), all.parameters[i].elements(), [&](int64_t first, int64_t last) {
+        for (int64_t k = first; k < last; ++k) adamw_element(rates, g[k], p[k], m[k], v[k]);
       });
     });
   }
-
-  const AdamWParams params;
 };
+
+void update(std::span<const Tensor> parameters, std::span<const Tensor> gradients,
+            std::span<const Tensor> m, std::span<const Tensor> v, const Tensor& t, const Tensor& lr,
+            const AdamWParams& params) {
+  NoGradScope no_grad;
+  const UpdateParams own{params, static_cast<int>(parameters.size())};
+  Tensors in(parameters.begin(), parameters.end());
+  in.insert(in.end(), gradients.begin(), gradients.end());
+  in.push_back(lr);
+  in.push_back(t);
+  in.insert(in.end(), m.begin(), m.end());
+  in.insert(in.end(), v.begin(), v.end());
+  tessera::apply(std::make_shared<AdamWUpdate>(own), std::move(in));
+}
 
 void check_params(const AdamWParams& s) {
   for (const auto& [name, beta] : {std::pair{"beta1", s.beta1}, std::pair{"beta2", s.beta2}}) {
@@ -109,10 +158,7 @@ void check_params(const AdamWParams& s) {
 
 void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
                   const Tensor& t, const Tensor& lr, const AdamWParams& params) {
-  NoGradScope no_grad;
-  AdamWParams own = params;
-  if (!params.decay_vectors && parameter.shape().rank() <= 1) own.weight_decay = 0;
-  tessera::apply(std::make_shared<AdamWUpdate>(own), {parameter, gradient, lr, t, m, v});
+  update({&parameter, 1}, {&gradient, 1}, {&m, 1}, {&v, 1}, t, lr, params);
 }
 
 AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
@@ -126,8 +172,10 @@ AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
 void AdamW::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("adamw", gradients);
   const Tensor t = apply1(std::make_shared<CountUp>(), {step_, lr});
-  for (size_t i = 0; i < gradients.size(); ++i)
-    adamw_update(parameters_[i], gradients[i], m_[i], v_[i], t, lr, params_);
+  for_joined([&](size_t first, size_t count) {
+    const auto part = [&](std::span<const Tensor> all) { return all.subspan(first, count); };
+    update(part(parameters_), part(gradients), part(m_), part(v_), t, lr, params_);
+  });
 }
 
 }  // namespace tessera

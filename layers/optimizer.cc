@@ -6,8 +6,11 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
+#include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"
+#include "tessera/layers/optimizer_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -37,6 +40,16 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
     });
   }
 
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) lr_if_finite_cuda(where, in, out[0], scratch);
+  }
+
   const LrParams params{};
 };
 
@@ -54,6 +67,15 @@ void Optimizer::check_count(std::string_view who, std::span<const Tensor> gradie
   if (gradients.size() == parameters_.size()) return;
   throw ShapeError(fmt::format("{}: takes one gradient for each of its {} parameters, was given {}",
                                who, parameters_.size(), gradients.size()));
+}
+
+size_t Optimizer::joined(size_t first) const {
+  const TensorSpec& spec = parameters_[first].spec();
+  size_t count = 1;
+  while (!spec.device.is_cpu() && first + count < parameters_.size() &&
+         parameters_[first + count].dtype() == spec.dtype)
+    ++count;
+  return count;
 }
 
 Tensors Optimizer::declare_states(Store& store, std::string_view what) const {

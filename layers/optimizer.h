@@ -30,7 +30,23 @@ class Optimizer {
   // A state of zeros beside each parameter, named "optimizer.<what>.<parameter>".
   Tensors declare_states(Store& store, std::string_view what) const;
 
+  // Calls update(first, count) for the parameters that one op updates together. On the CPU each has
+  // an op of its own, so that a captured step frees a gradient as soon as it has been used. On a
+  // GPU an op takes all of one dtype: starting many small kernels would cost more than what they
+  // do. All gradients then stand in memory at the end of the backward pass, where the activations,
+  // which were more, are gone.
+  template <class F>
+  void for_joined(F&& update) const {
+    for (size_t first = 0, count = 0; first < parameters_.size(); first += count) {
+      count = joined(first);
+      update(first, count);
+    }
+  }
+
   Tensors parameters_;
+
+ private:
+  size_t joined(size_t first) const;
 };
 
 // lr, or NaN unless all numbers of all tensors are finite: a step with it updates everything or

@@ -4,77 +4,121 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
+#include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
+#include "tessera/layers/sgd_cuda.h"
 #include "tessera/layers/shared/checks.h"
-#include "tessera/layers/shared/optimizer_cpu.h"
+#include "tessera/layers/shared/optimizer_ops.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
 
 namespace {
 
-template <class T>
-void update_plain(const SgdParams& params, double lr, const T* g, T* p, int64_t count) {
-  const T rate = static_cast<T>(lr), decay = static_cast<T>(params.weight_decay);
-  for (int64_t i = 0; i < count; ++i) p[i] -= rate * (g[i] + decay * p[i]);
-}
+struct UpdateParams {
+  SgdParams sgd;
+  int tensors;
+  bool operator==(const UpdateParams&) const = default;
+};
 
-template <class T, bool kNesterov>
-void update_momentum(const SgdParams& params, double lr, const T* g, T* p, T* b, int64_t count) {
-  const T rate = static_cast<T>(lr), decay = static_cast<T>(params.weight_decay);
-  const T momentum = static_cast<T>(params.momentum);
-  for (int64_t i = 0; i < count; ++i) {
-    const T slope = g[i] + decay * p[i];
-    const T buffer = momentum * b[i] + slope;
-    b[i] = buffer;
-    p[i] -= rate * (kNesterov ? slope + momentum * buffer : buffer);
-  }
-}
-
-// Inputs: parameter, gradient, lr and, with momentum, the buffer. Outputs: the next parameter and
-// buffer.
+// Inputs: the parameters, as many gradients, lr and, with momentum, as many buffers. Outputs: the
+// next parameters and buffers.
 class SgdUpdate final : public OpBase<SgdUpdate> {
  public:
-  explicit SgdUpdate(const SgdParams& params) : params(params) {}
+  explicit SgdUpdate(const UpdateParams& params) : params(params) {}
   std::string_view name() const override { return "sgd_update"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
-    const bool momentum = params.momentum != 0;
-    InputCheck check = momentum ? InputCheck("sgd", in, {"parameter", "gradient", "lr", "momentum"})
-                                : InputCheck("sgd", in, {"parameter", "gradient", "lr"});
+    const auto n = static_cast<size_t>(params.tensors);
+    Specs next(in.begin(), in.begin() + params.tensors);
+    for (size_t i = 0; i < n; ++i) {
+      Specs one{in[i], in[n + i], in[2 * n]};
+      if (has_momentum()) one.push_back(in[2 * n + 1 + i]);
+      check_one(one, in[0]);
+    }
+    if (has_momentum()) next.insert(next.end(), in.end() - params.tensors, in.end());
+    return next;
+  }
+  int updates(int output) const override {
+    return output < params.tensors ? output : output + params.tensors + 1;
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    const auto n = static_cast<size_t>(params.tensors);
+    return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const SgdBuffers all = buffers(in, out);
+    const double lr = read_scalar(all.lr);
+    for (size_t i = 0; i < all.parameters.size(); ++i)
+      if (may_update(where, {all.gradients[i], all.lr})) update_one(where, lr, all, i);
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) sgd_update_cuda(where, params.sgd, buffers(in, out), scratch);
+  }
+
+  const UpdateParams params;
+
+ private:
+  bool has_momentum() const { return params.sgd.momentum != 0; }
+
+  void check_one(std::span<const TensorSpec> in, const TensorSpec& first) const {
+    const InputCheck check =
+        has_momentum() ? InputCheck("sgd", in, {"parameter", "gradient", "lr", "momentum"})
+                       : InputCheck("sgd", in, {"parameter", "gradient", "lr"});
     check.floats({0, 1});
     check.shape(1, in[0].shape, "like the parameter");
     check.floats({2});
     if (in[2].shape.elements() != 1) check.fail("lr must have one element");
-    if (!momentum) return {in[0]};
+    check.dtype(0, first.dtype);
+    if (!has_momentum()) return;
     check.floats({0, 3});
     check.shape(3, in[0].shape, "like the parameter");
-    return {in[0], in[3]};
   }
-  int updates(int output) const override { return output == 0 ? 0 : 3; }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    if (!may_update(where, {in[1], in[2]})) return;
-    const double lr = read_scalar(in[2]);
-    visit_float(in[0].spec.dtype, [&](auto zero) {
+  SgdBuffers buffers(Buffers in, Buffers out) const {
+    const auto n = static_cast<size_t>(params.tensors);
+    return {out.first(n), in.subspan(n, n), out.subspan(n), in[2 * n]};
+  }
+
+  void update_one(CpuContext& where, double lr, const SgdBuffers& all, size_t i) const {
+    visit_float(all.parameters[i].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const T* g = in[1].as<T>();
-      T* p = out[0].as<T>();
-      T* b = params.momentum != 0 ? out[1].as<T>() : nullptr;
-      for_ranges(where.pool(), out[0].elements(), [&](int64_t first, int64_t last) {
+      const SgdRates<T> rates{static_cast<T>(lr),
+                              static_cast<T>(decay_of(params.sgd, all.parameters[i].spec)),
+                              static_cast<T>(params.sgd.momentum)};
+      const T* g = all.gradients[i].as<T>();
+      T* p = all.parameters[i].as<T>();
+      T* b = has_momentum() ? all.momentum[i].as<T>() : nullptr;
+      for_ranges(where.pool(), all.parameters[i].elements(), [&](int64_t first, int64_t last) {
         if (b == nullptr) {
-          update_plain(params, lr, g + first, p + first, last - first);
-        } else if (params.nesterov) {
-          update_momentum<T, true>(params, lr, g + first, p + first, b + first, last - first);
+          for (int64_t k = first; k < last; ++k) sgd_element(rates, g[k], p[k]);
+        } else if (params.sgd.nesterov) {
+          for (int64_t k = first; k < last; ++k) sgd_element<true>(rates, g[k], p[k], b[k]);
         } else {
-          update_momentum<T, false>(params, lr, g + first, p + first, b + first, last - first);
+          for (int64_t k = first; k < last; ++k) sgd_element<false>(rates, g[k], p[k], b[k]);
         }
       });
     });
   }
-
-  const SgdParams params;
 };
+
+// `momentum` is empty without.
+void update(std::span<const Tensor> parameters, std::span<const Tensor> gradients,
+            std::span<const Tensor> momentum, const Tensor& lr, const SgdParams& params) {
+  NoGradScope no_grad;
+  const UpdateParams own{params, static_cast<int>(parameters.size())};
+  Tensors in(parameters.begin(), parameters.end());
+  in.insert(in.end(), gradients.begin(), gradients.end());
+  in.push_back(lr);
+  in.insert(in.end(), momentum.begin(), momentum.end());
+  tessera::apply(std::make_shared<SgdUpdate>(own), std::move(in));
+}
 
 void check_params(const SgdParams& s) {
   if (!(s.momentum >= 0)) {
@@ -92,12 +136,8 @@ void check_params(const SgdParams& s) {
 
 void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
                 const Tensor& lr, const SgdParams& params) {
-  NoGradScope no_grad;
-  SgdParams own = params;
-  if (!params.decay_vectors && parameter.shape().rank() <= 1) own.weight_decay = 0;
-  Tensors in{parameter, gradient, lr};
-  if (params.momentum != 0) in.push_back(momentum);
-  tessera::apply(std::make_shared<SgdUpdate>(own), std::move(in));
+  const std::span state(&momentum, params.momentum != 0 ? 1 : 0);
+  update({&parameter, 1}, {&gradient, 1}, state, lr, params);
 }
 
 Sgd::Sgd(Store& store, Tensors parameters, const SgdParams& params)
@@ -108,9 +148,11 @@ Sgd::Sgd(Store& store, Tensors parameters, const SgdParams& params)
 
 void Sgd::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("sgd", gradients);
-  for (size_t i = 0; i < gradients.size(); ++i)
-    sgd_update(parameters_[i], gradients[i], momentum_.empty() ? Tensor() : momentum_[i], lr,
-               params_);
+  for_joined([&](size_t first, size_t count) {
+    const auto part = [&](std::span<const Tensor> all) { return all.subspan(first, count); };
+    update(part(parameters_), part(gradients),
+           momentum_.empty() ? std::span<const Tensor>() : part(momentum_), lr, params_);
+  });
 }
 
 }  // namespace tessera

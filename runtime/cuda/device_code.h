@@ -135,6 +135,12 @@ __device__ T block_sum(T value, T* shared) {
   return block_reduce<kThreads>(value, T(0), shared, [](T a, T b) { return a + b; });
 }
 
+// Whether any thread's is not 0.
+template <int kThreads>
+__device__ int block_or(int value, int* shared) {
+  return block_reduce<kThreads>(value, 0, shared, [](int a, int b) { return a | b; });
+}
+
 template <class T>
 __device__ T warp_sum(T value) {
   return warp_reduce(value, [](T a, T b) { return a + b; });

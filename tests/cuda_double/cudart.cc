@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kDeviceBytesPerSecond = 3e12, kCopyBytesPerSecond = 25e9, kLaunchSeconds = 2e-6;
 constexpr int kMultiprocessors = 2;  // few, so that grids are small and their threads loop
-constexpr size_t kMostShared = size_t{48} << 10, kMostParameters = 4096;
+constexpr size_t kMostShared = size_t{48} << 10, kMostParameters = 32764;
 
 cudaError_t place_of_copy(cudaMemcpyKind kind, Place to, Place from) {
   const bool to_device = to == Place::device, from_device = from == Place::device;

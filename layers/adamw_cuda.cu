@@ -1,0 +1,62 @@
+#include "tessera/layers/adamw_cuda.h"
+#include "tessera/layers/shared/optimizer_ops.h"
+#include "tessera/layers/shared/updates_cuda.h"
+
+namespace tessera {
+namespace {
+
+__global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
+  const double rate = read_lr(lr, lr_is_double);
+  if (rate - rate == 0) ++*counter;
+}
+
+// One thread finds the rates: powers of doubles are slow, and all threads of a block need the same.
+template <class T, int kMost>
+__global__ void __launch_bounds__(kUpdateThreads)
+    update(const __grid_constant__ Updates<T, 2, kMost> updates, const AdamWParams params,
+           const int64_t* t) {
+  const auto part = part_to_update(updates);
+  auto* shared = dynamic_shared<AdamWRates<T>>();
+  if (threadIdx.x == 0)
+    *shared = adamw_rates<T>(params, part.tensor.decay, part.lr, static_cast<double>(*t));
+  __syncthreads();
+  const AdamWRates<T> rates = *shared;
+  update_part(part,
+              [&](T g, T& p, T* states) { adamw_element(rates, g, p, states[0], states[1]); });
+}
+
+}  // namespace
+
+void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
+                       Buffer scratch) {
+  CudaDeviceGuard guard(where.index());
+  auto* flags = scratch.as<int32_t>();
+  flag_non_finite(where, tensors.gradients, flags);
+  visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    static_assert(sizeof(AdamWRates<T>) <= kUpdateShared);
+    for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
+      const auto entry = [&](size_t k) {
+        const Buffer& p = tensors.parameters[first + k];
+        Updated<T, 2> tensor{};
+        tensor.parameter = p.as<T>();
+        tensor.gradient = tensors.gradients[first + k].template as<const T>();
+        tensor.states[0] = tensors.m[first + k].template as<T>();
+        tensor.states[1] = tensors.v[first + k].template as<T>();
+        tensor.elements = p.elements();
+        tensor.decay = decay_of(params, p.spec);
+        return tensor;
+      };
+      flags += launch_updates<T, 2, size>("adamw_update", update<T, size>, where, count, tensors.lr,
+                                          flags, entry, params, tensors.t.as<const int64_t>());
+    });
+  });
+}
+
+void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr) {
+  CudaDeviceGuard guard(where.index());
+  launch("count_up", count_up, 1, 1, 0, where.cuda_stream(), counter.as<int64_t>(), lr.data,
+         lr.spec.dtype == DType::f64);
+}
+
+}  // namespace tessera

@@ -1,0 +1,119 @@
+// The structural ops on a GPU give the bits of the CPU; sums, which have an order of their own, its
+// values.
+#include <cmath>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/tests/engine/device_testing.h"
+
+namespace tessera {
+namespace {
+
+using CudaStructural = OnGpu;
+constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::u8, DType::i32, DType::i64};
+
+// Numbers of every dtype.
+Tensor numbers(const Shape& shape, DType dtype = DType::f32) {
+  return cast(random_uniform(shape, 7, 0, 100, DType::f64), dtype);
+}
+
+// In the dtypes that the inputs have, of whatever kind.
+void expect_bits(const DeviceFunction& f, const Tensors& inputs, const std::string& what) {
+  for (const Placed placed : {Placed::aligned, Placed::off_by_one})
+    EXPECT_TRUE(gpu_has_cpu_bits(f, inputs, DType::f32, placed)) << what;
+}
+
+TEST_F(CudaStructural, Fill) {
+  for (const DType dtype : kDTypes)
+    for (const Shape& shape : {Shape{0}, Shape{}, Shape{7}, Shape{5000, 3}})
+      expect_bits([&](const Tensors&) { return Tensors{full(shape, 3, dtype)}; }, {},
+                  std::string(name_of(dtype)));
+}
+
+TEST_F(CudaStructural, CastOfEveryPair) {
+  for (const DType from : kDTypes)
+    for (const DType to : kDTypes)
+      for (const int64_t count : {0, 1, 31, 5001}) {
+        const Tensor x = numbers({count}, from);
+        // Floats change their dtype in gpu_has_cpu_bits: these are cast to it once more.
+        const auto f = [&](const Tensors& in) { return Tensors{cast(cast(in[0], from), to)}; };
+        for (const Placed placed : {Placed::aligned, Placed::off_by_one})
+          EXPECT_TRUE(gpu_has_cpu_bits(f, {x}, DType::f64, placed))
+              << name_of(from) << " " << name_of(to) << " " << count;
+      }
+}
+
+TEST_F(CudaStructural, Expand) {
+  struct Case {
+    Shape from, to;
+  };
+  for (const auto& [from, to] :
+       {Case{{}, {3, 5}}, Case{{16}, {7, 16}}, Case{{5}, {7, 5}}, Case{{7, 1}, {7, 32}},
+        Case{{4, 1, 6}, {4, 5, 6}}, Case{{1, 5, 1, 3}, {2, 3, 5, 4, 3}}, Case{{1}, {0}},
+        Case{{2, 1, 3, 1, 2}, {2, 3, 3, 5, 2}}})
+    for (const DType dtype : kDTypes)
+      expect_bits([&](const Tensors& in) { return Tensors{expand(in[0], to)}; },
+                  {numbers(from, dtype)}, to.text());
+}
+
+TEST_F(CudaStructural, RowsAndTheirGradient) {
+  for (const int64_t begin : {0, 2, 5})
+    for (const int64_t end : {5, 9}) {
+      expect_gpu_has_cpu_bits(
+          [&](const Tensors& in) {
+            const Tensor x = requires_grad(detach(in[0]));
+            return gradients(sum(rows(x, begin, end) * in[1]), std::vector{x});
+          },
+          {numbers({9, 3}), numbers({end - begin, 3})});
+    }
+}
+
+TEST_F(CudaStructural, SumsOverEveryRun) {
+  const auto summed = [](const Shape& to) {
+    return [to](const Tensors& in) { return Tensors{sum_to(in[0], to)}; };
+  };
+  for (const int64_t n : {1, 31, 33, 4099, 8192, 100'000})
+    expect_gpu_matches(summed({}), {numbers({n})});
+  for (const int64_t c : {1, 3, 4, 10, 37, 64, 132})
+    for (const int64_t n : {2, 33, 700}) expect_gpu_matches(summed({c}), {numbers({n, c})});
+  expect_gpu_matches(summed({33'000, 1}), {numbers({33'000, 3})});
+  expect_gpu_matches(summed({5, 1}), {numbers({5, 5000})});
+  expect_gpu_matches(summed({5, 1, 8}), {numbers({5, 1000, 8})});
+  expect_gpu_matches(summed({3, 1, 1, 5}), {numbers({3, 4, 9, 5})});
+  expect_gpu_matches(summed({1, 4}), {numbers({0, 4})});
+  expect_gpu_matches(summed({0, 1}), {numbers({0, 4})});
+}
+
+// Where many terms cancel, what is left is right.
+TEST_F(CudaStructural, SumOfTermsThatCancel) {
+  expect_gpu_matches([](const Tensors& in) { return Tensors{sum(in[0])}; },
+                     {random_normal({100'003}, 3)});
+}
+
+TEST_F(CudaStructural, SumsOfIntegersWrapAround) {
+  std::vector<int64_t> values(6000, int64_t{1} << 62);
+  values[17] = -5;
+  const Tensor x = from_vector<int64_t>({6000}, values);
+  expect_bits(
+      [](const Tensors& in) {
+        return Tensors{sum(in[0]), sum(in[0], {1})};
+      },
+      {reshape(x, {1500, 4})}, "i64");
+}
+
+TEST_F(CudaStructural, GradientsOfExpandAndSum) {
+  expect_gpu_matches(
+      [](const Tensors& in) {
+        const Tensor x = requires_grad(detach(in[0]));
+        return gradients(sum(expand(x, {6, 5, 7}) * in[1]), std::vector{x});
+      },
+      {numbers({5, 1}), numbers({6, 5, 7})});
+  expect_gpu_matches(
+      [](const Tensors& in) {
+        const Tensor x = requires_grad(detach(in[0]));
+        return gradients(sum(sum(x, {0}) * in[1]), std::vector{x});
+      },
+      {numbers({50, 7}), numbers({7})});
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,139 @@
+// Updates on a GPU have the bits of the CPU's, and refuse what the CPU refuses.
+#include <cmath>
+
+#include "tessera/engine/scope.h"
+#include "tessera/engine/store.h"
+#include "tessera/layers/adamw.h"
+#include "tessera/layers/sgd.h"
+#include "tessera/tests/engine/device_testing.h"
+
+namespace tessera {
+namespace {
+
+using CudaOptimizer = OnGpu;
+const Device kGpu{DeviceKind::gpu, 0};
+
+// Sizes around those of packs, warps, blocks and parts; one that takes several parts.
+const std::vector<Shape> kShapes{{1}, {0}, {3}, {4, 33}, {4096}, {65, 127}, {5, 4099}, {2, 2}};
+
+// The parameters and states after three steps on a device; `spoil` may change the gradients of the
+// second and gives its lr.
+template <class Optimizer, class Params>
+Tensors trained(Device device, DType dtype, const Params& params, size_t repeat,
+                const std::function<double(Tensors&)>& spoil, uint64_t steps = 3) {
+  const DeviceScope scope(device);
+  Store store(1, dtype);
+  Tensors parameters;
+  for (size_t r = 0; r < repeat; ++r)
+    for (const Shape& shape : kShapes)
+      parameters.push_back(
+          store.parameter(std::to_string(parameters.size()), shape, Initializer::normal(1)));
+  Optimizer optimizer(store, parameters, params);
+  for (uint64_t step = 1; step <= steps; ++step) {
+    Tensors gradients;
+    double lr = 0.1;
+    {
+      const DeviceScope host{Device{}};
+      for (size_t i = 0; i < parameters.size(); ++i)
+        gradients.push_back(random_normal(parameters[i].shape(), step * 1000 + i, 0, 1, dtype));
+      if (step == 2) lr = spoil(gradients);
+    }
+    for (Tensor& g : gradients) g = copy(g, device);
+    optimizer.step(gradients, copy(from_vector<float>({1}, {static_cast<float>(lr)}), device));
+  }
+  Tensors all = store.parameters();
+  for (const Tensor& state : store.optimizer_states()) all.push_back(state);
+  for (Tensor& x : all) x = copy(x, Device{});
+  return all;
+}
+
+void expect_equal(const Tensors& right, const Tensors& found) {
+  ASSERT_EQ(right.size(), found.size());
+  for (size_t i = 0; i < right.size(); ++i)
+    EXPECT_EQ(
+        std::memcmp(right[i].impl()->data(), found[i].impl()->data(), right[i].spec().bytes()), 0)
+        << i << " " << right[i].spec().text();
+}
+
+template <class Optimizer, class Params>
+void expect_same(
+    const Params& params,
+    const std::function<double(Tensors&)>& spoil = [](Tensors&) { return 0.1; }) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const int64_t cpu_before = context(Device{}).refused_updates();
+    const Tensors right = trained<Optimizer>(Device{}, dtype, params, 1, spoil);
+    const int64_t cpu_refused = context(Device{}).refused_updates() - cpu_before;
+    const int64_t gpu_before = context(kGpu).refused_updates();
+    const Tensors found = trained<Optimizer>(kGpu, dtype, params, 1, spoil);
+    EXPECT_EQ(context(kGpu).refused_updates() - gpu_before, cpu_refused);
+    expect_equal(right, found);
+  }
+}
+
+TEST_F(CudaOptimizer, SgdHasTheBitsOfTheCpu) {
+  expect_same<Sgd>(SgdParams{});
+  expect_same<Sgd>(SgdParams{.weight_decay = 0.25, .decay_vectors = false});
+  expect_same<Sgd>(SgdParams{.momentum = 0.9, .weight_decay = 0.25});
+  expect_same<Sgd>(SgdParams{.momentum = 0.9, .nesterov = true, .decay_vectors = false});
+}
+
+TEST_F(CudaOptimizer, MoreTensorsThanATableHolds) {
+  for (const size_t repeat : {size_t{3}, size_t{65}}) {
+    const auto plain = [](Tensors&) { return 0.1; };
+    const SgdParams params{.momentum = 0.9};
+    expect_equal(trained<Sgd>(Device{}, DType::f32, params, repeat, plain, 1),
+                 trained<Sgd>(kGpu, DType::f32, params, repeat, plain, 1));
+  }
+}
+
+// Of pow() alone the last bit is the library's.
+TEST_F(CudaOptimizer, AdamWMatches) {
+  for (const bool decay_vectors : {false, true}) {
+    const AdamWParams params{.weight_decay = 0.25, .decay_vectors = decay_vectors};
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const auto plain = [](Tensors&) { return 0.1; };
+      const Tensors right = trained<AdamW>(Device{}, dtype, params, 3, plain);
+      const Tensors found = trained<AdamW>(kGpu, dtype, params, 3, plain);
+      for (size_t i = 0; i < right.size(); ++i) {
+        const std::vector<double> a = as_doubles(right[i]), b = as_doubles(found[i]);
+        for (size_t k = 0; k < a.size(); ++k)
+          ASSERT_NEAR(a[k], b[k], gpu_tolerance(dtype) * std::abs(a[k])) << i << " " << k;
+      }
+    }
+  }
+}
+
+TEST_F(CudaOptimizer, WhatIsNotFiniteChangesNothing) {
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    const auto gradient = [&](Tensors& gradients) {  // one element of two tensors
+      for (const size_t i : {size_t{0}, size_t{6}}) {
+        std::vector<double> values = as_doubles(gradients[i]);
+        values.back() = bad;
+        gradients[i] =
+            cast(from_vector<double>(gradients[i].shape(), values), gradients[i].dtype());
+      }
+      return 0.1;
+    };
+    expect_same<Sgd>(SgdParams{.momentum = 0.9}, gradient);
+    expect_same<Sgd>(SgdParams{.momentum = 0.9}, [&](Tensors&) { return bad; });
+    expect_same<AdamW>(AdamWParams{}, gradient);
+    expect_same<AdamW>(AdamWParams{}, [&](Tensors&) { return bad; });
+  }
+}
+
+TEST_F(CudaOptimizer, TheLearningRateOfAllOrNothing) {
+  Tensors tensors;
+  for (const Shape& shape : kShapes) tensors.push_back(random_normal(shape, 1));
+  const auto rate = [](const Tensors& in) {
+    return Tensors{lr_if_finite(in[0], {in.begin() + 1, in.end()})};
+  };
+  tensors.insert(tensors.begin(), from_vector<float>({1}, {0.5f}));
+  expect_gpu_has_cpu_bits(rate, tensors);
+  expect_gpu_has_cpu_bits(rate, {tensors[0]});
+  tensors[6] = tensors[6] * from_vector<float>({1}, {HUGE_VALF});
+  EXPECT_TRUE(std::isnan(as_doubles(run_on_gpu(rate, tensors, DType::f32)[0])[0]));
+  EXPECT_TRUE(std::isnan(as_doubles(run_on_gpu(rate, tensors, DType::f64)[0])[0]));
+}
+
+}  // namespace
+}  // namespace tessera
