@@ -8,6 +8,8 @@
 #include "tessera/engine/lines.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
+#include "tessera/engine/structural_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -34,13 +36,10 @@ class Permute final : public OpBase<Permute> {
     return {{in[0].dtype, shape, {}}};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const Shape &x = in[0].spec.shape, &y = out[0].spec.shape;
-    std::array<Strides, 1> strides{};
-    for (size_t i = 0; i < params.axes.size(); ++i)
-      strides[0][i] = x.elements(params.axes[i] + 1, x.rank());
+    const std::array<Strides, 1> strides{input_strides(in[0].spec.shape)};
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_lines(where.pool(), y, strides, [&](const Line<1>& l) {
+      for_lines(where.pool(), out[0].spec.shape, strides, [&](const Line<1>& l) {
         const T* a = in[0].as<T>() + l.from[0];
         T* b = out[0].as<T>() + l.first;
         for (int64_t i = 0; i < l.size; ++i) b[i] = a[i * l.step[0]];
@@ -53,7 +52,19 @@ class Permute final : public OpBase<Permute> {
     for (size_t i = 0; i < back.size(); ++i) back[size_t(params.axes[i])] = static_cast<int>(i);
     return {permute(args.grad_outputs[0], back)};
   }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) copy_strided_cuda(where, in[0], input_strides(in[0].spec.shape), out[0]);
+  }
   const PermuteParams params;
+
+ private:
+  Strides input_strides(const Shape& x) const {
+    Strides strides{};
+    for (size_t i = 0; i < params.axes.size(); ++i)
+      strides[i] = x.elements(params.axes[i] + 1, x.rank());
+    return strides;
+  }
 };
 
 struct AxisParams {

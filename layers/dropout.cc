@@ -6,29 +6,21 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/scope.h"
+#include "tessera/layers/dropout_cuda.h"
 #include "tessera/layers/shared/checks.h"
-#include "tessera/runtime/random.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
 
-struct DropoutParams {
-  double p;
-  uint64_t key;
-  bool operator==(const DropoutParams&) const = default;
-};
-
-// Elements [first, last) of sample `sample`; first is a multiple of 4.
+// Elements [first, last) of a sample; first is a multiple of 4.
 template <class T>
-void drop(const DropoutParams& params, int64_t step, int64_t sample, int64_t first, int64_t last,
-          const T* x, T* y) {
-  const auto threshold = static_cast<uint64_t>(params.p * 0x1p32);
-  const T scale = static_cast<T>(1 / (1 - params.p));
-  const uint64_t high = static_cast<uint64_t>(step) << 32 ^ static_cast<uint64_t>(sample);
+void drop(const DropoutRule<T>& rule, uint64_t sample, int64_t first, int64_t last, const T* x,
+          T* y) {
   for (int64_t i = first; i < last; i += 4) {
-    const auto bits = philox(params.key, high, static_cast<uint64_t>(i / 4));
+    const RandomBits bits = philox(rule.key, sample, static_cast<uint64_t>(i / 4));
     for (int64_t k = i; k < std::min(i + 4, last); ++k)
-      y[k] = bits[static_cast<size_t>(k - i)] >= threshold ? x[k] * scale : T(0);
+      y[k] = rule(bits[static_cast<size_t>(k - i)], x[k]);
   }
 }
 
@@ -53,12 +45,18 @@ class Dropout final : public OpBase<Dropout> {
     const auto* position = in[1].as<int64_t>();
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
+      const DropoutRule<T> rule(params);
       where.pool().parallel_for(shape[0] * parts, [&](int64_t task) {
         const int64_t row = task / parts, first = task % parts * kTask;
-        drop<T>(params, position[0], position[1] + row, first, std::min(first + kTask, size),
-                in[0].as<T>() + row * size, out[0].as<T>() + row * size);
+        drop<T>(rule, dropout_sample(position[0], position[1] + row), first,
+                std::min(first + kTask, size), in[0].as<T>() + row * size,
+                out[0].as<T>() + row * size);
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) dropout_cuda(where, params, in[0], in[1], out[0]);
   }
 
   bool differentiable() const override { return true; }

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
+#include "tessera/layers/image_normalize_cuda.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 
@@ -18,7 +20,7 @@ class NormalizeKernel final : public Kernel {
   explicit NormalizeKernel(const ImageNormalizeParams& params) {
     for (size_t c = 0; c < params.mean.size(); ++c) {
       for (int value = 0; value < 256; ++value) {
-        table_.push_back(static_cast<T>((value / 255.0 - params.mean[c]) / params.deviation[c]));
+        table_.push_back(normalized_byte<T>(value, params.mean[c], params.deviation[c]));
       }
     }
   }
@@ -65,8 +67,13 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     }
     return {{params.dtype, in[0].shape, {}}};
   }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
-                                  const Algorithm&) const override {
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) image_normalize_cuda(where, params, in[0], out[0]);
+  }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
     if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
     return std::make_unique<NormalizeKernel<float>>(params);
   }

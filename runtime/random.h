@@ -3,14 +3,21 @@
 // computation do not matter. Pure functions, thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "tessera/runtime/device.h"
+
 namespace tessera {
 
+struct RandomBits {
+  uint32_t words[4];
+  TESSERA_HOST_DEVICE uint32_t operator[](size_t i) const { return words[i]; }
+};
+
 // The 128 random bits of one counter.
-inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+TESSERA_HOST_DEVICE inline RandomBits philox(uint64_t key, uint64_t counter_high,
+                                             uint64_t counter_low) {
   uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
   uint32_t c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -21,7 +28,7 @@ inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_high, uint6
     c1 = static_cast<uint32_t>(p1), c3 = static_cast<uint32_t>(p0), c0 = n0, c2 = n2;
     k0 += 0x9E3779B9, k1 += 0xBB67AE85;
   }
-  return {c0, c1, c2, c3};
+  return {{c0, c1, c2, c3}};
 }
 
 // Uniform in [0, 1), 24 bits.
@@ -45,7 +52,7 @@ class RandomSequence {
 
  private:
   uint64_t key_, stream_, counter_;
-  std::array<uint32_t, 4> block_{};
+  RandomBits block_{};
   int left_ = 0;
 };
 

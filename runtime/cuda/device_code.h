@@ -37,6 +37,12 @@ inline dim3 grid_for(int64_t total, int threads, int64_t most) {
 __device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t index_stride() { return int64_t{gridDim.x} * blockDim.x; }
 
+// a / b of numbers that are not negative: with 32 bits, where they do, several times faster.
+__device__ inline int64_t quotient(int64_t a, int64_t b) {
+  if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+  return a / b;
+}
+
 // N values that are loaded and stored at once: 16 bytes is what a thread moves best. The address
 // must be a multiple of the size.
 template <class T, int N>

@@ -55,6 +55,22 @@ TEST_F(CudaStructural, Expand) {
                   {numbers(from, dtype)}, to.text());
 }
 
+TEST_F(CudaStructural, Permute) {
+  const std::vector<std::vector<int>> orders{
+      {0, 1, 2, 3}, {3, 2, 1, 0}, {0, 3, 1, 2}, {1, 0, 2, 3}};
+  for (const Shape& shape : {Shape{3, 5, 2, 7}, Shape{2, 4, 6, 16}, Shape{2, 0, 3, 1}})
+    for (const std::vector<int>& order : orders)
+      for (const DType dtype : kDTypes)
+        expect_bits([&](const Tensors& in) { return Tensors{permute(in[0], order)}; },
+                    {numbers(shape, dtype)}, shape.text());
+  expect_gpu_has_cpu_bits(
+      [](const Tensors& in) {
+        const Tensor x = requires_grad(detach(in[0]));
+        return gradients(permute(x, {2, 0, 1}), std::vector{x}, in[1]);
+      },
+      {numbers({4, 3, 5}), numbers({5, 4, 3})});
+}
+
 TEST_F(CudaStructural, RowsAndTheirGradient) {
   for (const int64_t begin : {0, 2, 5})
     for (const int64_t end : {5, 9}) {
