@@ -15,9 +15,9 @@ class CudaGradients : public OnGpu {};
 const Device kGpu{DeviceKind::gpu, 0};
 
 // Functions with an op that has no kernel for GPUs.
-const std::set<std::string> kNotOnGpus = {
-    "conv2d",     "conv2d_input_grad", "conv2d_weight_grad", "gather",
-    "group_norm", "matmul of pairs",   "scale_channels",     "where"};
+const std::set<std::string> kNotOnGpus = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad",
+                                          "gather", "group_norm",        "scale_channels",
+                                          "where"};
 
 // max |a - b| / max |a| over all.
 double distance(const std::vector<std::vector<double>>& a,
