@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
   int bad = 0;
   for (int64_t j = threadIdx.x; j < c; j += kThreads)  // x - x is 0 of finite numbers alone
     bad |= of.mean[j] - of.mean[j] != T(0) || of.variance[j] - of.variance[j] != T(0);
-  bad = block_reduce<kThreads>(bad, 0, dynamic_shared<int>(), [](int a, int b) { return a | b; });
+  bad = block_or<kThreads>(bad, dynamic_shared<int>());
   if (bad != 0) {
     if (threadIdx.x == 0) atomicAdd(refused, 1ull);
     return;

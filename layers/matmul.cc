@@ -87,7 +87,6 @@ class Matmul final : public OpBase<Matmul> {
     Shape y = in[0].shape;
     for (int i = 0; i < rank - 2; ++i)
       if (in[1].shape[i] != y[i]) check.fail(fmt::format("axis {} differs", i));
-    if (rank > 2 && !in[0].device.is_cpu()) check.fail("pairs of matrices run on the CPU only");
     const auto [ta, tb] = params.product;
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     if (const int64_t rows = in[1].shape[tb ? -1 : -2]; rows != shape.k) {

@@ -4,7 +4,7 @@
 //
 // a is stored [m, k], or [k, m] with transpose_a; b is stored [k, n], or [n, k] with transpose_b.
 // Further axes come first and count the pairs, a [.., m, k], b [.., k, n], y [.., m, n]; they are
-// broadcast as numpy's are, so that one matrix may stand against many. Pairs run on the CPU only.
+// broadcast as numpy's are, so that one matrix may stand against many.
 // Both float32 or both float64. Both gradients are matmuls. Throws ShapeError when a or b has fewer
 // than two axes, or the inner sizes differ.
 #pragma once

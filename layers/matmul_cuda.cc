@@ -41,30 +41,31 @@ class MatmulCudaKernel final : public Kernel {
 
  public:
   MatmulCudaKernel(const MatmulParams& params, const Shape& a, const Shape& b, CudaContext& where)
-      : m_(a[params.transpose_a ? 1 : 0]),
-        n_(b[params.transpose_b ? 0 : 1]),
-        k_(a[params.transpose_a ? 0 : 1]) {
-    if (m_ * n_ * k_ == 0) return;
+      : m_(a[params.transpose_a ? -1 : -2]),
+        n_(b[params.transpose_b ? -2 : -1]),
+        k_(a[params.transpose_a ? -2 : -1]),
+        pairs_(a.elements(0, a.rank() - 2)) {
+    if (pairs_ * m_ * n_ * k_ == 0) return;
     CudaDeviceGuard guard(where.index());
     cuda_check(blas().cublasLtMatmulDescCreate(&product_.handle, kCompute, kType),
                "cublasLtMatmulDescCreate");
     set_transpose(CUBLASLT_MATMUL_DESC_TRANSA, params.transpose_b);
     set_transpose(CUBLASLT_MATMUL_DESC_TRANSB, params.transpose_a);
-    make_layout(b_, b);
-    make_layout(a_, a);
-    make_layout(y_, {m_, n_});
+    make_layout(b_, b[-2], b[-1]);
+    make_layout(a_, a[-2], a[-1]);
+    make_layout(y_, m_, n_);
     aligned_ = choose(where, kAligned);
     unaligned_ = choose(where, sizeof(T));
   }
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    if (m_ * n_ == 0) return;
+    if (pairs_ * m_ * n_ == 0) return;
     CudaContext& gpu = as_cuda(where);
     CudaDeviceGuard guard(gpu.index());
     const void *a = in[0].data, *b = in[1].data;
     void* y = out[0].data;
     if (k_ == 0) {
-      size_t bytes = static_cast<size_t>(m_ * n_) * sizeof(T);
+      size_t bytes = static_cast<size_t>(pairs_ * m_ * n_) * sizeof(T);
       cuda_check(cudaMemsetAsync(y, 0, bytes, gpu.cuda_stream()), "cudaMemsetAsync");
       return;
     }
@@ -85,12 +86,21 @@ class MatmulCudaKernel final : public Kernel {
         "cublasLtMatmulDescSetAttribute");
   }
 
-  // As the library sees a stored [rows, columns]: its rows are our columns.
-  static void make_layout(Layout& layout, const Shape& stored) {
+  // As the library sees a stored [pairs, rows, columns]: its rows are our columns.
+  void make_layout(Layout& layout, int64_t rows, int64_t columns) const {
     cuda_check(
-        blas().cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(stored[1]),
-                                          static_cast<uint64_t>(stored[0]), stored[1]),
+        blas().cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(columns),
+                                          static_cast<uint64_t>(rows), columns),
         "cublasLtMatrixLayoutCreate");
+    if (pairs_ == 1) return;
+    set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(pairs_));
+    set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
+  }
+
+  template <class Value>
+  static void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t which, Value value) {
+    cuda_check(blas().cublasLtMatrixLayoutSetAttribute(layout.handle, which, &value, sizeof value),
+               "cublasLtMatrixLayoutSetAttribute");
   }
 
   template <class Value>
@@ -125,7 +135,7 @@ class MatmulCudaKernel final : public Kernel {
     return found.algo;
   }
 
-  int64_t m_, n_, k_;
+  int64_t m_, n_, k_, pairs_;
   Product product_;
   Layout a_, b_, y_;
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   const bool together = takes_packs<N>(x) && takes_packs<N>(y);
   const int64_t at = place.column() * N;
   ColumnSums<T, N> mine;
-  x += int64_t{blockIdx.x} * pixels * c + at;
+  x += place.block() * pixels * c + at;
   for (int64_t r = place.line(); at < c && r < pixels; r += place.lines()) {
     const Pack<T, N> value = load_some<N>(x + r * c, together);
     for (int k = 0; k < N; ++k) mine.at[k] += value[k];
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (at >= c || place.line() != 0) return;
   Pack<T, N> mean;
   for (int k = 0; k < N; ++k) mean[k] = mine.at[k] / static_cast<T>(pixels);
-  store_some(y + int64_t{blockIdx.x} * c + at, mean, together);
+  store_some(y + place.block() * c + at, mean, together);
 }
 
 template <int N, class I, class T>

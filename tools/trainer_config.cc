@@ -24,6 +24,12 @@ void write_new(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+void add_no_cuda_graph(CLI::App& verb, std::vector<std::string>& overrides) {
+  verb.add_flag_callback(
+      "--no-cuda-graph", [&overrides] { overrides.push_back("gpu.cuda_graph=false"); },
+      "on a GPU launch each kernel by itself, not the step as a whole");
+}
+
 void add_config_verbs(CLI::App& app, Verb& verb) {
   CLI::App* config = app.add_subcommand("config", "what a configuration may hold");
   config->require_subcommand(1);

@@ -12,7 +12,7 @@ namespace {
 template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads)
     moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnPlace place) {
-  const int64_t block = blockIdx.x, at = place.column() * N;
+  const int64_t block = place.block(), at = place.column() * N;
   const bool together = takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
   ColumnMoments<T, N> mine;
@@ -59,7 +59,7 @@ template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads)
     gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
                             const T* scale, int64_t stats_stride, T* sums, ColumnPlace place) {
-  const int64_t block = blockIdx.x, at = place.column() * N, stats = block * stats_stride + at;
+  const int64_t block = place.block(), at = place.column() * N, stats = block * stats_stride + at;
   const bool together = takes_packs<N>(dy) && takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
   ColumnSums<T, 2 * N> mine;
@@ -87,7 +87,7 @@ template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads)
     gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
                           const T* scale, T* sums, ColumnPlace place) {
-  const int64_t block = blockIdx.x, at = place.column() * N;
+  const int64_t block = place.block(), at = place.column() * N;
   const bool together = takes_packs<N>(dy) && takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0;
   ColumnSums<T, 2 * N> mine;

@@ -51,7 +51,7 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.step_ms_p95 = times[times.size() * 95 / 100];
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
   result.compile_ms = session->compile_milliseconds();
-  result.peak_bytes = cpu_memory().statistics().peak_bytes;
+  result.peak_bytes = context(session->device()).memory().statistics().peak_bytes;
   result.arena_bytes = session->arena_bytes();
   result.total_bytes =
       static_cast<size_t>(total_bytes(session->regions()) + total_bytes(session->gpu_regions()));

@@ -25,7 +25,8 @@ namespace tessera {
   X(cublasLtMatmulPreferenceDestroy)      \
   X(cublasLtMatmulPreferenceSetAttribute) \
   X(cublasLtMatrixLayoutCreate)           \
-  X(cublasLtMatrixLayoutDestroy)
+  X(cublasLtMatrixLayoutDestroy)          \
+  X(cublasLtMatrixLayoutSetAttribute)
 
 struct Blas {
 #define TESSERA_BLAS_MEMBER(name) decltype(&::name) name = nullptr;

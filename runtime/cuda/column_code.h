@@ -19,11 +19,13 @@ inline int column_width(int64_t columns, int most = kWarp) {
   return width;
 }
 
-// Where a thread stands: column() counts threads side by side through blockIdx.y.
+// Where a thread stands. The grid has one dimension, as the others end at 65,535.
 struct ColumnPlace {
   int width;
-  __device__ int64_t column() const {
-    return int64_t{blockIdx.y} * width + (static_cast<int>(threadIdx.x) & (width - 1));
+  unsigned tiles;                                                  // blocks of threads side by side
+  __device__ int64_t block() const { return blockIdx.x / tiles; }  // of rows
+  __device__ int64_t column() const {                              // of threads
+    return int64_t{blockIdx.x % tiles} * width + (static_cast<int>(threadIdx.x) & (width - 1));
   }
   __device__ int line() const { return static_cast<int>(threadIdx.x) / width; }
   __device__ int lines() const { return kColumnThreads / width; }
@@ -80,10 +82,10 @@ void launch_columns(const char* name, void (*kernel)(P...), int64_t count, int64
                     int most, cudaStream_t stream, Args&&... args) {
   const int64_t packs = columns / N;
   const int width = column_width(packs, most);
-  const dim3 grid(static_cast<unsigned>(count),
-                  static_cast<unsigned>(ceil_div<int64_t>(packs, width)));
-  launch(name, kernel, grid, kColumnThreads, kColumnThreads * sizeof(A), stream,
-         std::forward<Args>(args)..., ColumnPlace{width});
+  const auto tiles = static_cast<unsigned>(ceil_div<int64_t>(packs, width));
+  launch(name, kernel, static_cast<unsigned>(count) * tiles, kColumnThreads,
+         kColumnThreads * sizeof(A), stream, std::forward<Args>(args)...,
+         ColumnPlace{width, tiles});
 }
 
 }  // namespace tessera

@@ -28,6 +28,8 @@ struct Layout {
   cudaDataType_t type;
   uint64_t rows, columns;
   int64_t leading;
+  int32_t count = 1;   // of matrices
+  int64_t offset = 0;  // elements from one to the next
 };
 
 template <class Mine, class Handle>
@@ -69,7 +71,8 @@ bool fits(const Matmul& how) {
              tb = how.product.transpose_b != CUBLAS_OP_N;
   return (ta ? how.a.columns : how.a.rows) == how.d.rows &&
          (tb ? how.b.rows : how.b.columns) == how.d.columns &&
-         (ta ? how.a.rows : how.a.columns) == (tb ? how.b.columns : how.b.rows);
+         (ta ? how.a.rows : how.a.columns) == (tb ? how.b.columns : how.b.rows) &&
+         how.a.count == how.d.count && how.b.count == how.d.count;
 }
 
 template <class T>
@@ -83,12 +86,16 @@ cublasStatus_t enqueue(const Matmul& how, const void* alpha, const void* beta, c
   operation.name = "matmul";
   operation.engine = Engine::compute;
   operation.seconds =
-      2.0 * static_cast<double>(how.d.rows * how.d.columns) *
+      2.0 * how.d.count * static_cast<double>(how.d.rows * how.d.columns) *
       static_cast<double>(how.product.transpose_a == CUBLAS_OP_N ? how.a.columns : how.a.rows) /
       kOperationsPerSecond;
   operation.run = [=] {
     if (workspace != nullptr) std::memset(workspace, 0xff, bytes);
-    multiply<T>(how, by, keep, a, b, c, d);
+    for (int32_t i = 0; i < how.d.count; ++i)
+      multiply<T>(how, by, keep, static_cast<const T*>(a) + i * how.a.offset,
+                  static_cast<const T*>(b) + i * how.b.offset,
+                  static_cast<const T*>(c) + i * how.d.offset,
+                  static_cast<T*>(d) + i * how.d.offset);
   };
   const cudaError_t code =
       call("cublasLtMatmul", [&](Machine&) { return issue(stream, std::move(operation)); });
@@ -165,6 +172,19 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaData
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete &mine<Layout>(layout);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t which,
+                                                const void* value, size_t bytes) {
+  const auto set = [&](auto& to) {
+    if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return set(mine<Layout>(layout).count);
+  if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return set(mine<Layout>(layout).offset);
+  return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {

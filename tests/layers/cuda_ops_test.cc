@@ -72,6 +72,23 @@ TEST_P(CudaOps, MatmulOfOneRowAndOfManySums) {
   EXPECT_LE(difference({{512, 256}, {256, 384}}, product), tolerance());
 }
 
+TEST_P(CudaOps, MatmulOfPairs) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      const Shape a = ta ? Shape{2, 3, 7, 5} : Shape{2, 3, 5, 7};
+      const Shape b = tb ? Shape{3, 4, 7} : Shape{3, 7, 4};
+      EXPECT_LE(difference({a, b},
+                           [&](const Tensors& in) {
+                             return matmul(in[0], in[1], {ta, tb});
+                           }),
+                tolerance())
+          << ta << tb;
+    }
+  const auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
+  EXPECT_EQ(difference({{0, 3, 4}, {0, 4, 5}}, product), 0);
+  EXPECT_EQ(difference({{2, 3, 0}, {2, 0, 5}}, product), 0);
+}
+
 // Rows that start in the middle of a block: the library may not assume an alignment.
 TEST_P(CudaOps, MatmulOfAViewThatIsNotAligned) {
   EXPECT_LE(difference({{9, 3}, {3, 5}},

@@ -1,0 +1,71 @@
+// Every op on a GPU: it gives what the CPU gives, and the same bits in eager code and compiled.
+#include <set>
+
+#include "tessera/graph/compile.h"
+#include "tessera/tests/engine/device_testing.h"
+#include "tessera/tests/graph/gradient_cases.h"
+
+namespace tessera {
+namespace {
+
+using namespace gradient_cases;
+
+class CudaGradients : public OnGpu {};
+
+const Device kGpu{DeviceKind::gpu, 0};
+
+// Functions with an op that has no kernel for GPUs.
+const std::set<std::string> kNotOnGpus = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad",
+                                          "gather", "group_norm",        "scale_channels",
+                                          "where"};
+
+// max |a - b| / max |a| over all.
+double distance(const std::vector<std::vector<double>>& a,
+                const std::vector<std::vector<double>>& b) {
+  double worst = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    double difference = 0, largest = 1e-30;
+    if (a[k].size() != b[k].size()) return INFINITY;
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      difference = std::max(difference, std::abs(a[k][i] - b[k][i]));
+      largest = std::max(largest, std::abs(a[k][i]));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return a.size() == b.size() ? worst : INFINITY;
+}
+
+// The values of the function, then its slopes.
+std::vector<std::vector<double>> all_of(const Function& f, const Tensors& inputs) {
+  std::vector<std::vector<double>> all = slopes_of(f, inputs);
+  all.push_back(f(inputs).to_vector<double>());
+  return all;
+}
+
+TEST_F(CudaGradients, OfEveryOpAreThoseOfTheCpu) {
+  const std::vector<Case> here = cases();
+  const DeviceScope scope(kGpu);
+  const std::vector<Case> there = cases();
+  for (size_t i = 0; i < here.size(); ++i) {
+    const Case& c = there[i];
+    std::vector<std::vector<double>> right;
+    {
+      const DeviceScope cpu(Device{});
+      right = all_of(here[i].f, here[i].inputs);
+    }
+    std::string missing;
+    try {
+      const auto found = all_of(c.f, c.inputs);
+      EXPECT_LE(distance(right, found), 1e-12) << c.name;
+      auto compiled = compile([&](const Tensors& t) { return Tensors{c.f(t)}; });
+      const auto part = [&](const Tensors& t) { return compiled(t)[0]; };
+      EXPECT_EQ(all_of(part, c.inputs), found) << c.name;
+    } catch (const Error& error) {
+      missing = error.what();
+    }
+    EXPECT_EQ(!missing.empty(), kNotOnGpus.contains(c.name)) << c.name << ": " << missing;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

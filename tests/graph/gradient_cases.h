@@ -1,0 +1,264 @@
+// Functions that between them call every op which has a gradient, for the tests that walk them all.
+#pragma once
+
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/scope.h"
+#include "tessera/engine/store.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/activation.h"
+#include "tessera/layers/batch_norm.h"
+#include "tessera/layers/bias.h"
+#include "tessera/layers/concat.h"
+#include "tessera/layers/conv2d.h"
+#include "tessera/layers/cross_entropy.h"
+#include "tessera/layers/dropout.h"
+#include "tessera/layers/group_norm.h"
+#include "tessera/layers/layer_norm.h"
+#include "tessera/layers/linear.h"
+#include "tessera/layers/loss.h"
+#include "tessera/layers/matmul.h"
+#include "tessera/layers/pool2d.h"
+#include "tessera/layers/reduce_max.h"
+#include "tessera/layers/scale_channels.h"
+#include "tessera/layers/shortcut.h"
+#include "tessera/layers/slice.h"
+#include "tessera/layers/softmax.h"
+#include "tessera/tests/engine/op_testing.h"
+
+namespace tessera::gradient_cases {
+
+using Function = std::function<Tensor(const Tensors&)>;
+
+// What gradients() of the gradient is.
+enum class Second { right, error };
+
+struct Case {
+  const char* name;
+  Function f;
+  Tensors inputs;
+  Second second = Second::right;
+};
+
+inline Tensor positive(const Shape& shape, uint64_t key) {
+  return random_uniform(shape, key, 0.5, 2, DType::f64);
+}
+
+inline Tensor labels() { return from_vector<int32_t>({3}, {2, 0, 3}); }
+
+// The values of a position that dropout draws at.
+inline Tensor position() { return from_vector<int64_t>({2}, {3, 0}); }
+
+using In = const Tensors&;
+
+// Made anew by each test, so that none is left behind.
+struct Inputs {
+  Tensor x = normal({3, 4}, 1), y = positive({3, 4}, 2), row = normal({4}, 3);
+  Tensor image = normal({2, 5, 5, 4}, 4), filters = normal({6, 3, 3, 4}, 5);
+  Tensor gamma = positive({4}, 6), beta = normal({4}, 7);
+};
+
+inline Function own(Tensor (*f)(const Tensor&)) {
+  return [f](In t) { return f(t[0]); };
+}
+
+inline std::vector<Case> pointwise_cases() {
+  const Inputs in;
+  return {
+      {"add", [](In t) { return t[0] + t[1]; }, {in.x, in.row}},
+      {"sub", [](In t) { return t[0] - t[1]; }, {in.x, in.row}},
+      {"mul", [](In t) { return t[0] * t[1]; }, {in.x, in.row}},
+      {"div", [](In t) { return t[0] / t[1]; }, {in.x, in.y}},
+      {"scalars", [](In t) { return (2.0 - (t[0] * 3.0 + 1.0) / 2.0) * (1.0 / t[0]); }, {in.y}},
+      {"same input twice", [](In t) { return t[0] * t[0] * t[0]; }, {in.x}},
+      {"exp", own(exp), {in.x}},
+      {"log", own(log), {in.y}},
+      {"sqrt", own(sqrt), {in.y}},
+      {"abs", own(abs), {in.x}},
+      {"maximum", [](In t) { return maximum(t[0], t[1]) * t[0]; }, {in.x, in.y}},
+      {"minimum", [](In t) { return minimum(t[0], t[1]) * t[0]; }, {in.x, in.y}},
+      {"clamp", [](In t) { return exp(clamp(t[0], -0.5, 0.5)); }, {in.x}},
+      {"pow", [](In t) { return pow(t[0], 2.5) + pow(t[0], 1) + pow(t[0], 0); }, {in.y}},
+      {"square", [](In t) { return pow(t[0], 2); }, {in.x}},
+      {"pow of tensors", [](In t) { return pow(t[0], t[1]); }, {in.y, in.x}},
+      {"where",
+       [](In t) { return where(greater(t[0], t[1]), exp(t[0]), t[1] * t[2]); },
+       {in.x, in.y, in.row}},
+      {"relu", [](In t) { return relu(t[0]) * t[0]; }, {in.x}},
+      {"relu6", [](In t) { return relu6(t[0]) * t[0]; }, {in.x}},
+      {"gelu", own(gelu), {in.x}},
+      {"gelu_tanh", own(gelu_tanh), {in.x}},
+      {"silu", own(silu), {in.x}},
+      {"sigmoid", own(sigmoid), {in.x}},
+      {"tanh", own(tessera::tanh), {in.x}},
+      {"bias", [](In t) { return exp(bias(t[0], t[1])); }, {in.image, in.beta}},
+      {"scale_channels",
+       [](In t) { return scale_channels(t[0], t[1]); },
+       {in.image, normal({2, 4}, 13)}},
+  };
+}
+
+// Programs of one instruction, whose gradients are derived.
+inline std::vector<Case> scalar_program_cases() {
+  const Inputs in;
+  const auto program = [](ScalarOp op, int inputs) {
+    return [op, inputs](In t) {
+      ScalarBuilder b(inputs);
+      return pointwise(name_of(op), b.build(b.push(op, 0, std::min(1, inputs - 1), inputs - 1)), t);
+    };
+  };
+  std::vector<Case> all;
+  for (ScalarOp op : {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::max,
+                      ScalarOp::min, ScalarOp::pow})
+    all.push_back({name_of(op), program(op, 2), {in.y, positive({4}, 14)}});
+  for (ScalarOp op : {ScalarOp::neg, ScalarOp::abs, ScalarOp::exp, ScalarOp::log, ScalarOp::sqrt,
+                      ScalarOp::tanh, ScalarOp::erf, ScalarOp::sigmoid})
+    all.push_back({name_of(op), program(op, 1), {in.y}});
+  all.push_back({"select", program(ScalarOp::select, 3), {in.y, in.x, in.x + 1.0}});
+  return all;
+}
+
+inline Tensor gathered(In t) {
+  const Tensor index =
+      from_vector<int32_t>({3, 5}, {0, 1, -1, 1, 3, 2, 2, 2, 0, 1, 3, -4, 1, 0, 2});
+  return exp(gather(t[0], 1, index));
+}
+
+inline std::vector<Case> structural_cases() {
+  const Inputs in;
+  return {
+      {"reshape",
+       [](In t) {
+         return exp(reshape(t[0], Shape{2, 6}));
+       },
+       {in.x}},
+      {"rows", [](In t) { return exp(rows(t[0], 1, 3)); }, {in.x}},
+      {"expand",
+       [](In t) {
+         return exp(expand(t[0], Shape{2, 3, 4}));
+       },
+       {in.x}},
+      {"sum_to",
+       [](In t) {
+         return exp(sum_to(t[0], Shape{3, 1}));
+       },
+       {in.x}},
+      {"copy", [](In t) { return exp(copy(t[0])); }, {in.x}},
+      {"sum", [](In t) { return exp(sum(t[0], {0}, false)); }, {in.x}},
+      {"mean", [](In t) { return exp(mean(t[0])); }, {in.x}},
+      {"permute",
+       [](In t) {
+         return exp(permute(t[0], std::vector{2, 0, -3, -1}));
+       },
+       {in.image}},
+      {"transpose", [](In t) { return matmul(transpose(t[0]), t[0]); }, {in.x}},
+      {"gather", gathered, {in.x}},
+      {"concat", [](In t) { return exp(concat(t)); }, {in.x, in.y}},
+      {"stack", [](In t) { return exp(stack(t, -1)); }, {in.x, in.y}},
+      {"slice", [](In t) { return exp(slice(t[0], 1, 0, 4, 2)); }, {in.x}},
+      {"pad", [](In t) { return exp(pad(t[0], 0, 1, 2)); }, {in.x}},
+      {"max", [](In t) { return exp(max(t[0], 1)); }, {spread({3, 5})}},
+      {"min", [](In t) { return exp(min(t[0], -1, true)); }, {spread({3, 5})}},
+  };
+}
+
+inline Tensor dropped_out(In t) {
+  const Tensor at = position();
+  const TrainingScope training;
+  const RandomScope random(5, at);
+  return exp(dropout(t[0], 0.3));
+}
+
+inline std::vector<Case> layer_cases() {
+  const Inputs in;
+  const Conv2dParams strided{.stride = 2, .padding = 1};
+  const Tensor dy = normal({2, 3, 3, 6}, 8), many = normal({2, 1, 3, 4}, 15);
+  return {
+      {"conv2d", [=](In t) { return conv2d(t[0], t[1], strided); }, {in.image, in.filters}},
+      {"conv2d_input_grad",
+       [](In t) { return conv2d_input_grad(t[0], t[1], 5, {}); },
+       {dy, in.filters}},
+      {"conv2d_weight_grad",
+       [](In t) { return conv2d_weight_grad(t[0], t[1], 3, {}); },
+       {in.image, dy}},
+      {"matmul", [](In t) { return matmul(t[0], t[1], {.transpose_a = true}); }, {in.x, in.y}},
+      {"matmul of pairs",
+       [](In t) { return matmul(t[0], t[1], {.transpose_b = true}); },
+       {many, normal({3, 5, 4}, 16)}},
+      {"matmul of many and one",
+       [](In t) { return matmul(t[0], t[1]); },
+       {many, normal({4, 5}, 16)}},
+      {"linear",
+       [](In t) { return linear(t[0], t[1], t[2]); },
+       {in.x, normal({5, 4}, 10), normal({5}, 11)}},
+      {"average_pool2d", [](In t) { return exp(average_pool2d(t[0], {.kernel = 2})); }, {in.image}},
+      {"global_average_pool", [](In t) { return exp(global_average_pool(t[0])); }, {in.image}},
+      {"shortcut",
+       [](In t) { return exp(shortcut(t[0], {.stride = 2, .channels = 6})); },
+       {in.image}},
+      {"dropout", dropped_out, {in.x}},
+      {"softmax", own(softmax), {in.x}},
+      {"log_softmax", own(log_softmax), {in.x}},
+      {"cross_entropy", [](In t) { return cross_entropy(t[0], labels(), {0.1}); }, {in.x}},
+      {"cross_entropy of targets",
+       [](In t) { return cross_entropy(t[0], t[1], {0.2}); },
+       {in.x, in.y}},
+      {"mse", [](In t) { return mse(t[0], t[1]); }, {in.x, in.y}},
+      {"bce", [](In t) { return bce_with_logits(t[0], t[1]); }, {in.x, in.y}},
+      {"max_pool2d",
+       [](In t) { return exp(max_pool2d(t[0], {.kernel = 2})); },
+       {spread({2, 6, 6, 2})},
+       Second::error},
+  };
+}
+
+inline std::vector<Case> norm_cases() {
+  const Inputs in;
+  // Buffers of a store, because a captured step updates them.
+  const auto store = std::make_shared<Store>(1, DType::f64);
+  const Tensor mean = store->buffer("mean", {4}, Initializer::zeros());
+  const Tensor variance = store->buffer("variance", {4}, Initializer::ones());
+  const auto batch = [=](bool training) {
+    return [=, kept = store](In t) {
+      const TrainingScope scope(training);
+      return batch_norm(t[0], t[1], t[2], mean, variance, {.momentum = 0});
+    };
+  };
+  return {
+      {"batch_norm in evaluation", batch(false), {in.image, in.gamma, in.beta}},
+      {"batch_norm in training", batch(true), {in.image, in.gamma, in.beta}, Second::error},
+      {"layer_norm",
+       [](In t) { return layer_norm(t[0], t[1], t[2], {}); },
+       {in.x, in.row, in.row + 1.0},
+       Second::error},
+      {"group_norm",
+       [](In t) { return group_norm(t[0], t[1], t[2], {.groups = 2}); },
+       {in.image, in.gamma, in.beta},
+       Second::error},
+  };
+}
+
+inline std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (auto part :
+       {pointwise_cases, scalar_program_cases, structural_cases, layer_cases, norm_cases})
+    for (Case& c : part()) all.push_back(std::move(c));
+  return all;
+}
+
+inline Tensors leaves_of(const Tensors& inputs) {
+  Tensors leaves;
+  for (const Tensor& input : inputs) leaves.push_back(requires_grad(detach(copy(input))));
+  return leaves;
+}
+
+// The gradients of sum(u f(inputs)), where f is called from eager code.
+inline std::vector<std::vector<double>> slopes_of(const Function& f, const Tensors& inputs) {
+  const Tensors leaves = leaves_of(inputs);
+  const Tensor y = f(leaves);
+  std::vector<std::vector<double>> values;
+  for (const Tensor& slope : gradients(y, leaves, normal(y.shape(), 99)))
+    values.push_back(slope.to_vector<double>());
+  return values;
+}
+
+}  // namespace tessera::gradient_cases
