@@ -1,6 +1,8 @@
 // What norms do besides their pointwise ends: statistics, and the sums of their gradients.
 #include "tessera/engine/scope.h"
+#include "tessera/graph/capture.h"
 #include "tessera/layers/batch_norm.h"
+#include "tessera/layers/group_norm.h"
 #include "tessera/layers/layer_norm.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/runtime/context.h"
@@ -94,6 +96,42 @@ TEST_F(CudaNorms, LayerNorm) {
     const auto f = [](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2])}; };
     expect_gpu_matches(with_gradients(f, 3),
                        {values(shape, 1, 2), positive(c, 2), values(c, 3), values(shape, 4)});
+  }
+}
+
+// The op of that name in a step that takes the gradients of group_norm.
+OpPtr op_of_group_norm(std::string_view name, const Shape& x, int64_t groups) {
+  const Shape c{x.back()};
+  const Graph step = capture(
+      [&](const Tensors& t) {
+        Tensors leaves;
+        for (const Tensor& input : std::span(t).first(3)) leaves.push_back(requires_grad(input));
+        const Tensor y = group_norm(leaves[0], leaves[1], leaves[2], {.groups = groups});
+        return gradients(y, leaves, t[3]);
+      },
+      {{DType::f64, x, {}}, {DType::f64, c, {}}, {DType::f64, c, {}}, {DType::f64, x, {}}});
+  for (const auto& node : step.nodes)
+    if (node.op->name() == name) return node.op;
+  return nullptr;
+}
+
+// Groups of a channel, of some, and of more than a warp takes.
+TEST_F(CudaNorms, StatisticsOfGroupNorm) {
+  struct Case {
+    Shape x;
+    int64_t groups;
+  };
+  for (const auto& [x, groups] : {Case{{3, 5, 6}, 6}, Case{{3, 2, 2, 6}, 2}, Case{{9, 1, 8}, 1},
+                                  Case{{2, 3, 2100}, 2}, Case{{0, 3, 4}, 2}}) {
+    const Shape blocks{x[0], 2, x.back()};
+    const OpPtr finalise = op_of_group_norm("group_norm_finalise", x, groups);
+    ASSERT_NE(finalise, nullptr);
+    expect_gpu_matches([&](const Tensors& in) { return apply(finalise, in); },
+                       {positive(blocks, 1)});
+    const OpPtr means = op_of_group_norm("group_norm_grad_means", x, groups);
+    ASSERT_NE(means, nullptr);
+    expect_gpu_matches([&](const Tensors& in) { return apply(means, in); },
+                       {values(blocks, 2, 1), values({x.back()}, 3, 1)});
   }
 }
 
