@@ -33,7 +33,7 @@ const char* name_of(ScalarOp op);  // "add"
 int operand_count(ScalarOp op);    // 0 to 3
 
 struct Instruction {
-  ScalarOp op;
+  ScalarOp op = ScalarOp::constant;
   uint8_t a = 0, b = 0, c = 0;  // registers
   double value = 0;             // of a constant
   bool operator==(const Instruction&) const = default;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -20,6 +22,27 @@ Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
                       name(), x.text(), in[0].text()));
   }
   return {in[0]};
+}
+
+bool SamplePointwise::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
+
+std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in, Context& where,
+                                                 const Algorithm& chosen) const {
+  if constexpr (kCuda) {
+    if (!where.device().is_cpu()) {
+      const Shape& y = in[0].shape;
+      const int64_t c = y.back(), size = y.elements(1, y.rank());
+      std::vector<PointwiseRead> reads;
+      for (const TensorSpec& x : in) {
+        if (x.shape == y)
+          reads.push_back({.period = y.elements()});
+        else
+          reads.push_back({.period = c, .sample = size, .stride = x.shape.rank() == 2 ? c : 0});
+      }
+      return pointwise_cuda(params.program, in[0].dtype, y.elements(), reads);
+    }
+  }
+  return Op::prepare(in, where, chosen);
 }
 
 void SamplePointwise::run(CpuContext& where, Buffers in, Buffers out, Buffer) const {

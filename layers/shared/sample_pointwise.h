@@ -23,6 +23,9 @@ class SamplePointwise : public OpBase<SamplePointwise> {
   explicit SamplePointwise(SamplePointwiseParams params) : params(std::move(params)) {}
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
+  bool runs_on(DeviceKind kind) const override;
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override;
   void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override;
   uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }
 

@@ -1,0 +1,81 @@
+// What the kernels for scalar programs share, compiled or interpreted. For .cu files.
+#pragma once
+
+#include <vector>
+
+#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/scalar_program.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/device_code.h"
+
+namespace tessera {
+
+// Passed to kernels by value, so that a launch needs no memory of its own.
+template <class T>
+struct PointwiseCall {
+  const T* in[kMaxScalarRegisters];
+  PointwiseRead reads[kMaxScalarRegisters];
+  int64_t total;
+  T* out;
+};
+
+// Where an input is read for element i of the output. Divisions are slow: only where there is
+// something to divide.
+template <class T>
+__device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i) {
+  const PointwiseRead& read = call.reads[input];
+  int64_t at = read.repeat > 1 ? quotient(i, read.repeat) : i;
+  if (read.period < call.total) at -= quotient(at, read.period) * read.period;
+  if (read.stride > 0) at += quotient(i, read.sample) * read.stride;
+  return at;
+}
+
+// The results for NaN are those of the CPU: one in the first operand of max and min stays.
+template <class T>
+__device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
+  switch (op) {
+    case ScalarOp::constant:
+      return value;
+    case ScalarOp::add:
+      return a + b;
+    case ScalarOp::sub:
+      return a - b;
+    case ScalarOp::mul:
+      return a * b;
+    case ScalarOp::div:
+      return a / b;
+    case ScalarOp::max:
+      return a <= b ? b : a;
+    case ScalarOp::min:
+      return a >= b ? b : a;
+    case ScalarOp::pow:
+      return ::pow(a, b);
+    case ScalarOp::greater:
+      return a > b ? T(1) : T(0);
+    case ScalarOp::select:
+      return a != T(0) ? b : c;
+    case ScalarOp::neg:
+      return -a;
+    case ScalarOp::abs:
+      return a < T(0) ? -a : a;
+    case ScalarOp::exp:
+      return ::exp(a);
+    case ScalarOp::log:
+      return ::log(a);
+    case ScalarOp::sqrt:
+      return ::sqrt(a);
+    case ScalarOp::tanh:
+      return ::tanh(a);
+    case ScalarOp::erf:
+      return ::erf(a);
+    case ScalarOp::sigmoid:
+      return T(1) / (T(1) + ::exp(-a));
+  }
+  return T(0);
+}
+
+// A program of kKnownPrograms.
+void run_known_program(CudaContext& where, int known, const PointwiseCall<float>& call);
+void run_known_program(CudaContext& where, int known, const PointwiseCall<double>& call);
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// The scalar programs that GPUs have compiled kernels for: those of the networks of the zoo, which
+// a test finds in their training steps, and a few more. The others are interpreted.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+
+#include "tessera/engine/scalar_program.h"
+
+namespace tessera {
+
+struct KnownProgram {
+  static constexpr int kLongest = 12;
+  int inputs, length = 0;
+  Instruction code[kLongest];
+
+  constexpr KnownProgram(int inputs, std::initializer_list<Instruction> from)
+      : inputs(inputs), code{} {
+    for (const Instruction& instruction : from) code[length++] = instruction;
+  }
+};
+
+constexpr Instruction known_value(double v) { return {ScalarOp::constant, 0, 0, 0, v}; }
+
+inline constexpr KnownProgram kKnownPrograms[] = {
+    // batch_norm_input_grad
+    {6,
+     {{ScalarOp::sub, 1, 2},
+      {ScalarOp::mul, 6, 3},
+      {ScalarOp::sub, 0, 7},
+      {ScalarOp::sub, 8, 4},
+      {ScalarOp::mul, 9, 5}}},
+    // batch_norm+relu
+    {5,
+     {{ScalarOp::sub, 0, 1},
+      {ScalarOp::mul, 5, 2},
+      {ScalarOp::mul, 6, 3},
+      {ScalarOp::add, 7, 4},
+      known_value(0),
+      {ScalarOp::max, 8, 9}}},
+    // relu_grad
+    {2, {known_value(0), {ScalarOp::greater, 0, 2}, known_value(0), {ScalarOp::select, 3, 1, 4}}},
+    // add+relu_grad
+    {3,
+     {{ScalarOp::add, 0, 1},
+      known_value(0),
+      {ScalarOp::greater, 2, 4},
+      known_value(0),
+      {ScalarOp::select, 5, 3, 6}}},
+    // batch_norm+add+relu
+    {6,
+     {{ScalarOp::sub, 0, 1},
+      {ScalarOp::mul, 6, 2},
+      {ScalarOp::mul, 7, 3},
+      {ScalarOp::add, 8, 4},
+      {ScalarOp::add, 9, 5},
+      known_value(0),
+      {ScalarOp::max, 10, 11}}},
+    // batch_norm_input_grad+add
+    {7,
+     {{ScalarOp::sub, 1, 2},
+      {ScalarOp::mul, 7, 3},
+      {ScalarOp::sub, 0, 8},
+      {ScalarOp::sub, 9, 4},
+      {ScalarOp::mul, 10, 5},
+      {ScalarOp::add, 6, 11}}},
+    // bias
+    {2, {{ScalarOp::add, 0, 1}}},
+    // batch_norm+relu6
+    {5,
+     {{ScalarOp::sub, 0, 1},
+      {ScalarOp::mul, 5, 2},
+      {ScalarOp::mul, 6, 3},
+      {ScalarOp::add, 7, 4},
+      known_value(0),
+      {ScalarOp::max, 8, 9},
+      known_value(6),
+      {ScalarOp::min, 10, 11}}},
+    // relu6_grad
+    {2,
+     {known_value(6),
+      {ScalarOp::greater, 2, 0},
+      known_value(0),
+      {ScalarOp::greater, 0, 4},
+      {ScalarOp::mul, 5, 3},
+      known_value(0),
+      {ScalarOp::select, 6, 1, 7}}},
+    // bias+relu
+    {2, {{ScalarOp::add, 0, 1}, known_value(0), {ScalarOp::max, 2, 3}}},
+    // batch_norm+batch_norm+add+relu
+    {10,
+     {{ScalarOp::sub, 0, 1},
+      {ScalarOp::mul, 10, 2},
+      {ScalarOp::mul, 11, 3},
+      {ScalarOp::add, 12, 4},
+      {ScalarOp::sub, 5, 6},
+      {ScalarOp::mul, 14, 7},
+      {ScalarOp::mul, 15, 8},
+      {ScalarOp::add, 16, 9},
+      {ScalarOp::add, 17, 13},
+      known_value(0),
+      {ScalarOp::max, 18, 19}}},
+    // batch_norm+add
+    {6,
+     {{ScalarOp::sub, 0, 1},
+      {ScalarOp::mul, 6, 2},
+      {ScalarOp::mul, 7, 3},
+      {ScalarOp::add, 8, 4},
+      {ScalarOp::add, 9, 5}}},
+    // batch_norm
+    {5,
+     {{ScalarOp::sub, 0, 1}, {ScalarOp::mul, 5, 2}, {ScalarOp::mul, 6, 3}, {ScalarOp::add, 7, 4}}},
+    // scale_channels
+    {2, {{ScalarOp::mul, 0, 1}}},
+    // sub
+    {2, {{ScalarOp::sub, 0, 1}}},
+    // relu
+    {1, {known_value(0), {ScalarOp::max, 0, 1}}},
+    // group_norm_input_grad, layer_norm_input_grad
+    {7,
+     {{ScalarOp::sub, 1, 2},
+      {ScalarOp::mul, 7, 3},
+      {ScalarOp::mul, 0, 4},
+      {ScalarOp::sub, 9, 5},
+      {ScalarOp::mul, 8, 6},
+      {ScalarOp::sub, 10, 11},
+      {ScalarOp::mul, 12, 3}}},
+};
+
+// Operands that an instruction does not have may be anything.
+inline bool same_instruction(const Instruction& x, const Instruction& y) {
+  const int operands = operand_count(x.op);
+  return x.op == y.op && x.value == y.value && (operands < 1 || x.a == y.a) &&
+         (operands < 2 || x.b == y.b) && (operands < 3 || x.c == y.c);
+}
+
+// Which of them it is, or -1.
+inline int known_program(const ScalarProgram& program) {
+  constexpr int kCount = static_cast<int>(std::size(kKnownPrograms));
+  for (int i = 0; i < kCount; ++i) {
+    const KnownProgram& known = kKnownPrograms[i];
+    if (known.inputs == program.inputs &&
+        std::equal(known.code, known.code + known.length, program.code.begin(), program.code.end(),
+                   same_instruction))
+      return i;
+  }
+  return -1;
+}
+
+}  // namespace tessera

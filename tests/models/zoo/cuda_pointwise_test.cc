@@ -1,0 +1,103 @@
+// The scalar programs of the zoo's training steps have compiled kernels, with the bits of the CPU.
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/pointwise_known.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/lower.h"
+#include "tessera/layers/shared/sample_pointwise.h"
+#include "tessera/runtime/logical_devices.h"
+#include "tessera/tests/engine/device_testing.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::natural_options;
+using testing_zoo::ZooStep;
+
+// Steps are captured for a GPU that need not be there.
+TEST(CudaKnownPrograms, AreThoseOfTheZoo) {
+  const Device gpu{DeviceKind::gpu, 9};
+  const DescribedDevice described(gpu);
+  const DeviceScope scope(gpu);
+  for (const std::string& model : model_names()) {
+    ZooStep step(model, natural_options(model), 4);
+    Specs specs = step.specs();
+    for (TensorSpec& spec : specs) spec.device = gpu;
+    Graph graph = capture(step.function(), specs);
+    lower(graph, {});
+    int programs = 0;
+    for (const Node& node : graph.nodes) {
+      const std::optional<ScalarProgram> program = node.op->pointwise();
+      if (!program) continue;
+      ++programs;
+      EXPECT_GE(known_program(*program), 0) << model << " " << node.op->name() << "\n"
+                                            << program->text();
+    }
+    EXPECT_GT(programs, 0) << model;
+  }
+}
+
+ScalarProgram program_of(const KnownProgram& known) {
+  return {known.inputs, {known.code, known.code + known.length}};
+}
+
+using CudaKnown = OnGpu;
+
+// Input k has shape k of `shapes`, then the first again and again.
+void expect_bits(const ScalarProgram& program, const std::vector<Shape>& shapes) {
+  Tensors inputs;
+  for (size_t k = 0; k < static_cast<size_t>(program.inputs); ++k) {
+    const Shape& shape = k < shapes.size() ? shapes[k] : shapes[0];
+    inputs.push_back(random_normal(shape, k + 1, 0, 1, DType::f64));
+  }
+  expect_gpu_has_cpu_bits(
+      [&](const Tensors& in) { return Tensors{pointwise("test", program, in)}; }, inputs);
+}
+
+TEST_F(CudaKnown, HaveTheBitsOfTheCpu) {
+  for (const KnownProgram& known : kKnownPrograms) {
+    const ScalarProgram program = program_of(known);
+    ASSERT_GE(known_program(program), 0);
+    SCOPED_TRACE(program.text());
+    for (const int64_t count : {0, 1, 5, 64, 3001}) expect_bits(program, {{count}});
+    for (const int64_t c : {1, 3, 8, 33}) {
+      const Shape y{3, 5, c}, channel{c}, one{}, sample{3, 1, 1}, middle{5, 1};
+      expect_bits(program, {y, channel, channel, channel, channel, channel});
+      expect_bits(program, {y, y, channel, one, middle, channel, y, channel});
+      expect_bits(program, {y, sample, one, y, sample, middle});
+    }
+  }
+}
+
+// Inputs that differ only in where they are broadcast are not read as one another.
+TEST_F(CudaKnown, ReadEachInputAtItsOwnPlace) {
+  const ScalarProgram program = program_of(kKnownPrograms[0]);
+  for (const int64_t c : {4, 12}) {
+    const Shape y{2, 4, c}, channel{c}, plane{4, c};
+    expect_bits(program, {y, channel, plane, plane, channel, y});
+  }
+}
+
+TEST_F(CudaKnown, ValuesForEachChannelOfEachSample) {
+  const auto f = [](const ScalarProgram& program) {
+    return [program](const Tensors& in) {
+      return Tensors{sample_pointwise("test", program, {in.begin(), in.begin() + program.inputs})};
+    };
+  };
+  for (const int64_t c : {1, 3, 8, 12})
+    for (const int64_t n : {0, 1, 3}) {
+      const auto normal = [&](const Shape& shape, uint64_t key) {
+        return random_normal(shape, key, 0, 1, DType::f64);
+      };
+      const Tensors in{normal({n, 5, c}, 1), normal({n, c}, 2), normal({n, c}, 3), normal({c}, 4),
+                       normal({c}, 5)};
+      ScalarBuilder b(4);  // interpreted
+      expect_gpu_has_cpu_bits(f(b.build(b.add(b.mul(b.in(0), b.in(1)), b.sub(b.in(2), b.in(3))))),
+                              in);
+      for (const KnownProgram& known : kKnownPrograms)
+        if (known.inputs <= 5) expect_gpu_has_cpu_bits(f(program_of(known)), in);
+    }
+}
+
+}  // namespace
+}  // namespace tessera
