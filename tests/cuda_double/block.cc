@@ -144,7 +144,8 @@ struct Block {
   Stack outside;
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
-} block;
+};
+Block& block = *new Block;  // never destroyed: its fibers stay reachable to the end
 
 std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
 

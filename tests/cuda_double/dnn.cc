@@ -207,7 +207,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
   if (nodes) {  // into descriptors that the caller made
     auto* const others = static_cast<cudnnBackendDescriptor_t*>(values);
     for (size_t i = 0; i < given; ++i) of(others[i]).node = attribute.nodes[i];
-  } else {
+  } else if (given > 0) {
     std::memcpy(values, attribute.bytes.data(), given * bytes_of(type));
   }
   return CUDNN_STATUS_SUCCESS;
