@@ -16,7 +16,8 @@
 namespace tessera {
 namespace {
 
-// Pieces that start at even elements: two uniform numbers use one counter, a normal one uses it all.
+// Pieces that start at even elements: two uniform numbers use one counter, a normal one uses it
+// all.
 constexpr int64_t kPiece = 4096;
 
 // The elements [first, first + values.size()) of a new tensor.
@@ -30,8 +31,7 @@ void make_values(std::span<T> values, int64_t first, const Initializer& init, ui
   const bool normal = init.kind == Kind::normal;
   RandomSequence random(key, 0, static_cast<uint64_t>(normal ? first : first / 2));
   for (T& value : values)
-    value = static_cast<T>(normal ? init.a * random.normal()
-                                  : init.a * (2 * random.uniform() - 1));
+    value = static_cast<T>(normal ? init.a * random.normal() : init.a * (2 * random.uniform() - 1));
 }
 
 // Shares the work among the threads.

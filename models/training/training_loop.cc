@@ -194,7 +194,8 @@ void TrainingLoop::not_finite(int64_t count, double loss, bool skipped) {
   const std::string culprit = setup_.run.session->find_non_finite(count);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
-      std::isfinite(loss) ? "an update is not finite" : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss),
+      std::isfinite(loss) ? "an update is not finite"
+                          : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss),
       state_.step, setup_.epochs(state_.step), state_.lr, culprit.empty() ? "" : ": ", culprit);
   state_.skipped += skipped;
   state_.skipped_in_a_row += skipped;

@@ -15,8 +15,7 @@ class CudaGradients : public OnGpu {};
 const Device kGpu{DeviceKind::gpu, 0};
 
 // Functions with an op that has no kernel for GPUs.
-const std::set<std::string> kNotOnGpus = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad",
-                                          "gather", "where"};
+const std::set<std::string> kNotOnGpus = {"gather", "where"};
 
 // max |a - b| / max |a| over all.
 double distance(const std::vector<std::vector<double>>& a,

@@ -91,7 +91,7 @@ TEST(FunctionGradient, WhatItReadsIsCountedAsTheSlotsOfTheDeviceAreRounded) {
       [](const Tensors& t) { return Tensors{sum(exp(t[0]))}; }, {{DType::f32, {10}, gpu}}, {true});
   ASSERT_TRUE(function.gradient.has_value());
   CompileOptions options;
-  options.arena = std::make_shared<Arena>(context(gpu).memory());
+  options.arenas = std::make_shared<Arenas>();
   const Program program(std::move(function.graph), options);
   const PlanReport report = plan_report(program);
   // The argument, the result, and exp for its gradient.
