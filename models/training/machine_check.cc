@@ -176,6 +176,39 @@ void look_at_gpus(Examination& all) {
   all.add("GPU", text, driver_mismatch());
 }
 
+// A library of the vendor, under its name and that of its figures.
+void look_at_library(Examination& all, const char* title, const char* figure,
+                     const CudaLibrary& library) {
+  const std::vector<std::string> copies = library_copies(library.name, {library.built_folder});
+  const bool gpus = physical_devices().size() > 1, lost = library.file.empty();
+  std::error_code error;
+  const std::string built = library.built_folder + "/" + library.name;
+  const bool foreign = !lost && !std::filesystem::equivalent(library.file, built, error);
+  std::string text;
+  if (lost) {
+    text = library.fault + (gpus ? "" : "; programs start and run on the CPU without it");
+  } else {
+    text = fmt::format("{} loaded from {}, built with {}", library.running, library.file,
+                       library.built);
+    if (foreign)
+      text += fmt::format(
+          "; that is not the file it was built with ({}): speed and last bits may differ; take "
+          "the folder off LD_LIBRARY_PATH to use the other",
+          built);
+  }
+  text += copies.empty() ? "; no copy on the path"
+                         : fmt::format("; copies on the path: {}", fmt::join(copies, ", "));
+  all.add(title, text, lost || foreign, lost && gpus ? 4 : 0);
+  std::vector<Json> list;
+  for (const std::string& copy : copies) list.push_back(copy);
+  all.figure(figure, Json::object({{"built", library.built},
+                                   {"running", library.running},
+                                   {"file", library.file},
+                                   {"fault", library.fault},
+                                   {"is_foreign", foreign},
+                                   {"copies", Json::list(list)}}));
+}
+
 void look_at_cuda(Examination& all) {
   if constexpr (kCuda) {
     const CudaLibraries cuda = cuda_libraries();
@@ -185,48 +218,19 @@ void look_at_cuda(Examination& all) {
                                     ? "none"
                                     : fmt::format("for {} ({})", cuda.driver, cuda.driver_file),
                                 cuda.architectures));
-    const std::vector<std::string> copies =
-        library_copies(cuda.blas_name, {cuda.blas_built_folder});
-    const bool gpus = physical_devices().size() > 1;
-    std::error_code error;
-    const std::string built = cuda.blas_built_folder + "/" + cuda.blas_name;
-    const bool foreign =
-        !cuda.blas_file.empty() && !std::filesystem::equivalent(cuda.blas_file, built, error);
-    std::string text;
-    if (cuda.blas_file.empty()) {
-      text = cuda.blas_fault + (gpus ? "" : "; programs start and run on the CPU without it");
-    } else {
-      text = fmt::format("{} loaded from {}, built with {}", cuda.blas_running, cuda.blas_file,
-                         cuda.blas_built);
-      if (foreign)
-        text += fmt::format(
-            "; that is not the file it was built with ({}): speed and last bits may differ; take "
-            "the folder off LD_LIBRARY_PATH to use the other",
-            built);
-    }
-    text += copies.empty() ? "; no copy on the path"
-                           : fmt::format("; copies on the path: {}", fmt::join(copies, ", "));
-    const bool lost = cuda.blas_file.empty();
-    all.add("cuBLASLt", text, lost || foreign, lost && gpus ? 4 : 0);
-    const std::string path = program_run_path();
-    all.add("run path", path.empty()
-                            ? fmt::format("none; CUDA's libraries are looked for where the "
-                                          "system does, and in {}",
-                                          cuda.blas_built_folder)
-                            : path);
-    std::vector<Json> list;
-    for (const std::string& copy : copies) list.push_back(copy);
     all.figure("cuda", Json::object({{"toolkit_built", cuda.toolkit_built},
                                      {"architectures", cuda.architectures},
                                      {"driver", cuda.driver},
                                      {"driver_file", cuda.driver_file},
-                                     {"cublaslt_built", cuda.blas_built},
-                                     {"cublaslt_running", cuda.blas_running},
-                                     {"cublaslt_file", cuda.blas_file},
-                                     {"cublaslt_fault", cuda.blas_fault},
-                                     {"cublaslt_is_foreign", foreign},
-                                     {"cublaslt_copies", Json::list(list)},
-                                     {"run_path", path}}));
+                                     {"run_path", program_run_path()}}));
+    look_at_library(all, "cuBLASLt", "cublaslt", cuda.blas);
+    look_at_library(all, "cuDNN", "cudnn", cuda.dnn);
+    const std::string path = program_run_path();
+    all.add("run path", path.empty()
+                            ? fmt::format("none; CUDA's libraries are looked for where the "
+                                          "system does, and in {}",
+                                          cuda.blas.built_folder)
+                            : path);
   }
 }
 

@@ -31,21 +31,21 @@ Context& cuda_context(int index);  // throws DeviceError
 Context& cuda_part_context(int index, Device part, RawMemory& memory);
 CudaContext& as_cuda(Context& context);  // of a GPU's context
 
-// What the CUDA side of a build stands on. Texts are empty where there is nothing to say.
+// A library of the vendor that is loaded when it is first used. Texts are empty where there is
+// nothing to say.
+struct CudaLibrary {
+  std::string name;                 // of the file that is asked for: "libcublasLt.so.13"
+  std::string built, built_folder;  // the version that this was built with, and where it lay
+  std::string running, file;        // once loaded
+  std::string fault;                // why it cannot be loaded
+};
+
+// What the CUDA side of a build stands on.
 struct CudaLibraries {
-  std::string architectures;                  // that there is code for: "75-real,80-real,90"
-  std::string toolkit_built;                  // the runtime, part of the program: "13.0"
-  std::string driver, driver_file;            // the newest CUDA that the driver knows
-  std::string blas_name;                      // "libcublasLt.so.13"
-  std::string blas_built, blas_built_folder;  // version, and where it lay
-  std::string blas_running, blas_file;        // once loaded
-  std::string blas_fault;                     // why it cannot be loaded
-  bool blas_fits = true;                      // false: a fault that is a VersionMismatch
-  std::string dnn_name;                       // "libcudnn.so.9"; the same of cuDNN
-  std::string dnn_built, dnn_built_folder;
-  std::string dnn_running, dnn_file;
-  std::string dnn_fault;
-  bool dnn_fits = true;
+  std::string architectures;        // that there is code for: "75-real,80-real,90"
+  std::string toolkit_built;        // the runtime, part of the program: "13.0"
+  std::string driver, driver_file;  // the newest CUDA that the driver knows
+  CudaLibrary blas, dnn;            // cuBLASLt and cuDNN
 };
 // Loads cuBLASLt and cuDNN.
 CudaLibraries cuda_libraries();

@@ -71,15 +71,17 @@ const Machine& machine() {
 
 // Loads a library of the vendor's and says which it is, or why it cannot be loaded.
 template <class Library>
-void look_at(const Library& (*load)(), std::string& file, std::string& running, std::string& fault,
-             bool& fits) {
+CudaLibrary look_at(const Library& (*load)(), std::string name, size_t built, std::string folder) {
+  CudaLibrary found{.name = std::move(name),
+                    .built = cuda_version_text(built, 10000),
+                    .built_folder = std::move(folder)};
   try {
-    file = load().file;
-    running = cuda_version_text(load().version, 10000);
+    found.file = load().file;
+    found.running = cuda_version_text(load().version, 10000);
   } catch (const DeviceError& error) {
-    fault = error.what();
-    fits = dynamic_cast<const VersionMismatch*>(&error) == nullptr;
+    found.fault = error.what();
   }
+  return found;
 }
 
 }  // namespace
@@ -137,14 +139,8 @@ CudaLibraries cuda_libraries() {
   } else {
     cudaGetLastError();
   }
-  found.blas_name = cuda_blas_name();
-  found.blas_built = cuda_version_text(CUBLAS_VERSION, 10000);
-  found.blas_built_folder = cuda_build_folder();
-  look_at(blas, found.blas_file, found.blas_running, found.blas_fault, found.blas_fits);
-  found.dnn_name = cuda_dnn_name();
-  found.dnn_built = cuda_version_text(CUDNN_VERSION, 10000);
-  found.dnn_built_folder = cuda_dnn_build_folder();
-  look_at(dnn, found.dnn_file, found.dnn_running, found.dnn_fault, found.dnn_fits);
+  found.blas = look_at(blas, cuda_blas_name(), CUBLAS_VERSION, cuda_build_folder());
+  found.dnn = look_at(dnn, cuda_dnn_name(), CUDNN_VERSION, cuda_dnn_build_folder());
   return found;
 }
 

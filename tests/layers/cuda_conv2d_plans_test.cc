@@ -18,7 +18,7 @@ constexpr ConvPass kPasses[] = {ConvPass::forward, ConvPass::input_grad, ConvPas
 class CudaConv2dPlans : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
+    if (const std::string fault = cuda_libraries().dnn.fault; !fault.empty()) GTEST_SKIP() << fault;
   }
 
   static std::optional<DnnPlan> plan(const ConvShape& shape, ConvPass pass,

@@ -22,9 +22,9 @@ TEST(CudaBlas, IsLoadedOnFirstUseAndIsTheOneItWasBuiltWith) {
   EXPECT_EQ(loaded_blas(), &blas());
   EXPECT_TRUE(std::filesystem::equivalent(blas().file, loaded_library(cuda_blas_name())));
   const CudaLibraries told = cuda_libraries();
-  EXPECT_EQ(told.blas_file, blas().file);
-  EXPECT_EQ(told.blas_running, cuda_version_text(blas().version, 10000));
-  EXPECT_EQ(told.blas_fault, "");
+  EXPECT_EQ(told.blas.file, blas().file);
+  EXPECT_EQ(told.blas.running, cuda_version_text(blas().version, 10000));
+  EXPECT_EQ(told.blas.fault, "");
 }
 
 TEST(CudaBlas, ItsErrorsNameTheLibrary) {

@@ -18,7 +18,7 @@ namespace {
 class CudaDnn : public testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
+    if (const std::string fault = cuda_libraries().dnn.fault; !fault.empty()) GTEST_SKIP() << fault;
   }
 };
 
@@ -28,9 +28,9 @@ TEST_F(CudaDnn, IsTheOneItWasBuiltWith) {
   EXPECT_EQ(loaded_dnn(), &dnn());
   EXPECT_TRUE(std::filesystem::equivalent(dnn().file, loaded_library(cuda_dnn_name())));
   const CudaLibraries told = cuda_libraries();
-  EXPECT_EQ(told.dnn_file, dnn().file);
-  EXPECT_EQ(told.dnn_running, cuda_version_text(dnn().version, 10000));
-  EXPECT_TRUE(told.dnn_fits);
+  EXPECT_EQ(told.dnn.file, dnn().file);
+  EXPECT_EQ(told.dnn.running, cuda_version_text(dnn().version, 10000));
+  EXPECT_TRUE(told.dnn.fits);
 }
 
 std::string text_of(cudnnStatus_t code) {

@@ -103,33 +103,41 @@ class Doctor(Machine):
 
     @unittest.skipUnless(WITH_CUDA, "a build without CUDA")
     def test_the_libraries_of_cuda(self):
-        cuda = json.loads(self.run_it("doctor", "--json")[0])["figures"]["cuda"]
-        self.assertEqual(cuda["cublaslt_running"], cuda["cublaslt_built"], cuda)
-        self.assertFalse(cuda["cublaslt_is_foreign"])
-        self.assertIn(str(Path(cuda["cublaslt_file"]).resolve()),
-                      [str(Path(copy).resolve()) for copy in cuda["cublaslt_copies"]])
-        self.assertTrue(cuda["run_path"])
+        figures = json.loads(self.run_it("doctor", "--json")[0])["figures"]
+        self.assertTrue(figures["cuda"]["run_path"])
+        for name in ("cublaslt", "cudnn"):
+            library = figures[name]
+            self.assertEqual(library["running"], library["built"], library)
+            self.assertFalse(library["is_foreign"])
+            self.assertIn(str(Path(library["file"]).resolve()),
+                          [str(Path(copy).resolve()) for copy in library["copies"]])
 
     @unittest.skipUnless(WITH_CUDA, "a build without CUDA")
     def test_a_foreign_library_is_told(self):
-        cuda = json.loads(self.run_it("doctor", "--json")[0])["figures"]["cuda"]
-        name = Path(cuda["cublaslt_file"]).name
+        for what, figure in (("cuBLASLt", "cublaslt"), ("cuDNN", "cudnn")):
+            with self.subTest(what):
+                self.check_foreign(what, figure)
+
+    def check_foreign(self, what, figure):
+        library = json.loads(self.run_it("doctor", "--json")[0])["figures"][figure]
+        name = Path(library["file"]).name
         # Another library by that name, found first.
         other = next(copy for copy in ("/lib/x86_64-linux-gnu/libz.so.1", "/usr/lib/libz.so.1")
                      if Path(copy).exists())
         (self.folder / name).symlink_to(other)
         report = json.loads(self.run_it("doctor", "--json", LD_LIBRARY_PATH=str(self.folder))[0])
-        found = next(found for found in report["findings"] if found["what"] == "cuBLASLt")
+        found = next(found for found in report["findings"] if found["what"] == what)
         self.assertEqual(found["state"], "warning")
         self.assertIn("so it is not the library that this was built with", found["text"])
         self.assertIn("take its folder off LD_LIBRARY_PATH", report["remedy"])
-        self.assertEqual(report["figures"]["cuda"]["cublaslt_running"], "")
-        self.assertEqual(len(report["figures"]["cuda"]["cublaslt_copies"]), 2)
+        self.assertEqual(report["figures"][figure]["running"], "")
+        self.assertEqual(len(report["figures"][figure]["copies"]), len(library["copies"]) + 1)
         # The same file from elsewhere is another copy, which works.
         (self.folder / name).unlink()
-        (self.folder / name).symlink_to(Path(cuda["cublaslt_file"]).resolve())
+        (self.folder / name).symlink_to(Path(library["file"]).resolve())
         report = json.loads(self.run_it("doctor", "--json", LD_LIBRARY_PATH=str(self.folder))[0])
-        self.assertEqual(report["figures"]["cuda"]["cublaslt_running"], cuda["cublaslt_running"])
+        self.assertEqual(report["figures"][figure]["running"], library["running"])
+        (self.folder / name).unlink()
 
 
 class Devices(Machine):

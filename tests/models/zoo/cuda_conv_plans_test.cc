@@ -85,7 +85,7 @@ Table make_table() {
 }
 
 TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
-  if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
+  if (const std::string fault = cuda_libraries().dnn.fault; !fault.empty()) GTEST_SKIP() << fault;
   const Table made = make_table();
   EXPECT_EQ(fmt::format("{}", fmt::join(made.without_plan, "\n")), "");
   std::stringstream committed;
@@ -103,7 +103,7 @@ TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
 
 // What a step is planned with for a GPU that is not there: the ops' own answers.
 TEST(CudaConvPlans, OpsPlanWithTheTrueWorkspace) {
-  if (const std::string fault = cuda_libraries().dnn_fault; !fault.empty()) GTEST_SKIP() << fault;
+  if (const std::string fault = cuda_libraries().dnn.fault; !fault.empty()) GTEST_SKIP() << fault;
   testing_zoo::ZooStep step("resnet20", testing_zoo::natural_options("resnet20"), 32);
   const Graph graph = capture(step.function(), step.specs());
   for (const GpuSettings& settings :
