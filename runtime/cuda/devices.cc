@@ -72,9 +72,10 @@ const Machine& machine() {
 // Loads a library of the vendor's and says which it is, or why it cannot be loaded.
 template <class Library>
 CudaLibrary look_at(const Library& (*load)(), std::string name, size_t built, std::string folder) {
-  CudaLibrary found{.name = std::move(name),
-                    .built = cuda_version_text(built, 10000),
-                    .built_folder = std::move(folder)};
+  CudaLibrary found;
+  found.name = std::move(name);
+  found.built = cuda_version_text(built, 10000);
+  found.built_folder = std::move(folder);
   try {
     found.file = load().file;
     found.running = cuda_version_text(load().version, 10000);

@@ -30,7 +30,6 @@ TEST_F(CudaDnn, IsTheOneItWasBuiltWith) {
   const CudaLibraries told = cuda_libraries();
   EXPECT_EQ(told.dnn.file, dnn().file);
   EXPECT_EQ(told.dnn.running, cuda_version_text(dnn().version, 10000));
-  EXPECT_TRUE(told.dnn.fits);
 }
 
 std::string text_of(cudnnStatus_t code) {
