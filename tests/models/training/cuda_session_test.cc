@@ -1,22 +1,66 @@
-// A session on a GPU leaves the device of its caller alone. Skips itself where there is no GPU.
+// Sessions on a GPU: what they ask of it, on the whole and on parts of it, and that they leave the
+// device of their caller alone.
 #include <memory>
 
-#include <gtest/gtest.h>
-
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {
 namespace {
 
-TEST(CudaSession, SessionsMayEndInAnyOrder) {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
-  Config config;
-  config.model.name = "lenet5";
-  const auto make = [&](const char* device) {
+class CudaSession : public OnGpu {
+ protected:
+  void SetUp() override {
+    OnGpu::SetUp();
+    if (!IsSkipped()) configure_devices({});
+  }
+  void TearDown() override {
+    if (!IsSkipped()) configure_devices({});
+  }
+
+  static Config config_of(const std::string& model, const std::string& device, int64_t batch = 4) {
+    Config config;
+    config.threads = 2;
     config.device = device;
-    return std::make_unique<Session>(config, ImageShape{28, 28, 1}, Normalization{{0}, {1}});
-  };
-  auto first = make("gpu:0"), second = make("cpu:0");
+    config.model.name = model;
+    config.data.batch = batch;
+    config.data.train_count = 2 * batch + batch / 2;
+    config.data.test_count = batch;
+    return config;
+  }
+  static std::unique_ptr<Session> prepared(const Config& config) {
+    return prepared_session(config, known_data(config), Purpose::training);
+  }
+  static size_t bytes_of(const Session& session) {
+    size_t bytes = 0;
+    for (const HostBuffer& region : session.gpu_regions()) bytes += region.bytes;
+    return bytes;
+  }
+  static size_t live(Device device) { return context(device).memory().statistics().live_bytes; }
+
+  // The loss of the third step on images that are all the same.
+  static double third_loss(Session& session, int64_t batch) {
+    CompiledStep& step = session.train_step(batch);
+    Tensor(step.input(1))
+        .assign(std::span<const int32_t>(std::vector<int32_t>(static_cast<size_t>(batch), 1)));
+    const auto pixels = static_cast<size_t>(step.input(0).elements());
+    Tensor(step.input(0)).assign(std::span<const uint8_t>(std::vector<uint8_t>(pixels, 70)));
+    Tensor(step.input(2)).assign_scalar(0.01);
+    for (int64_t i = 0; i < 3; ++i) {
+      const int64_t position[2] = {i, i * batch};
+      Tensor(step.input(3)).assign(std::span<const int64_t>(position));
+      step.run();
+    }
+    return step.output(0).item<double>();
+  }
+};
+
+TEST_F(CudaSession, SessionsMayEndInAnyOrder) {
+  auto first = prepared(config_of("lenet5", "gpu:0")),
+       second = prepared(config_of("lenet5", "cpu"));
   EXPECT_EQ(current_device(), Device{});
   EXPECT_EQ(first->store().parameters().front().device(), parse_device("gpu:0"));
   EXPECT_EQ(second->store().parameters().front().device(), Device{});
@@ -24,6 +68,98 @@ TEST(CudaSession, SessionsMayEndInAnyOrder) {
   EXPECT_EQ(current_device(), Device{});
   second.reset();
   EXPECT_EQ(current_device(), Device{});
+}
+
+// Of its memory as the engine counts it, and as the GPU itself tells.
+TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
+  const Device gpu = parse_device("gpu:0");
+  RawMemory& memory = context(gpu).memory();
+  for (const char* model : {"lenet5", "cnn_bn", "resnet20"}) {
+    const size_t before = live(gpu);
+    const auto session = prepared(config_of(model, "gpu:0"));
+    EXPECT_EQ(live(gpu), before) << model << ": before anything is taken";
+    std::vector<std::string> names;
+    for (const HostBuffer& region : session->gpu_regions()) names.push_back(region.name);
+    EXPECT_EQ(names, (std::vector<std::string>{"persistent", "arena", "slots", "slots", "slots"}));
+    const size_t free = memory.available();
+    session->bind();
+    EXPECT_EQ(live(gpu) - before, bytes_of(*session)) << model;
+    EXPECT_GE(free - memory.available(), bytes_of(*session)) << model;
+
+    const uint64_t calls = memory.statistics().allocations;
+    EXPECT_TRUE(std::isfinite(third_loss(*session, 4)));
+    EXPECT_TRUE(std::isfinite(third_loss(*session, 2)));
+    session->evaluation_step(4).run();
+    EXPECT_EQ(live(gpu) - before, bytes_of(*session)) << model << ", after steps";
+    EXPECT_EQ(memory.statistics().allocations, calls) << model;
+  }
+}
+
+// Before anything is taken: of a training, also where it is only compiled to ask.
+TEST_F(CudaSession, TheLimitOfTheGpuIsKeptToTheByte) {
+  Config config = config_of("lenet5", "gpu:0");
+  const auto bytes = static_cast<int64_t>(bytes_of(*prepared(config)));
+  config.memory.gpu_limit = ByteSize{bytes};
+  EXPECT_NO_THROW(require_fit(config));
+  const auto refusal = [](const Config& over) {
+    try {
+      require_fit(over);
+    } catch (const PlanInfeasible& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  Config larger = config;
+  larger.data.batch = 5;
+  const std::string text = refusal(larger);
+  EXPECT_NE(text.find("memory.gpu_limit"), text.npos) << text;
+  EXPECT_NE(text.find("data.batch=4"), text.npos) << text;
+  config.memory.gpu_limit = ByteSize{bytes - 1};
+  EXPECT_NE(refusal(config).find("over by 1 B"), text.npos) << refusal(config);
+  const DataNeed data = known_data(config);
+  EXPECT_THROW(require_fit(config, data, Purpose::training, *prepared(config)), PlanInfeasible);
+  EXPECT_EQ(live(parse_device("gpu:0")), 0u);
+}
+
+TEST_F(CudaSession, EachPartOfAGpuHasItsOwn) {
+  double whole = 0;
+  size_t bytes = 0;
+  {
+    const auto session = prepared(config_of("cnn_bn", "gpu:0"));
+    session->bind();
+    bytes = bytes_of(*session);
+    whole = third_loss(*session, 4);
+  }
+  configure_devices({{"gpu:0", 2, bytes}});
+  const auto first = prepared(config_of("cnn_bn", "gpu:0")),
+             second = prepared(config_of("cnn_bn", "gpu:1"));
+  auto large = prepared(config_of("cnn_bn", "gpu:1", 8));
+  first->bind();
+  EXPECT_EQ(live(parse_device("gpu:0")), bytes);
+  EXPECT_THROW(large->bind(), OutOfMemory);
+  large.reset();
+  second->bind();  // after the refusal it is as usable as before
+  EXPECT_EQ(live(parse_device("gpu:1")), bytes);
+  EXPECT_EQ(third_loss(*second, 4), whole);
+  EXPECT_EQ(third_loss(*first, 4), whole);
+}
+
+TEST_F(CudaSession, APartTakesAsManySessionsAsFit) {
+  const size_t bytes = bytes_of(*prepared(config_of("lenet5", "gpu:0")));
+  configure_devices({{"gpu:0", 2, 3 * bytes}});
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 4; ++i) sessions.push_back(prepared(config_of("lenet5", "gpu:1")));
+  for (size_t i = 0; i < 3; ++i) sessions[i]->bind();
+  EXPECT_EQ(live(parse_device("gpu:1")), 3 * bytes);
+  try {
+    sessions[3]->bind();
+    FAIL();
+  } catch (const OutOfMemory& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("gpu:1"), text.npos) << text;
+  }
+  const double loss = third_loss(*sessions[0], 4);
+  for (size_t i = 1; i < 3; ++i) EXPECT_EQ(third_loss(*sessions[i], 4), loss);
 }
 
 }  // namespace
