@@ -1,0 +1,38 @@
+// When a simulated GPU does what was issued (TESSERA_CUDA=DOUBLE).
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+
+namespace tessera {
+
+// Until it ends; back to what TESSERA_DOUBLE says then. A real GPU does as it likes: nothing
+// happens there.
+class GpuSchedule {
+ public:
+  explicit GpuSchedule(const std::string& text) { set(text.c_str()); }
+  ~GpuSchedule() {
+    const char* before = std::getenv("TESSERA_DOUBLE");
+    set(before != nullptr ? before : "eager");
+  }
+  GpuSchedule(const GpuSchedule&) = delete;
+  GpuSchedule& operator=(const GpuSchedule&) = delete;
+
+  static std::vector<std::string> all() {
+    std::vector<std::string> texts{"eager", "lazy"};
+    for (int seed = 1; seed <= 16; ++seed) texts.push_back("random:" + std::to_string(seed));
+    return texts;
+  }
+
+ private:
+  // By name, so that the same test is linked where GPUs are real.
+  static void set(const char* text) {
+    void* const found = dlsym(RTLD_DEFAULT, "cuda_double_schedule");
+    if (found != nullptr) reinterpret_cast<void (*)(const char*)>(found)(text);
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+// Kernels on a GPU that do not keep to their bytes, on purpose.
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/recorder.h"
+#include "tessera/graph/compile.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tests/engine/device_testing.h"
+#include "tessera/tests/engine/gpu_schedule.h"
+
+namespace tessera {
+namespace {
+
+enum class Manner { good, overruns, eats };
+
+struct RudeParams {
+  Manner manner;
+  bool operator==(const RudeParams&) const = default;
+};
+
+// A copy, one way or another.
+class RudeThere final : public OpBase<RudeThere> {
+ public:
+  explicit RudeThere(Manner manner) : params{manner} {}
+  std::string_view name() const override { return "rude_there"; }
+  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::gpu; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    const int64_t n = in[0].elements();
+    auto* y = out[0].as<float>();
+    where.copy_within(y, in[0].as<float>(), static_cast<size_t>(n) * sizeof(float));
+    if (params.manner == Manner::overruns) where.fill(y + n, 7, sizeof(float));
+    if (params.manner == Manner::eats) where.fill(in[0].as<float>(), 7, sizeof(float));
+  }
+  const RudeParams params;
+};
+
+class CudaPlanGuard : public OnGpu {
+ protected:
+  // What is said where a step with such a kernel is watched.
+  static std::string message_of(Manner manner) {
+    const Device gpu{DeviceKind::gpu, 0};
+    const Tensor x = copy(ones({250}), gpu);
+    const DeviceScope scope(gpu);
+    auto step = compile(
+        [&](const Tensor& in) {
+          const Tensor y = in * 2.0;
+          const Tensor z = apply1(std::make_shared<RudeThere>(manner), {y});
+          return sum(z * y);
+        },
+        {.verify_plan = true});
+    try {
+      return "sum " + std::to_string(static_cast<int>(step(x).item<float>()));
+    } catch (const OpError& error) {
+      return error.what();
+    }
+  }
+  static void expect_says(Manner manner, const std::string& part) {
+    for (const char* text : {"eager", "lazy", "random:1"}) {
+      const GpuSchedule schedule(text);
+      const std::string message = message_of(manner);
+      EXPECT_NE(message.find(part), message.npos) << text << ": " << message;
+      EXPECT_NE(message.find("(rude_there)"), message.npos) << text << ": " << message;
+    }
+  }
+};
+
+TEST_F(CudaPlanGuard, SaysNothingOfAKernelThatKeepsToItsBytes) {
+  EXPECT_EQ(message_of(Manner::good), "sum 1000");
+}
+
+TEST_F(CudaPlanGuard, NamesTheKernelThatWritesBeyondItsOutput) {
+  expect_says(Manner::overruns, "wrote beyond the end of %");
+}
+
+TEST_F(CudaPlanGuard, NamesTheKernelThatWritesToItsInput) {
+  expect_says(Manner::eats, "wrote to its input 0, %");
+}
+
+}  // namespace
+}  // namespace tessera
