@@ -9,8 +9,8 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
-#include "tessera/tests/models/run/checkpoint_fixture.h"
 #include "tessera/tests/models/run/faulty_files.h"
+#include "tessera/tests/models/training/run_files.h"
 
 namespace tessera {
 namespace {
@@ -18,14 +18,6 @@ namespace {
 using namespace testing_checkpoint;
 
 bool long_tests() { return std::getenv("TESSERA_LONG_TESTS") != nullptr; }
-
-// The metrics without the speed, which is the last column.
-std::string without_speed(const std::string& csv) {
-  std::istringstream lines(csv);
-  std::string line, text;
-  while (std::getline(lines, line)) text += line.substr(0, line.rfind(',')) + "\n";
-  return text;
-}
 
 class Resume : public testing::Test {
  protected:
@@ -86,16 +78,8 @@ class Resume : public testing::Test {
     const CheckpointFolder folder(checkpoints_path(temporary_.path(run)));
     return read_all(folder.path(*config_.train.steps));
   }
-  // All but the configuration, which names the folder.
   std::string last_values(const std::string& run) const {
-    const CheckpointFolder folder(checkpoints_path(temporary_.path(run)));
-    const CheckpointFile saved(folder.path(*config_.train.steps));
-    const std::string bytes = read_all(saved.path());
-    std::string all;
-    const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
-    for (const Hdf5Array& array : contents.arrays)
-      if (array.name != "config") all += array.name + bytes.substr(array.offset, array.bytes);
-    return all;
+    return values_after(temporary_.path(run), *config_.train.steps);
   }
   void expect_same(const std::string& run, const std::string& reference) const {
     EXPECT_EQ(file(run, "weights.h5"), file(reference, "weights.h5")) << run;

@@ -1,0 +1,46 @@
+// What a training left in its folder, to be compared with what another left.
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/runtime/files/hdf5_read.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
+
+namespace tessera::testing_checkpoint {
+
+// The metrics without the speed, which is the last column.
+inline std::string without_speed(const std::string& csv) {
+  std::istringstream lines(csv);
+  std::string line, text;
+  while (std::getline(lines, line)) text += line.substr(0, line.rfind(',')) + "\n";
+  return text;
+}
+
+// The losses of all its lines.
+inline std::vector<double> losses_of(const std::string& csv) {
+  std::istringstream lines(csv);
+  std::string line, cell;
+  std::vector<double> losses;
+  for (std::getline(lines, line); std::getline(lines, line);) {
+    std::istringstream cells(line);
+    for (int column = 0; column < 4; ++column) std::getline(cells, cell, ',');
+    losses.push_back(std::stod(cell));
+  }
+  return losses;
+}
+
+// A checkpoint but for the configuration, which names the folder.
+inline std::string values_after(const std::string& run_dir, int64_t step) {
+  const CheckpointFolder folder(checkpoints_path(run_dir));
+  const std::string bytes = read_all(CheckpointFile(folder.path(step)).path());
+  std::string all;
+  const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
+  for (const Hdf5Array& array : contents.arrays)
+    if (array.name != "config") all += array.name + bytes.substr(array.offset, array.bytes);
+  return all;
+}
+
+}  // namespace tessera::testing_checkpoint
