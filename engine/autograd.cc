@@ -64,7 +64,12 @@ void check_versions(const TapeNode& node, const Tensors& kept,
   }
 }
 
-Tensor accumulate(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; }
+// Where they are, which is not where the op ran whose gradient b is: a copy's is a copy back.
+Tensor accumulate(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  const DeviceScope device(b.device());
+  return a + b;
+}
 
 // A saved tensor as the forward pass had it: tracked by what made it.
 Tensor tracked_again(const Tensor& saved, const Edge& edge) {

@@ -158,11 +158,13 @@ void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Se
 }
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
-  if (!config.memory.limit) return;
-  if (config.mode == Mode::kEager)
-    prepared_session(config, data, purpose);
-  else
-    refuse_excess(config, data, purpose, memory_need(config, data, purpose), limit_bound(config));
+  if (!config.memory.limit && !config.memory.gpu_limit) return;
+  const auto session = prepared_session(config, data, purpose);
+  if (config.mode == Mode::kEager) return;
+  const MemoryNeed need = memory_need(*session, config, data, purpose);
+  refuse_excess(config, data, purpose, need, limit_bound(config));
+  if (config.memory.gpu_limit)
+    refuse_excess(config, data, purpose, need, gpu_bound(config, session->device()));
 }
 
 void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
@@ -215,7 +217,8 @@ void with_advice(const Config& config, Purpose purpose, const std::function<void
 
 // Other data have to be opened to know more, which then is done once.
 void require_fit(const Config& config, Purpose purpose) {
-  if (config.memory.limit) return require_fit(config, known_data(config, purpose), purpose);
+  if (config.memory.limit || config.memory.gpu_limit)
+    return require_fit(config, known_data(config, purpose), purpose);
   // What opening the data would take in memory must not come first; of files it takes little, and
   // they are looked at once.
   const bool in_files = config.data.name == "image_folder" || config.data.name == "hdf5";

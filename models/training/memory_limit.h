@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Throws PlanInfeasible when the configuration has a memory.limit that is exceeded: needed,
-// available, over by, by class, the tensors that set the minimum, and what would fit. Without
-// `data`: as far as is known without opening them. With `session`: of the one that will run, its
-// steps prepared (run_steps.h); else one is prepared to ask. With `session`, and before data that
-// stand in memory are opened, also where the machine has less than is needed. In eager mode only
-// limit_eager_memory() asks.
+// Throws PlanInfeasible when the configuration has a memory.limit, or on a GPU a memory.gpu_limit,
+// that is exceeded: needed, available, over by, by class, the tensors that set the minimum, and
+// what would fit. Without `data`: as far as is known without opening them. With `session`: of the
+// one that will run, its steps prepared (run_steps.h); else one is prepared to ask. With `session`,
+// and before data that stand in memory are opened, also where the machine has less than is needed.
+// In eager mode only limit_eager_memory() asks.
 void require_fit(const Config& config, Purpose purpose = Purpose::training);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session);

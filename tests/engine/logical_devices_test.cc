@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/engine/eager.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
@@ -80,6 +81,22 @@ TEST_F(LogicalDevices, TensorsMoveBetweenPartsByCopyAlone) {
   const DeviceScope scope("cpu:1");
   expect_says(error_of([&] { x + 1.0; }), "use copy(x, device)");
   EXPECT_EQ(sum(copy(x, parse_device("cpu:1"))).item<float>(), 20);
+}
+
+// x is read here, and there as a copy; what comes back from both is added here.
+TEST_F(LogicalDevices, GradientsComeBackFromEveryPart) {
+  configure_devices({{"cpu:0", 2, 64 * kMiB}});
+  const Device there = parse_device("cpu:1");
+  const Tensor x = requires_grad(full({10}, 2));
+  Tensor far;
+  {
+    const DeviceScope scope(there);
+    const Tensor sent = copy(x, there);
+    far = sent * sent * 3.0;
+  }
+  const Tensor slope = gradients(sum(copy(far, Device{}) + x * x), {{x}}).front();
+  EXPECT_EQ(slope.device(), Device{});
+  EXPECT_EQ(slope.to_vector<float>(), std::vector<float>(10, 16));
 }
 
 TEST_F(LogicalDevices, MayBeSetUpAgainInOneProcess) {

@@ -95,19 +95,29 @@ TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
   }
 }
 
+// Before anything is taken: of a training, also where it is only compiled to ask.
 TEST_F(CudaSession, TheLimitOfTheGpuIsKeptToTheByte) {
   Config config = config_of("lenet5", "gpu:0");
   const auto bytes = static_cast<int64_t>(bytes_of(*prepared(config)));
   config.memory.gpu_limit = ByteSize{bytes};
   EXPECT_NO_THROW(require_fit(config));
+  const auto refusal = [](const Config& over) {
+    try {
+      require_fit(over);
+    } catch (const PlanInfeasible& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  Config larger = config;
+  larger.data.batch = 5;
+  const std::string text = refusal(larger);
+  EXPECT_NE(text.find("memory.gpu_limit"), text.npos) << text;
+  EXPECT_NE(text.find("data.batch=4"), text.npos) << text;
   config.memory.gpu_limit = ByteSize{bytes - 1};
-  try {
-    require_fit(config);
-    FAIL();
-  } catch (const PlanInfeasible& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("memory.gpu_limit"), text.npos) << text;
-  }
+  EXPECT_NE(refusal(config).find("over by 1 B"), text.npos) << refusal(config);
+  const DataNeed data = known_data(config);
+  EXPECT_THROW(require_fit(config, data, Purpose::training, *prepared(config)), PlanInfeasible);
   EXPECT_EQ(live(parse_device("gpu:0")), 0u);
 }
 
