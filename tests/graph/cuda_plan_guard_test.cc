@@ -1,8 +1,10 @@
 // Kernels on a GPU that do not keep to their bytes, on purpose.
+#include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/recorder.h"
+#include "tessera/engine/structural.h"
 #include "tessera/graph/compile.h"
 #include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/engine/device_testing.h"
 #include "tessera/tests/engine/gpu_schedule.h"
@@ -25,11 +27,14 @@ class RudeThere final : public OpBase<RudeThere> {
   Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::gpu; }
   void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    const int64_t n = in[0].elements();
-    auto* y = out[0].as<float>();
-    where.copy_within(y, in[0].as<float>(), static_cast<size_t>(n) * sizeof(float));
-    if (params.manner == Manner::overruns) where.fill(y + n, 7, sizeof(float));
-    if (params.manner == Manner::eats) where.fill(in[0].as<float>(), 7, sizeof(float));
+    if constexpr (kCuda) {
+      const int64_t n = in[0].elements();
+      auto* x = in[0].as<float>();
+      auto* y = out[0].as<float>();
+      where.copy_within(y, x, static_cast<size_t>(n) * sizeof(float));
+      if (params.manner == Manner::overruns) where.fill(y + n, 7, sizeof(float));
+      if (params.manner == Manner::eats) where.fill(x, 7, sizeof(float));
+    }
   }
   const RudeParams params;
 };
