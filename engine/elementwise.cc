@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/elementwise_cuda.h"
 #include "tessera/engine/integer_arithmetic.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/relation.h"
 #include "tessera/engine/structural.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -35,37 +38,6 @@ Shape common_shape(std::string_view who, std::span<const TensorSpec> in) {
   return shape;
 }
 
-// Wraps around, as integers do in numpy; division rounds down and gives 0 where the divisor is 0.
-template <class T>
-T compute(IntegerOp op, T a, T b) {
-  using U = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int32_t, T>>;
-  const U x = static_cast<U>(a), y = static_cast<U>(b);
-  switch (op) {
-    case IntegerOp::add:
-      return static_cast<T>(x + y);
-    case IntegerOp::subtract:
-      return static_cast<T>(x - y);
-    case IntegerOp::multiply:
-      return static_cast<T>(x * y);
-    case IntegerOp::maximum:
-      return std::max(a, b);
-    case IntegerOp::minimum:
-      return std::min(a, b);
-    case IntegerOp::floor_divide:
-    case IntegerOp::remainder:
-      break;
-  }
-  const bool quotient = op == IntegerOp::floor_divide;
-  if (b == 0) return 0;
-  if constexpr (std::is_signed_v<T>)
-    if (b == -1)
-      return quotient ? static_cast<T>(U{0} - x) : 0;  // the least number has no negative
-  const T rest = static_cast<T>(a % b);
-  const bool down = rest != 0 && (rest < 0) != (b < 0);
-  if (quotient) return static_cast<T>(a / b - (down ? 1 : 0));
-  return static_cast<T>(down ? rest + b : rest);
-}
-
 struct IntegerParams {
   IntegerOp op;
   bool operator==(const IntegerParams&) const = default;
@@ -85,14 +57,16 @@ class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
         const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
         T* y = out[0].as<T>() + l.first;
         for (int64_t i = 0; i < l.size; ++i)
-          y[i] = compute(params.op, a[i * l.step[0]], b[i * l.step[1]]);
+          y[i] = result_of(params.op, a[i * l.step[0]], b[i * l.step[1]]);
       });
     });
   }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) integer_arithmetic_cuda(where, params.op, in, out[0]);
+  }
   const IntegerParams params;
 };
-
-enum class Relation : uint8_t { equal, not_equal, less, less_equal };
 
 struct ComparisonParams {
   Relation relation;
@@ -115,27 +89,16 @@ class Comparison final : public OpBase<Comparison> {
       for_broadcast_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
         const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
         auto* y = out[0].as<uint8_t>() + l.first;
-        for (int64_t i = 0; i < l.size; ++i) y[i] = holds(a[i * l.step[0]], b[i * l.step[1]]);
+        for (int64_t i = 0; i < l.size; ++i)
+          y[i] = result_of(params.relation, a[i * l.step[0]], b[i * l.step[1]]);
       });
     });
   }
-  const ComparisonParams params;
-
- private:
-  template <class T>
-  bool holds(T a, T b) const {
-    switch (params.relation) {
-      case Relation::equal:
-        return a == b;
-      case Relation::not_equal:
-        return a != b;
-      case Relation::less:
-        return a < b;
-      case Relation::less_equal:
-        return a <= b;
-    }
-    return false;
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) comparison_cuda(where, params.relation, in, out[0]);
   }
+  const ComparisonParams params;
 };
 
 // The derivative of a comparison is 0 wherever it has one, so nothing flows back through it.
@@ -167,6 +130,10 @@ class Where final : public OpBase<Where> {
           y[i] = condition[i * l.step[0]] != 0 ? a[i * l.step[1]] : b[i * l.step[2]];
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) where_cuda(where, in, out[0]);
   }
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b001}; }

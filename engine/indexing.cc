@@ -1,10 +1,13 @@
 // Ops that move elements by their position: permute, gather and its gradient, one_hot.
+#include "tessera/engine/indexing.h"
+
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/indexing_cuda.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
@@ -73,26 +76,15 @@ struct AxisParams {
   bool operator==(const AxisParams&) const = default;
 };
 
-// x as [outer, size, inner], the indices as [outer, count, inner].
-struct Geometry {
-  int64_t outer, count, inner;
-  Geometry(const Shape& index, int axis)
-      : outer(index.elements(0, axis)),
-        count(index[axis]),
-        inner(index.elements(axis + 1, index.rank())) {}
-};
-
 // Calls fn(position, index) for each index of a slice of `outer`, or with -1 where it is outside.
 template <class F>
-void for_indices(const Buffer& indices, const Geometry& g, int64_t size, int64_t outer, F&& fn) {
+void for_indices(const Buffer& indices, const IndexGeometry& g, int64_t size, int64_t outer,
+                 F&& fn) {
   visit_integer(indices.spec.dtype, [&](auto zero) {
     using I = decltype(zero);
     const I* index = indices.as<I>() + outer * g.count * g.inner;
-    for (int64_t i = 0; i < g.count * g.inner; ++i) {
-      int64_t at = static_cast<int64_t>(index[i]);
-      if (at < 0) at += size;
-      fn(i, at >= 0 && at < size ? at : -1);
-    }
+    for (int64_t i = 0; i < g.count * g.inner; ++i)
+      fn(i, place_of(static_cast<int64_t>(index[i]), size));
   });
 }
 
@@ -118,7 +110,7 @@ class Gather final : public OpBase<Gather> {
     return {{in[0].dtype, in[1].shape, {}}};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const Geometry g(in[1].spec.shape, params.axis);
+    const IndexGeometry g(in[1].spec.shape, params.axis);
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       where.pool().parallel_for(g.outer, [&](int64_t o) {
@@ -129,6 +121,12 @@ class Gather final : public OpBase<Gather> {
         });
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      gather_cuda(where, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
+                  out[0]);
   }
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b10}; }
@@ -149,7 +147,7 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
     return {{in[0].dtype, shape, {}}};
   }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const Geometry g(in[1].spec.shape, params.axis);
+    const IndexGeometry g(in[1].spec.shape, params.axis);
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       where.pool().parallel_for(g.outer, [&](int64_t o) {
@@ -161,6 +159,12 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
         });
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      scatter_add_cuda(where, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis),
+                       params.size, out[0]);
   }
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b10}; }
@@ -196,11 +200,15 @@ class OneHot final : public OpBase<OneHot> {
       using T = decltype(zero);
       T* y = out[0].as<T>();
       std::fill_n(y, out[0].elements(), T(0));
-      const Geometry all(Shape{in[0].elements()}, 0);
+      const IndexGeometry all(Shape{in[0].elements()}, 0);
       for_indices(in[0], all, params.classes, 0, [&](int64_t i, int64_t at) {
         if (at >= 0) y[i * params.classes + at] = T(1);
       });
     });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) one_hot_cuda(where, in[0], params.classes, out[0]);
   }
   const OneHotParams params;
 };

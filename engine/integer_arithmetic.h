@@ -2,7 +2,11 @@
 // division by 0 gives 0.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "tessera/engine/tensor.h"
+#include "tessera/runtime/device.h"
 
 namespace tessera {
 
@@ -16,6 +20,37 @@ enum class IntegerOp : uint8_t {
   minimum,
 };
 const char* name_of(IntegerOp op);
+
+// Of one pair of elements.
+template <class T>
+TESSERA_HOST_DEVICE T result_of(IntegerOp op, T a, T b) {
+  using U = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int32_t, T>>;
+  const U x = static_cast<U>(a), y = static_cast<U>(b);
+  switch (op) {
+    case IntegerOp::add:
+      return static_cast<T>(x + y);
+    case IntegerOp::subtract:
+      return static_cast<T>(x - y);
+    case IntegerOp::multiply:
+      return static_cast<T>(x * y);
+    case IntegerOp::maximum:
+      return a < b ? b : a;
+    case IntegerOp::minimum:
+      return b < a ? b : a;
+    case IntegerOp::floor_divide:
+    case IntegerOp::remainder:
+      break;
+  }
+  const bool quotient = op == IntegerOp::floor_divide;
+  if (b == 0) return 0;
+  if constexpr (std::is_signed_v<T>)
+    if (b == -1)
+      return quotient ? static_cast<T>(U{0} - x) : 0;  // the least number has no negative
+  const T rest = static_cast<T>(a % b);
+  const bool down = rest != 0 && (rest ^ b) < 0;  // of two signs
+  if (quotient) return static_cast<T>(a / b - (down ? 1 : 0));
+  return static_cast<T>(down ? rest + b : rest);
+}
 
 // Both of one integer dtype; broadcast as numpy does.
 Tensor integer_arithmetic(IntegerOp op, const Tensor& a, const Tensor& b);

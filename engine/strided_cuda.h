@@ -4,11 +4,14 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 
 #include <cuda_runtime_api.h>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/engine/lines.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/device_code.h"
+#include "tessera/runtime/cuda/launch.h"
 
 namespace tessera {
 
@@ -34,14 +37,6 @@ struct StridedAxes {
     if (rank == 0) size[rank++] = 1;  // one element
   }
 
-  int64_t elements() const {
-    int64_t count = 1;
-    for (int axis = 0; axis < rank; ++axis) count *= size[axis];
-    return count;
-  }
-  // Whether 32 bits hold every index, which are divided several times faster.
-  bool is_small() const { return elements() <= std::numeric_limits<int32_t>::max(); }
-
   // Where the inputs are read for element i of the output. Index holds i.
   template <class Index>
   __device__ void offsets(Index i, int64_t (&at)[N]) const {
@@ -56,5 +51,60 @@ struct StridedAxes {
     for (int k = 0; k < N; ++k) at[k] += i * stride[k][0];
   }
 };
+
+// N neighbours of a line, along which an input moves on by `step`.
+template <int N, class T>
+__device__ Pack<T, N> load_line(const T* from, int64_t step) {
+  if (step == 1 && takes_packs<N>(from)) return load_pack<N>(from);
+  Pack<T, N> values;
+  for (int k = 0; k < N; ++k) values[k] = from[k * step];
+  return values;
+}
+
+// Makes the elements of f's output, kNeighbours of a line at a time: f.make<N>(i, at, step) makes
+// N from element i on, where input k is read at at[k] and moves on by step[k].
+template <class F, class Index>
+__global__ void __launch_bounds__(256)
+    make_strided(const __grid_constant__ F f, const __grid_constant__ StridedAxes<F::kInputs> axes,
+                 int64_t packs, int64_t total) {
+  constexpr int N = F::kNeighbours;
+  int64_t at[F::kInputs], step[F::kInputs];
+  for (int k = 0; k < F::kInputs; ++k) step[k] = axes.stride[k][axes.rank - 1];
+  for (int64_t i = first_index(); i < packs; i += index_stride()) {
+    axes.offsets(static_cast<Index>(i * N), at);
+    f.template make<N>(i * N, at, step);
+  }
+  for (int64_t i = packs * N + first_index(); i < total; i += index_stride()) {
+    axes.offsets(static_cast<Index>(i), at);
+    f.template make<1>(i, at, step);
+  }
+}
+
+template <class F>
+void launch_strided(CudaContext& where, const char* name, const F& f, const Shape& out,
+                    const std::array<Strides, F::kInputs>& strides) {
+  const int64_t total = out.elements();
+  if (total == 0) return;
+  CudaDeviceGuard guard(where.index());
+  const StridedAxes<F::kInputs> axes(out, strides);
+  constexpr int N = F::kNeighbours, kThreads = 256;
+  // No pack may lie in two lines.
+  const bool together =
+      takes_packs<N>(f.y) && (axes.rank == 1 || axes.size[axes.rank - 1] % N == 0);
+  const int64_t packs = together ? total / N : 0;
+  with_index(total, [&](auto index) {
+    launch(name, make_strided<F, decltype(index)>,
+           grid_for(packs > 0 ? packs : total, kThreads, 1 << 14), kThreads, 0, where.cuda_stream(),
+           f, axes, packs, total);
+  });
+}
+
+// Calls fn with an integer of the dtype's size: bits are moved alike.
+template <class F>
+void visit_bits(DType dtype, F&& fn) {
+  if (size_of(dtype) == 1) fn(uint8_t{});
+  if (size_of(dtype) == 4) fn(uint32_t{});
+  if (size_of(dtype) == 8) fn(uint64_t{});
+}
 
 }  // namespace tessera

@@ -32,10 +32,10 @@ Tensor permute(const Tensor& x, const std::vector<int>& axes);
 Tensor transpose(const Tensor& x, int first = -2, int second = -1);
 // y[.., j, ..] = x[.., index[.., j, ..], ..] along one axis; the indices are integers, shaped like
 // x but for that axis, and count from the end where they are negative. Throws Error for an index
-// outside; in a captured step it gives NaN, of integers 0.
+// outside; on a GPU and in a captured step it gives NaN, of integers 0.
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
-// labels [..] -> [.., classes]: 1 at the label, 0 elsewhere. A label outside as in gather; in a
-// captured step its row is all 0.
+// labels [..] -> [.., classes]: 1 at the label, 0 elsewhere. A label outside as in gather; on
+// a GPU and in a captured step its row is all 0.
 Tensor one_hot(const Tensor& labels, int64_t classes, DType dtype = DType::f32);
 // The sum and the mean of all elements: shape []. Integers are summed as int64.
 Tensor sum(const Tensor& x);

@@ -36,39 +36,16 @@ __global__ void __launch_bounds__(kThreads)
     y[i] = static_cast<To>(x[i]);
 }
 
-// A thread writes N neighbours, which lie in one line of the output.
-template <class T, int N, class Index>
-__global__ void __launch_bounds__(kThreads)
-    copy_strided(const T* x, T* y, const __grid_constant__ StridedAxes<1> axes, Index packs) {
-  const int64_t step = axes.stride[0][axes.rank - 1];
-  for (int64_t i = first_index(); i < packs; i += index_stride()) {
-    int64_t at[1];
-    axes.offsets(static_cast<Index>(i * N), at);
-    const T* from = x + at[0];
-    Pack<T, N> values;
-    if (N > 1 && step == 1 && takes_packs<N>(from)) {
-      values = load_pack<N>(from);
-    } else {
-      for (int k = 0; k < N; ++k) values[k] = from[k * step];
-    }
-    store_pack(y + i * N, values);
+template <class T>
+struct StridedCopy {
+  static constexpr int kInputs = 1, kNeighbours = kPack<T>;
+  const T* x;
+  T* y;
+  template <int N>
+  __device__ void make(int64_t i, const int64_t (&at)[1], const int64_t (&step)[1]) const {
+    store_pack(y + i, load_line<N>(x + at[0], step[0]));
   }
-}
-
-template <class T, int N, class Index>
-void copy_packs(CudaContext& where, const T* x, T* y, const StridedAxes<1>& axes) {
-  const int64_t packs = axes.elements() / N;
-  launch("copy_strided", copy_strided<T, N, Index>, grid_for(packs, kThreads, kMostBlocks),
-         kThreads, 0, where.cuda_stream(), x, y, axes, static_cast<Index>(packs));
-}
-
-// Calls fn with an integer of the dtype's size: bits are moved alike.
-template <class F>
-void visit_bits(DType dtype, F&& fn) {
-  if (size_of(dtype) == 1) fn(uint8_t{});
-  if (size_of(dtype) == 4) fn(uint32_t{});
-  if (size_of(dtype) == 8) fn(uint64_t{});
-}
+};
 
 }  // namespace
 
@@ -105,23 +82,10 @@ void cast_cuda(CudaContext& where, const Buffer& in, const Buffer& out) {
 
 void copy_strided_cuda(CudaContext& where, const Buffer& in, const Strides& strides,
                        const Buffer& out) {
-  if (out.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
-  const StridedAxes<1> axes(out.spec.shape, {strides});
   visit_bits(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
-    constexpr int N = kPack<T>;
-    const auto* x = in.as<const T>();
-    T* y = out.as<T>();
-    const bool packs = axes.size[axes.rank - 1] % N == 0 && takes_packs<N>(y);
-    if (packs && axes.is_small())
-      copy_packs<T, N, int32_t>(where, x, y, axes);
-    else if (packs)
-      copy_packs<T, N, int64_t>(where, x, y, axes);
-    else if (axes.is_small())
-      copy_packs<T, 1, int32_t>(where, x, y, axes);
-    else
-      copy_packs<T, 1, int64_t>(where, x, y, axes);
+    const StridedCopy<T> copy{in.as<const T>(), out.as<T>()};
+    launch_strided(where, "copy_strided", copy, out.spec.shape, {strides});
   });
 }
 

@@ -1,0 +1,83 @@
+#include "tessera/engine/elementwise_cuda.h"
+#include "tessera/engine/strided_cuda.h"
+
+namespace tessera {
+namespace {
+
+// Inputs of 16 bytes, but not more than four neighbours: there are several inputs, and dividing
+// integers takes many instructions.
+template <class T>
+inline constexpr int kElementPack = kPack<T> < 4 ? kPack<T> : 4;
+
+// y = result_of(op, a, b), where Op is IntegerOp or Relation.
+template <class Op, class T, class Y>
+struct Binary {
+  static constexpr int kInputs = 2, kNeighbours = kElementPack<T>;
+  Op op;
+  const T *a, *b;
+  Y* y;
+  template <int N>
+  __device__ void make(int64_t i, const int64_t (&at)[2], const int64_t (&step)[2]) const {
+    const Pack<T, N> left = load_line<N>(a + at[0], step[0]);
+    const Pack<T, N> right = load_line<N>(b + at[1], step[1]);
+    Pack<Y, N> values;
+    for (int k = 0; k < N; ++k) values[k] = static_cast<Y>(result_of(op, left[k], right[k]));
+    store_pack(y + i, values);
+  }
+};
+
+template <class T>
+struct Choice {
+  static constexpr int kInputs = 3, kNeighbours = kElementPack<T>;
+  const uint8_t* condition;
+  const T *a, *b;
+  T* y;
+  template <int N>
+  __device__ void make(int64_t i, const int64_t (&at)[3], const int64_t (&step)[3]) const {
+    const Pack<uint8_t, N> takes_a = load_line<N>(condition + at[0], step[0]);
+    const Pack<T, N> left = load_line<N>(a + at[1], step[1]);
+    const Pack<T, N> right = load_line<N>(b + at[2], step[2]);
+    Pack<T, N> values;
+    for (int k = 0; k < N; ++k) values[k] = takes_a[k] != 0 ? left[k] : right[k];
+    store_pack(y + i, values);
+  }
+};
+
+template <size_t N>
+std::array<Strides, N> all_strides(Buffers in, const Shape& out) {
+  std::array<Strides, N> strides;
+  for (size_t k = 0; k < N; ++k) strides[k] = broadcast_strides(in[k].spec.shape, out);
+  return strides;
+}
+
+template <class Y, class T, class Op>
+void launch_binary(CudaContext& where, const char* name, Op op, Buffers in, const Buffer& out) {
+  const Binary<Op, T, Y> binary{op, in[0].as<const T>(), in[1].as<const T>(), out.as<Y>()};
+  launch_strided(where, name, binary, out.spec.shape, all_strides<2>(in, out.spec.shape));
+}
+
+}  // namespace
+
+void integer_arithmetic_cuda(CudaContext& where, IntegerOp op, Buffers in, const Buffer& out) {
+  visit_integer(out.spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch_binary<T, T>(where, "integer_arithmetic", op, in, out);
+  });
+}
+
+void comparison_cuda(CudaContext& where, Relation relation, Buffers in, const Buffer& out) {
+  visit_dtype(in[0].spec.dtype, [&](auto zero) {
+    launch_binary<uint8_t, decltype(zero)>(where, "comparison", relation, in, out);
+  });
+}
+
+void where_cuda(CudaContext& where, Buffers in, const Buffer& out) {
+  visit_bits(out.spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Choice<T> choice{in[0].as<const uint8_t>(), in[1].as<const T>(), in[2].as<const T>(),
+                           out.as<T>()};
+    launch_strided(where, "where", choice, out.spec.shape, all_strides<3>(in, out.spec.shape));
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,128 @@
+// A thread makes one element of the result, whichever the indices name: none is written twice, and
+// sums have the order of the CPU.
+#include <bit>
+
+#include "tessera/engine/indexing_cuda.h"
+#include "tessera/engine/strided_cuda.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 1 << 14;
+
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads)
+    gather(const T* x, const I* index, const IndexGeometry g, int64_t size, T outside, T* y) {
+  const int64_t slice = g.count * g.inner, total = g.outer * slice;
+  for (int64_t i = first_index(); i < total; i += index_stride()) {
+    const int64_t outer = quotient(i, slice), column = i - quotient(i, g.inner) * g.inner;
+    const int64_t at = place_of(static_cast<int64_t>(index[i]), size);
+    y[i] = at < 0 ? outside : x[(outer * size + at) * g.inner + column];
+  }
+}
+
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads)
+    scatter_add(const T* dy, const I* index, const IndexGeometry g, int64_t size, T* dx) {
+  const int64_t total = g.outer * size * g.inner;
+  for (int64_t i = first_index(); i < total; i += index_stride()) {
+    const int64_t line = quotient(i, g.inner), outer = quotient(line, size);
+    const int64_t column = i - line * g.inner, place = line - outer * size;
+    const int64_t first = outer * g.count * g.inner + column;
+    T sum = T(0);
+    for (int64_t j = 0; j < g.count; ++j) {
+      const int64_t from = first + j * g.inner;
+      if (place_of(static_cast<int64_t>(index[from]), size) == place) sum += dy[from];
+    }
+    dx[i] = sum;
+  }
+}
+
+// The N elements of y from `first` on, which may be parts of several rows.
+template <int N, class T, class I>
+__device__ Pack<T, N> one_hot_values(const I* labels, int64_t classes, T one, int64_t first) {
+  int64_t row = quotient(first, classes), column = first - row * classes;
+  int64_t hot = place_of(static_cast<int64_t>(labels[row]), classes);
+  Pack<T, N> values;
+  for (int k = 0; k < N; ++k) {
+    values[k] = column == hot ? one : T(0);
+    if (k + 1 < N && ++column == classes) {
+      column = 0;
+      hot = place_of(static_cast<int64_t>(labels[++row]), classes);
+    }
+  }
+  return values;
+}
+
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads)
+    one_hot(const I* labels, int64_t classes, T one, T* y, int64_t packs, int64_t total) {
+  constexpr int N = kPack<T>;
+  for (int64_t i = first_index(); i < packs; i += index_stride())
+    store_pack(y + i * N, one_hot_values<N>(labels, classes, one, i * N));
+  for (int64_t i = packs * N + first_index(); i < total; i += index_stride())
+    store_pack(y + i, one_hot_values<1>(labels, classes, one, i));
+}
+
+// What a kernel that moves bits takes for `value` of the dtype.
+template <class Bits>
+Bits bits_of(DType dtype, double value) {
+  Bits bits{};
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (sizeof(T) == sizeof(Bits)) bits = std::bit_cast<Bits>(static_cast<T>(value));
+  });
+  return bits;
+}
+
+}  // namespace
+
+void gather_cuda(CudaContext& where, const Buffer& x, const Buffer& index,
+                 const IndexGeometry& geometry, int64_t size, const Buffer& y) {
+  if (y.elements() == 0) return;
+  CudaDeviceGuard guard(where.index());
+  const double outside = is_float(y.spec.dtype) ? std::numeric_limits<double>::quiet_NaN() : 0;
+  visit_bits(y.spec.dtype, [&](auto bits) {
+    visit_integer(index.spec.dtype, [&](auto zero) {
+      using T = decltype(bits);
+      using I = decltype(zero);
+      launch("gather", gather<T, I>, grid_for(y.elements(), kThreads, kMostBlocks), kThreads, 0,
+             where.cuda_stream(), x.as<const T>(), index.as<const I>(), geometry, size,
+             bits_of<T>(y.spec.dtype, outside), y.as<T>());
+    });
+  });
+}
+
+void scatter_add_cuda(CudaContext& where, const Buffer& dy, const Buffer& index,
+                      const IndexGeometry& geometry, int64_t size, const Buffer& dx) {
+  if (dx.elements() == 0) return;
+  CudaDeviceGuard guard(where.index());
+  visit_float(dx.spec.dtype, [&](auto value) {
+    visit_integer(index.spec.dtype, [&](auto zero) {
+      using T = decltype(value);
+      using I = decltype(zero);
+      launch("scatter_add", scatter_add<T, I>, grid_for(dx.elements(), kThreads, kMostBlocks),
+             kThreads, 0, where.cuda_stream(), dy.as<const T>(), index.as<const I>(), geometry,
+             size, dx.as<T>());
+    });
+  });
+}
+
+void one_hot_cuda(CudaContext& where, const Buffer& labels, int64_t classes, const Buffer& y) {
+  const int64_t total = y.elements();
+  if (total == 0) return;
+  CudaDeviceGuard guard(where.index());
+  visit_bits(y.spec.dtype, [&](auto bits) {
+    visit_integer(labels.spec.dtype, [&](auto zero) {
+      using T = decltype(bits);
+      using I = decltype(zero);
+      const int64_t packs = takes_packs<kPack<T>>(y.as<T>()) ? total / kPack<T> : 0;
+      launch("one_hot", one_hot<T, I>, grid_for(packs > 0 ? packs : total, kThreads, kMostBlocks),
+             kThreads, 0, where.cuda_stream(), labels.as<const I>(), classes,
+             bits_of<T>(y.spec.dtype, 1), y.as<T>(), packs, total);
+    });
+  });
+}
+
+}  // namespace tessera
