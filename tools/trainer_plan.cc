@@ -14,6 +14,7 @@
 #include "tessera/graph/plan_diff.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/runtime/context.h"
@@ -191,12 +192,15 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
   }
   if (config.device != "auto") {
     const Device device = parse_device(config.device);
-    const std::vector<DeviceInfo> there = logical_devices();
-    const bool is_there = std::any_of(
-        there.begin(), there.end(), [&](const DeviceInfo& info) { return info.device == device; });
-    if (!device.is_cpu())
+    if (!device.is_cpu()) {
+      // Where there is none, no driver is woken to ask.
+      const std::vector<DeviceInfo> all =
+          nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
+      const bool is_there = std::any_of(
+          all.begin(), all.end(), [&](const DeviceInfo& info) { return info.device == device; });
       return std::make_unique<DescribedDevice>(device,
                                                is_there ? context(device).facts() : nullptr);
+    }
   }
   if (arguments.device_memory >= 0)
     throw ConfigError(fmt::format(

@@ -20,15 +20,6 @@
 namespace tessera {
 namespace {
 
-// Without waking the driver, whose library is large.
-bool nvidia_gpu_is_here() {
-  std::error_code error;
-  if (std::filesystem::exists("/dev/nvidiactl", error)) return true;
-  const std::vector<PciGpu> gpus = pci_gpus();
-  return std::any_of(gpus.begin(), gpus.end(),
-                     [](const PciGpu& gpu) { return gpu.maker == "NVIDIA"; });
-}
-
 // Compiled once for a configuration: a program makes a session to plan and others to run.
 std::string known_missing_kernel(const Config& config, Device device) {
   static std::mutex mutex;
@@ -49,6 +40,14 @@ std::string idle_gpu(const Config& config) {
 }
 
 }  // namespace
+
+bool nvidia_gpu_is_here() {
+  std::error_code error;
+  if (std::filesystem::exists("/dev/nvidiactl", error)) return true;
+  const std::vector<PciGpu> gpus = pci_gpus();
+  return std::any_of(gpus.begin(), gpus.end(),
+                     [](const PciGpu& gpu) { return gpu.maker == "NVIDIA"; });
+}
 
 std::string missing_kernel(const Config& config, Device device) {
   Config there = config;

@@ -16,6 +16,9 @@ struct DeviceChoice {
   bool warning = false;  // a GPU idles for its driver's sake, which is seldom meant
 };
 
+// Whether there may be one: without waking the driver, whose library is large.
+bool nvidia_gpu_is_here();
+
 // What config.device comes to here. Throws DeviceError with the reason where that cannot be used.
 DeviceChoice choose_device(const Config& config);
 // What auto takes of these: the first GPU on which nothing is missing, or else the CPU.

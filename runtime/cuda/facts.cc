@@ -71,8 +71,15 @@ const DeviceFacts* described_gpu(std::string_view device) {
   constexpr std::string_view kGpu = "gpu:";
   if (!device.starts_with(kGpu) || device.size() == kGpu.size()) return nullptr;
   const std::string_view name = device.substr(kGpu.size());
-  const bool number = name.find_first_not_of("0123456789") == name.npos;
-  return number ? nullptr : &gpu_profile(name);
+  if (name.find_first_not_of("0123456789") == name.npos) return nullptr;
+  try {
+    return &gpu_profile(name);
+  } catch (const DeviceError&) {
+    throw DeviceError(fmt::format(
+        "device: '{}' is not a device name; write cpu, gpu, cpu:0 or gpu:1 (or /CPU:0, /GPU:1), or "
+        "gpu: and one of {} for trainer plan",
+        device, fmt::join(gpu_profile_names(), ", ")));
+  }
 }
 
 }  // namespace tessera

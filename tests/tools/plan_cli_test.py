@@ -113,17 +113,27 @@ class Plan(Test):
         self.assertRegex((self.folder / "g.csv").read_text(), r"(?m),256$")
 
     def test_the_memory_of_a_gpu_that_is_not_there(self):
-        parts = json.loads(self.plan("--json", "device=gpu")[0])["parts"]
-        there = parts["persistent"] + parts["arena"] + parts["slots"]
+        report = json.loads(self.plan("--json", "device=gpu")[0])
+        parts, there = report["gpu_parts"], report["gpu_need_bytes"]
+        self.assertEqual(there, parts["persistent"] + parts["arena"] + parts["slots"])
+        self.assertNotIn("arena", report["parts"])
         self.plan("device=gpu", "--device-memory", there)
         _, err = self.plan("device=gpu", "--device-memory", there - 1, code=NO_MEMORY)
-        self.assertIn(f"{there} bytes have to stand on gpu:0, 1 more than the {there - 1} of --device-memory", err)
+        self.assertIn(f"({there} bytes) on gpu:0, 1 B more than the ", err)
+        self.assertIn(" of --device-memory", err)
+        _, err = self.plan("device=gpu", f"memory.gpu_limit={there - 1}B", code=NO_MEMORY)
+        self.assertIn(" of memory.gpu_limit", err)
         found = json.loads(self.plan("device=gpu", "--max-batch", "--device-memory", there, "--json")[0])
         self.assertEqual(found["max_batch"], 64)
         self.assertEqual(found["bytes_at_batch_64"], there)
         found = json.loads(self.plan("device=gpu", "--max-batch", "--device-memory", there - 1, "--json")[0])
         self.assertLess(found["max_batch"], 64)
         self.assertGreater(found["max_batch"], 48)
+        out, _ = self.plan("device=gpu:h100")
+        self.assertIn("needed there of 79.", out)
+        self.assertIn("H100", out)
+        _, err = self.run_it("train", "--config", "s.yaml", "device=gpu:H100", code=NO_MEMORY)
+        self.assertIn("is only described, for trainer plan", err)
         self.refused(["plan", "--config", "s.yaml", "--device-memory", "1GiB"], "add device=gpu")
         self.refused(["plan", "--config", "s.yaml", "device=gpu", "mode=eager", "--html", "x.html"],
                      "mode: eager is drawn as it ran", "take device=cpu")
