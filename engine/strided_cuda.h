@@ -61,10 +61,12 @@ __device__ Pack<T, N> load_line(const T* from, int64_t step) {
   return values;
 }
 
+inline constexpr int kStridedThreads = 256;
+
 // Makes the elements of f's output, kNeighbours of a line at a time: f.make<N>(i, at, step) makes
 // N from element i on, where input k is read at at[k] and moves on by step[k].
 template <class F, class Index>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(kStridedThreads)
     make_strided(const __grid_constant__ F f, const __grid_constant__ StridedAxes<F::kInputs> axes,
                  int64_t packs, int64_t total) {
   constexpr int N = F::kNeighbours;
@@ -87,15 +89,15 @@ void launch_strided(CudaContext& where, const char* name, const F& f, const Shap
   if (total == 0) return;
   CudaDeviceGuard guard(where.index());
   const StridedAxes<F::kInputs> axes(out, strides);
-  constexpr int N = F::kNeighbours, kThreads = 256;
+  constexpr int N = F::kNeighbours;
   // No pack may lie in two lines.
   const bool together =
       takes_packs<N>(f.y) && (axes.rank == 1 || axes.size[axes.rank - 1] % N == 0);
   const int64_t packs = together ? total / N : 0;
   with_index(total, [&](auto index) {
     launch(name, make_strided<F, decltype(index)>,
-           grid_for(packs > 0 ? packs : total, kThreads, 1 << 14), kThreads, 0, where.cuda_stream(),
-           f, axes, packs, total);
+           grid_for(packs > 0 ? packs : total, kStridedThreads, 1 << 14), kStridedThreads, 0,
+           where.cuda_stream(), f, axes, packs, total);
   });
 }
 
