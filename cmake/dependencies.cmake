@@ -88,20 +88,3 @@ elseif(NOT TESSERA_CUDA STREQUAL OFF)
     message(STATUS "tessera: no CUDA compiler found, the GPU back end is left out")
   endif()
 endif()
-if(TESSERA_WITH_CUDA)
-  # 9.8 is the first that answers for a device that is only described.
-  list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
-  find_package(CUDNN 9.8 QUIET)
-  if(NOT CUDNN_FOUND AND NOT (TESSERA_CUDA STREQUAL DOUBLE AND CUDNN_INCLUDE_DIR))
-    message(FATAL_ERROR "tessera: the GPU back end needs cuDNN 9.8 or newer, with its headers; found: "
-      "'${CUDNN_VERSION}' '${CUDNN_INCLUDE_DIR}'. From NVIDIA's repository for Debian: apt-get install "
-      "libcudnn9-dev-cuda-${CUDAToolkit_VERSION_MAJOR}; from PyPI: pip install "
-      "nvidia-cudnn-cu${CUDAToolkit_VERSION_MAJOR}, and -DCUDNN_ROOT=<site-packages>/nvidia/cudnn. "
-      "-DTESSERA_CUDA=OFF builds without GPUs")
-  endif()
-  if(TESSERA_CUDA STREQUAL DOUBLE)  # which has its own
-    set(TESSERA_CUDNN_FOLDER ${TESSERA_CUDA_FOLDER})
-  else()
-    get_filename_component(TESSERA_CUDNN_FOLDER ${CUDNN_LIBRARY} DIRECTORY)
-  endif()
-endif()

@@ -62,23 +62,7 @@ void fill(const Tensor& tensor, const Initializer& init, uint64_t key) {
 }
 
 void initialize(const Tensor& tensor, const Initializer& init, uint64_t key) {
-  switch (tensor.dtype()) {
-    case DType::f32:
-      fill<float>(tensor, init, key);
-      break;
-    case DType::f64:
-      fill<double>(tensor, init, key);
-      break;
-    case DType::u8:
-      fill<uint8_t>(tensor, init, key);
-      break;
-    case DType::i32:
-      fill<int32_t>(tensor, init, key);
-      break;
-    case DType::i64:
-      fill<int64_t>(tensor, init, key);
-      break;
-  }
+  visit_dtype(tensor.dtype(), [&](auto zero) { fill<decltype(zero)>(tensor, init, key); });
   ++tensor.impl()->storage->version;
 }
 

@@ -6,7 +6,6 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
-#include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
 #include "tessera/layers/adamw_cuda.h"
 #include "tessera/layers/shared/checks.h"
@@ -54,8 +53,9 @@ struct UpdateParams {
 
 // Inputs: the parameters, as many gradients, lr, t, as many m and v. Outputs: the next parameters,
 // m and v.
-class AdamWUpdate final : public OpBase<AdamWUpdate> {
+class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
  public:
+  static constexpr int kScalars = 2;  // lr, t
   explicit AdamWUpdate(const UpdateParams& params) : params(params) {}
   std::string_view name() const override { return "adamw_update"; }
 
@@ -68,17 +68,6 @@ class AdamWUpdate final : public OpBase<AdamWUpdate> {
     Specs next(in.begin(), in.begin() + params.tensors);
     next.insert(next.end(), in.end() - 2 * params.tensors, in.end());
     return next;
-  }
-  int updates(int output) const override {
-    return output < params.tensors ? output : output + params.tensors + 2;
-  }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
-    if (target.device.is_cpu()) return {{}};
-    const auto n = static_cast<size_t>(params.tensors);
-    return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {

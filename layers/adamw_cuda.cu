@@ -1,5 +1,4 @@
 #include "tessera/layers/adamw_cuda.h"
-#include "tessera/layers/shared/optimizer_ops.h"
 #include "tessera/layers/shared/updates_cuda.h"
 
 namespace tessera {
@@ -37,14 +36,9 @@ void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const Adam
     static_assert(sizeof(AdamWRates<T>) <= kUpdateShared);
     for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
       const auto entry = [&](size_t k) {
-        const Buffer& p = tensors.parameters[first + k];
-        Updated<T, 2> tensor{};
-        tensor.parameter = p.as<T>();
-        tensor.gradient = tensors.gradients[first + k].template as<const T>();
+        auto tensor = updated<T, 2>(tensors, first + k, params);
         tensor.states[0] = tensors.m[first + k].template as<T>();
         tensor.states[1] = tensors.v[first + k].template as<T>();
-        tensor.elements = p.elements();
-        tensor.decay = decay_of(params, p.spec);
         return tensor;
       };
       flags += launch_updates<T, 2, size>("adamw_update", update<T, size>, where, count, tensors.lr,

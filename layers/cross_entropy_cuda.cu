@@ -10,19 +10,8 @@ namespace {
 // log(sum_j exp(z[j])) for every thread of the team, safe for large z.
 template <class Team, class T>
 __device__ double log_sum_exp(const T* z, int64_t c, bool together) {
-  constexpr int N = Team::N;
-  T top = -kInfinity<T>;
-  Team::each(c, [&](int64_t j) {
-    const Pack<T, N> values = load_some<N>(z + j, together);
-    for (int k = 0; k < N; ++k) top = values[k] > top ? values[k] : top;
-  });
-  top = Team::reduce(top, top, [](T a, T b) { return a > b ? a : b; });
-  double sum = 0;
-  Team::each(c, [&](int64_t j) {
-    const Pack<T, N> values = load_some<N>(z + j, together);
-    for (int k = 0; k < N; ++k) sum += ::exp(values[k] - top);
-  });
-  return top + ::log(Team::sum(sum));
+  const T most = row_max<Team>(z, c, together);
+  return most + ::log(row_sum_exp<Team, double>(z, c, most, together));
 }
 
 template <class Team, class T>

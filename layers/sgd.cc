@@ -4,7 +4,6 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
-#include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
 #include "tessera/layers/sgd_cuda.h"
 #include "tessera/layers/shared/checks.h"
@@ -24,8 +23,9 @@ struct UpdateParams {
 
 // Inputs: the parameters, as many gradients, lr and, with momentum, as many buffers. Outputs: the
 // next parameters and buffers.
-class SgdUpdate final : public OpBase<SgdUpdate> {
+class SgdUpdate final : public JoinedUpdate<SgdUpdate> {
  public:
+  static constexpr int kScalars = 1;  // lr
   explicit SgdUpdate(const UpdateParams& params) : params(params) {}
   std::string_view name() const override { return "sgd_update"; }
 
@@ -39,17 +39,6 @@ class SgdUpdate final : public OpBase<SgdUpdate> {
     }
     if (has_momentum()) next.insert(next.end(), in.end() - params.tensors, in.end());
     return next;
-  }
-  int updates(int output) const override {
-    return output < params.tensors ? output : output + params.tensors + 1;
-  }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
-    if (target.device.is_cpu()) return {{}};
-    const auto n = static_cast<size_t>(params.tensors);
-    return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
   }
 
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {

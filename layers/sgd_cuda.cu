@@ -1,5 +1,4 @@
 #include "tessera/layers/sgd_cuda.h"
-#include "tessera/layers/shared/optimizer_ops.h"
 #include "tessera/layers/shared/updates_cuda.h"
 
 namespace tessera {
@@ -28,13 +27,8 @@ void update_all(CudaContext& where, const SgdParams& params, const SgdBuffers& t
   constexpr int kStates = states_of(kMode);
   for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
     const auto entry = [&](size_t k) {
-      const Buffer& p = tensors.parameters[first + k];
-      Updated<T, kStates> tensor{};
-      tensor.parameter = p.as<T>();
-      tensor.gradient = tensors.gradients[first + k].as<const T>();
+      auto tensor = updated<T, kStates>(tensors, first + k, params);
       if constexpr (kStates > 0) tensor.states[0] = tensors.momentum[first + k].as<T>();
-      tensor.elements = p.elements();
-      tensor.decay = decay_of(params, p.spec);
       return tensor;
     };
     flags +=

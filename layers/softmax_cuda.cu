@@ -16,18 +16,8 @@ __global__ void __launch_bounds__(kRowThreads)
   x += Team::row() * c;
   y += Team::row() * c;
   const bool together = takes_packs<N>(x) && takes_packs<N>(y);
-  T most = -kInfinity<T>;
-  Team::each(c, [&](int64_t j) {
-    const Pack<T, N> values = load_some<N>(x + j, together);
-    for (int k = 0; k < N; ++k) most = values[k] > most ? values[k] : most;
-  });
-  most = Team::reduce(most, most, [](T a, T b) { return a > b ? a : b; });
-  T sum = 0;
-  Team::each(c, [&](int64_t j) {
-    const Pack<T, N> values = load_some<N>(x + j, together);
-    for (int k = 0; k < N; ++k) sum += ::exp(values[k] - most);
-  });
-  sum = Team::sum(sum);
+  const T most = row_max<Team>(x, c, together);
+  const T sum = row_sum_exp<Team, T>(x, c, most, together);
   const T scale = logarithm ? ::log(sum) : T(1) / sum;
   Team::each(c, [&](int64_t j) {
     Pack<T, N> values = load_some<N>(x + j, together);

@@ -3,9 +3,31 @@
 
 #include <algorithm>
 
+#include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
+#include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
+
+// An op that updates params.tensors parameters together. Inputs: the parameters, as many gradients,
+// Derived::kScalars scalars, and as many of each state; outputs: the next parameters and states.
+template <class Derived>
+class JoinedUpdate : public OpBase<Derived> {
+ public:
+  int updates(int output) const override {
+    return output < tensors() ? output : output + tensors() + Derived::kScalars;
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    const auto n = static_cast<size_t>(tensors());
+    return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
+  }
+
+ private:
+  int tensors() const { return static_cast<const Derived*>(this)->params.tensors; }
+};
 
 // The only element of a float32 or float64 buffer.
 inline double read_scalar(const Buffer& buffer) {

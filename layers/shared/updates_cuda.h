@@ -4,6 +4,7 @@
 
 #include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/table_cuda.h"
+#include "tessera/layers/shared/optimizer_ops.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
 #include "tessera/runtime/cuda/launch.h"
@@ -99,6 +100,18 @@ __device__ void update_part(const UpdatedPart<T, kStates>& part, Step step) {
     step(g[i], p[i], own);
     for (int k = 0; k < kStates; ++k) s[k][i] = own[k];
   }
+}
+
+// Tensor k of a call, without its states.
+template <class T, int kStates, class All, class Params>
+Updated<T, kStates> updated(const All& tensors, size_t k, const Params& params) {
+  const Buffer& p = tensors.parameters[k];
+  Updated<T, kStates> tensor{};
+  tensor.parameter = p.as<T>();
+  tensor.gradient = tensors.gradients[k].template as<const T>();
+  tensor.elements = p.elements();
+  tensor.decay = decay_of(params, p.spec);
+  return tensor;
 }
 
 // Starts kernel(updates, settings...) with a block for each flag and gives their number. entry(k)

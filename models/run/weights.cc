@@ -17,7 +17,7 @@ namespace {
 class HostWeights {
  public:
   explicit HostWeights(const Store& store)
-      : copies_("weights", weights_copy_bytes(store), cpu_memory()) {
+      : copies_("weights", weights_copy_bytes(store.persistent()), cpu_memory()) {
     std::byte* free = copies_.data();
     for (const Tensors* list : {&store.parameters(), &store.buffers()})
       for (const Tensor& tensor : *list) {
@@ -52,11 +52,11 @@ class HostWeights {
 
 }  // namespace
 
-size_t weights_copy_bytes(const Store& store) {
+size_t weights_copy_bytes(const Tensors& persistent) {
   size_t bytes = 0;
-  for (const Tensors* list : {&store.parameters(), &store.buffers()})
-    for (const Tensor& tensor : *list)
-      if (!tensor.device().is_cpu()) bytes += round_to_alignment(tensor.spec().bytes());
+  for (const Tensor& tensor : persistent)
+    if (!tensor.device().is_cpu() && tensor.impl()->storage->role != Role::optimizer_state)
+      bytes += round_to_alignment(tensor.spec().bytes());
   return bytes;
 }
 

@@ -10,7 +10,8 @@
 namespace tessera {
 
 // What saving and loading take of the host's memory: a copy of the values that stand on a GPU.
-size_t weights_copy_bytes(const Store& store);
+// `persistent`: of a store, optimizer state included, which does not count.
+size_t weights_copy_bytes(const Tensors& persistent);
 
 // Parameters and running statistics of the store, by their names, without optimizer state.
 // HDF5, one data set each; the file is the old one or the whole new one at any moment. `step`:

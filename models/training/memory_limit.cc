@@ -20,9 +20,9 @@ namespace {
 
 std::string by_class(const MemoryNeed& need, bool on_gpu) {
   std::string text;
-  const bool has_step = on_gpu || need.gpu_blocks.empty();
-  for (const auto& [name, bytes] : has_step ? need.report.classes : decltype(need.report.classes)())
-    text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
+  if (on_gpu || need.gpu_blocks.empty())  // the step runs there
+    for (const auto& [name, bytes] : need.report.classes)
+      text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
   for (const HostBuffer& block : on_gpu ? need.gpu_blocks : need.blocks) {
     auto bytes = static_cast<int64_t>(block.bytes);
     std::string name = block.name;

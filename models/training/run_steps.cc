@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/storage.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/run/weights.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
@@ -134,11 +134,8 @@ std::vector<HostBuffer> blocks_beside(const Config& config, const DataNeed& data
   }
   std::vector<HostBuffer> blocks = loader_blocks(config, data, purpose);
   if (data.bytes > 0) blocks.push_back({"data set", static_cast<size_t>(data.bytes)});
-  int64_t copied = 0;
-  for (const Tensor& tensor : persistent)
-    if (!tensor.device().is_cpu() && tensor.impl()->storage->role != Role::optimizer_state)
-      copied += static_cast<int64_t>(round_to_alignment(tensor.spec().bytes()));
-  if (copied > 0) blocks.push_back({"weights", static_cast<size_t>(copied)});
+  if (const size_t copied = weights_copy_bytes(persistent); copied > 0)
+    blocks.push_back({"weights", copied});
   if (purpose == Purpose::training)
     for (HostBuffer& block : Checkpointing::planned_buffers(config, persistent))
       blocks.push_back(std::move(block));

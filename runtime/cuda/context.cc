@@ -14,13 +14,9 @@ class CudaMemory final : public RawMemory {
   explicit CudaMemory(int index) : index_(index) {}
   std::string name() const override { return Device{DeviceKind::gpu, index_}.name(); }
   size_t available() const override {
-    int outer = 0;
     size_t free = 0, total = 0;
-    const bool known = cudaGetDevice(&outer) == cudaSuccess &&
-                       cudaSetDevice(index_) == cudaSuccess &&
-                       cudaMemGetInfo(&free, &total) == cudaSuccess;
-    cudaSetDevice(outer);
-    cudaGetLastError();
+    bool known = false;
+    on_device([&] { known = cudaMemGetInfo(&free, &total) == cudaSuccess; });
     return known ? free : kNoLimit;
   }
 
@@ -38,14 +34,19 @@ class CudaMemory final : public RawMemory {
   }
   // cudaFree waits for the device, so no kernel still works on the block.
   void give(void* block, size_t) noexcept override {
+    on_device([&] { cudaFree(block); });
+  }
+
+ private:
+  // Without the throwing guard; a fault leaves nothing behind for the next check.
+  template <class F>
+  void on_device(F&& call) const noexcept {
     int outer = 0;
-    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess)
-      cudaFree(block);
+    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess) call();
     cudaSetDevice(outer);
     cudaGetLastError();
   }
 
- private:
   const int index_;
 };
 

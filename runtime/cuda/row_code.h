@@ -57,4 +57,26 @@ void with_row_team(int64_t rows, int64_t length, Run&& run) {
     whole ? with(RowTeam<kRowThreads, N>()) : with(RowTeam<kRowThreads, 1>());
 }
 
+// The largest of a row, for every thread of its team; NaNs are passed over.
+template <class Team, class T>
+__device__ T row_max(const T* x, int64_t c, bool together) {
+  T most = -kInfinity<T>;
+  Team::each(c, [&](int64_t j) {
+    const Pack<T, Team::N> values = load_some<Team::N>(x + j, together);
+    for (int k = 0; k < Team::N; ++k) most = values[k] > most ? values[k] : most;
+  });
+  return Team::reduce(most, most, [](T a, T b) { return a > b ? a : b; });
+}
+
+// The sum over j of exp(x[j] - most), added up in Sum.
+template <class Team, class Sum, class T>
+__device__ Sum row_sum_exp(const T* x, int64_t c, T most, bool together) {
+  Sum sum = 0;
+  Team::each(c, [&](int64_t j) {
+    const Pack<T, Team::N> values = load_some<Team::N>(x + j, together);
+    for (int k = 0; k < Team::N; ++k) sum += ::exp(values[k] - most);
+  });
+  return Team::sum(sum);
+}
+
 }  // namespace tessera
