@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/lines.h"
+#include "tessera/engine/recorder.h"
 #include "tessera/engine/structural_cuda.h"
 #include "tessera/engine/sum_run.h"
 #include "tessera/runtime/cuda/context.h"
@@ -202,8 +203,8 @@ struct CopyParams {
   bool operator==(const CopyParams&) const = default;
 };
 
-// Runs where the output stands. Between devices the host waits for the bytes: the source may be
-// overwritten as soon as run() returns.
+// Issued on the stream of the GPU that has a part in it, of two where the output stands. Whoever
+// runs it waits where one device goes on from what another has done (Op::crosses_devices()).
 class CopyKernel final : public Kernel {
  public:
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
@@ -216,8 +217,13 @@ class CopyKernel final : public Kernel {
                 [&](int64_t first, int64_t count) {
                   std::memcpy(y + first, x + first, static_cast<size_t>(count));
                 });
+    } else if (to.is_cpu()) {
+      Context& source = context(from);
+      source.issue_to_host(y, x, bytes, source.stream());
+    } else if (from.is_cpu()) {
+      where.issue_from_host(y, x, bytes, where.stream());
     } else {
-      copy_bytes(to, y, from, x, bytes);
+      where.copy_within(y, x, bytes);
     }
   }
 };
@@ -320,9 +326,14 @@ Tensor cast(const Tensor& x, DType dtype) {
   return apply1(std::make_shared<Cast>(CastParams{dtype}), {x});
 }
 
+// In a captured step the program waits.
 Tensor copy(const Tensor& x, Device device) {
-  DeviceScope scope(device);
-  return apply1(std::make_shared<Copy>(CopyParams{device}), {x});
+  const DeviceScope scope(device);
+  const bool waits = current_recorder() == nullptr && x.device() != device;
+  if (waits) context(x.device()).synchronize();
+  Tensor y = apply1(std::make_shared<Copy>(CopyParams{device}), {x});
+  if (waits) context(x.device()).synchronize(), context(device).synchronize();
+  return y;
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include "tessera/graph/function_gradient.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
+#include "tessera/graph/twins.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 
@@ -47,6 +48,7 @@ class ProgramStep final : public CompiledStep {
     program_->bind();
     if (gradient_) gradient_->bind(*program_);
     if (results_.empty()) make_results();
+    if (lag() > 0) twins();
   }
   void run() override {
     if (!gradient_) return run_with({});
@@ -59,7 +61,30 @@ class ProgramStep final : public CompiledStep {
     run_with(arguments);
     return results_;
   }
-  std::optional<NonFinite> find_non_finite() override { return program_->find_non_finite(); }
+
+  const Tensor& host_input(size_t i) override {
+    return lag() > 0 ? twins().input(i) : CompiledStep::host_input(i);
+  }
+  void bring(size_t i, const void* staged) override {
+    return lag() > 0 ? twins().bring(i, staged) : CompiledStep::bring(i, staged);
+  }
+  void submit() override {
+    submitted_ = true;
+    return lag() > 0 ? twins().submit() : CompiledStep::submit();
+  }
+  int lag() const override { return program_->slot_layout() && !gradient_ ? 1 : 0; }
+  void collect() override { return lag() > 0 ? twins().collect() : CompiledStep::collect(); }
+  const Tensor& host_output(size_t i) override {
+    return lag() > 0 ? twins().output(i) : CompiledStep::host_output(i);
+  }
+  int64_t refused_updates() const override {
+    return twins_ ? twins_->refused_updates() : CompiledStep::refused_updates();
+  }
+  std::optional<NonFinite> find_non_finite() override {
+    if (twins_ && submitted_) twins_->put_back();
+    return program_->find_non_finite();
+  }
+  size_t staging_bytes() const override { return lag() > 0 ? Twins::bytes(*program_) : 0; }
   size_t slot_bytes() const override {
     return program_->slot_bytes() + (gradient_ ? gradient_->program().slot_bytes() : 0);
   }
@@ -68,7 +93,13 @@ class ProgramStep final : public CompiledStep {
   Program* gradient_program() override { return gradient_ ? &gradient_->program() : nullptr; }
 
  private:
+  Twins& twins() {
+    if (!twins_) twins_ = std::make_unique<Twins>(*program_);
+    return *twins_;
+  }
+
   void run_with(const Tensors& arguments) {
+    submitted_ = false;
     program_->run();
     if (gradient_) {
       // Handles of this run: the tape knows those of an earlier one.
@@ -95,6 +126,8 @@ class ProgramStep final : public CompiledStep {
   }
 
   std::unique_ptr<Program> program_;
+  std::unique_ptr<Twins> twins_;
+  bool submitted_ = false;                                  // the last run, not called for
   std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive the step
   std::vector<std::shared_ptr<const GradientStop>> stops_;  // of each result
   Tensors results_;
@@ -139,6 +172,16 @@ class EagerStep final : public CompiledStep {
   Tensors inputs_, outputs_;
 };
 
+// The tensor on the host that stands for one of the device.
+const Tensor& host_twin(Tensors& twins, size_t i, const Tensor& there) {
+  if (there.device().is_cpu()) return there;
+  twins.resize(std::max(twins.size(), i + 1));
+  TensorSpec spec = there.spec();
+  spec.device = Device{};
+  if (!twins[i].defined() || twins[i].spec() != spec) twins[i] = empty(spec);
+  return twins[i];
+}
+
 // A signature without arguments, of the scopes that are open.
 Signature signature_here() {
   return {.arguments = {},
@@ -172,6 +215,34 @@ std::string difference(const Signature& now, const Signature& before) {
 }
 
 }  // namespace
+
+const Tensor& CompiledStep::host_input(size_t i) { return host_twin(host_inputs_, i, input(i)); }
+
+void CompiledStep::bring(size_t i, const void* staged) {
+  Tensor there = input(i);
+  context(there.device()).copy_from_host(there.impl()->data(), staged, there.spec().bytes());
+  ++there.impl()->storage->version;
+  if (i < host_inputs_.size()) host_inputs_[i] = Tensor();
+}
+
+void CompiledStep::submit() {
+  for (size_t i = 0; i < host_inputs_.size(); ++i)
+    if (host_inputs_[i].defined()) copy_to_slot(host_inputs_[i], input(i));
+  run();
+}
+
+void CompiledStep::collect() {
+  for (size_t i = 0; i < outputs(); ++i) {
+    const Tensor& there = output(i);
+    if (!there.device().is_cpu()) copy_to_slot(there, host_twin(host_outputs_, i, there));
+  }
+}
+
+const Tensor& CompiledStep::host_output(size_t i) { return host_twin(host_outputs_, i, output(i)); }
+
+int64_t CompiledStep::refused_updates() const {
+  return context(signature_.device).refused_updates();
+}
 
 Compiled::Compiled(StepFunction fn, CompileOptions options)
     : fn_(std::make_unique<StepFunction>(std::move(fn))), options_(std::move(options)) {

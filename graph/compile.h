@@ -57,18 +57,46 @@ class CompiledStep {
   size_t inputs() const { return signature_.arguments.size(); }
   virtual size_t outputs() const = 0;  // in eager mode 0 before the first run()
 
-  // Takes all memory now, so that run() takes none; nothing in eager mode, which cannot promise it.
+  // Takes all memory now, so that run() and submit() take none; nothing in eager mode, which cannot
+  // promise it.
   virtual void bind() = 0;
   virtual void run() = 0;
+
+  // Arguments and results on the host, of runs that a GPU works on while the host prepares the
+  // next:
+  //   step.host_input(1).assign(...); step.bring(0, images); step.submit();
+  //   ... the same for the next run, at most lag() runs ahead ...
+  //   step.collect(); step.host_output(0).item<float>();
+  // Where runs cannot be ahead of the host, submit() returns when all is done; so the same program
+  // serves both.
+  // Write argument i of the next submit() here. On the CPU a slot of the program.
+  virtual const Tensor& host_input(size_t i);
+  // Instead: takes it, whole, from there: staging_memory() of the device (runtime/context.h), which
+  // must stay as it is until that run is collected. Worth it for the largest argument.
+  virtual void bring(size_t i, const void* staged);
+  virtual void submit();
+  // How many runs may be submitted and not yet collected when the next is filled: 1 for a program
+  // on one GPU, else 0.
+  virtual int lag() const { return 0; }
+  // Waits for the oldest run that is submitted and not collected. Throws Error where there is none.
+  virtual void collect();
+  // Result i of the run collected last, until the next submit(), with lag() 1 the next but one.
+  virtual const Tensor& host_output(size_t i);
+  // Context::refused_updates() as it was after that run.
+  virtual int64_t refused_updates() const;
   // The same with arguments from elsewhere, which are copied into input(), and back through which
   // gradients go where the signature says so.
   virtual Tensors call(const Tensors& arguments) = 0;
-  // After a run: which op was the first to make a NaN or an infinity (program.h). In eager mode a
+  // After a run, or of that collected last: which op was the first to make a NaN or an infinity
+  // (program.h), with the parameters as they are now. In eager mode a
   // program is made for it, which computes the same bits.
   virtual std::optional<NonFinite> find_non_finite() = 0;
 
   // Bytes of arguments, results and what is saved for the gradient; 0 in eager mode.
   virtual size_t slot_bytes() const = 0;
+  // Of the device's staging memory, which host_input() and host_output() stand in; 0 where they
+  // are slots, and in eager mode.
+  virtual size_t staging_bytes() const { return 0; }
   // From the call of the function to a program ready to run; 0 in eager mode.
   virtual double compile_milliseconds() const = 0;
   // To look at the graph and its plan; nullptr in eager mode.
@@ -82,6 +110,7 @@ class CompiledStep {
 
  private:
   Signature signature_;
+  Tensors host_inputs_, host_outputs_;  // of those that do not stand on the host themselves
 };
 
 class Compiled {

@@ -25,7 +25,10 @@ struct Program::Bound {
 };
 
 Program::Program(Graph graph, const CompileOptions& options)
-    : graph_(std::move(graph)), arenas_(options.arenas), threads_(cpu_context().pool().size()) {
+    : graph_(std::move(graph)),
+      arenas_(options.arenas),
+      threads_(cpu_context().pool().size()),
+      synchronous_(gpu_settings().synchronous) {
   passes_ = lower(graph_, options);
   choose_kernels();
   make_plans(options);
@@ -35,7 +38,10 @@ Program::Program(Graph graph, const CompileOptions& options)
     arena.reserve(plan.arena_bytes());
     memories_.push_back({&arena, 0, nullptr});
   }
-  captures_ = options.cuda_graph && !guard_ && plans_.size() == 1 && !device().is_cpu();
+  if (slot_layout_ && slot_layout_->ahead >= 0) find_last_reader();
+  crossings_.reserve(plans_.size() + 1);
+  captures_ =
+      options.cuda_graph && !guard_ && !synchronous_ && plans_.size() == 1 && !device().is_cpu();
 }
 
 Program::~Program() = default;
@@ -115,12 +121,66 @@ void Program::place_slots() {
     if (guard_) end += round_to_alignment(PlanGuard::kRedZone, alignment_of(device));
     return offset;
   };
-  for (ValueId id : graph_.inputs)
-    input_offsets_.push_back(place(graph_.values[id].spec.device, graph_.values[id].spec.bytes()));
+  input_offsets_.resize(graph_.inputs.size());
+  const auto place_input = [&](int i) {
+    const TensorSpec& spec = graph_.values[graph_.inputs[i]].spec;
+    input_offsets_[i] = place(spec.device, spec.bytes());
+  };
+  SlotLayout layout;
+  size_t& end = plans_.front().slot_bytes;
+  const bool ahead = may_run_ahead();
+  if (ahead) layout.ahead = largest_argument();
+  if (layout.ahead >= 0) place_input(layout.ahead);
+  layout.arguments = end;
+  for (int i = 0; i < static_cast<int>(graph_.inputs.size()); ++i)
+    if (i != layout.ahead) place_input(i);
+  layout.results = end;
   for (size_t b = 0; b < lifetimes_.blocks.size(); ++b) {
     const Block& block = lifetimes_.blocks[b];
     if (block.slot) offsets_[b] = place(block.device, static_cast<size_t>(block.bytes));
   }
+  if (!ahead) return;
+  layout.refused = static_cast<size_t>(place(device(), sizeof(int64_t)));
+  slot_layout_ = layout;
+}
+
+// The results must lie together.
+bool Program::may_run_ahead() const {
+  if (plans_.size() > 1 || device().is_cpu() || guard_) return false;
+  return std::all_of(graph_.outputs.begin(), graph_.outputs.end(), [&](ValueId id) {
+    const int block = lifetimes_.block_of[lifetimes_.root[id]];
+    return block >= 0 && lifetimes_.blocks[block].slot;
+  });
+}
+
+size_t Program::output_offset(size_t i) const {
+  const ValueId id = graph_.outputs.at(i);
+  return static_cast<size_t>(offsets_[lifetimes_.block_of[lifetimes_.root[id]]] +
+                             lifetimes_.offset_in[id]);
+}
+
+// Where it is worth a copy of its own; -1 elsewhere.
+int Program::largest_argument() const {
+  constexpr size_t kWorthIt = 4096;
+  size_t largest = 0, all = 0;
+  int found = -1;
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    const size_t bytes = graph_.values[graph_.inputs[i]].spec.bytes();
+    all += bytes;
+    if (bytes <= largest) continue;
+    largest = bytes;
+    found = static_cast<int>(i);
+  }
+  return largest >= std::max(kWorthIt, all / 2) ? found : -1;
+}
+
+void Program::find_last_reader() {
+  const ValueId ahead = graph_.inputs[slot_layout_->ahead];
+  for (size_t s = 0; s < graph_.nodes.size(); ++s)
+    for (const ValueId id : graph_.nodes[s].inputs)
+      if (lifetimes_.root[id] == ahead) last_reader_ = s + 1;
+  Context& where = context(device());
+  if (!where.plans_only()) ahead_was_read_ = where.stream().make_event();
 }
 
 // With red zones behind each argument and each result, too.
@@ -239,12 +299,45 @@ void Program::compute_addresses() {
   }
 }
 
+// A copy to the host is issued on the GPU that it comes from.
+Device Program::issues_on(const Node& node) const {
+  return node.device.is_cpu() && !node.inputs.empty() && node.op->crosses_devices()
+             ? graph_.values[node.inputs[0]].spec.device
+             : node.device;
+}
+
+// What copies between devices read and write is theirs until they are done; on the stream that
+// issued them the order is kept anyway.
+void Program::wait_for_others(Device device) {
+  std::erase_if(crossings_, [&](Device other) {
+    if (other == device) return false;
+    context(other).synchronize();
+    return true;
+  });
+}
+
 void Program::run_node(size_t s) {
   Bound& bound = *bound_[s];
+  const Node& node = graph_.nodes[s];
   try {
+    const Device issuing = issues_on(node);
+    wait_for_others(issuing);
+    bool crosses = false;
+    for (const Buffer& input : bound.in) {
+      const Device from = input.spec.device;
+      if (from == node.device) continue;
+      crosses = true;
+      if (from != issuing && !from.is_cpu()) context(from).synchronize();  // of two GPUs
+    }
     bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
+    if (crosses && std::find(crossings_.begin(), crossings_.end(), issuing) == crossings_.end())
+      crossings_.push_back(issuing);
+    if (synchronous_ || guard_) {
+      wait_for_others(Device{});
+      context(issuing).synchronize();
+    }
   } catch (Error& error) {
-    error.locate(graph_.nodes[s].module_path, graph_.nodes[s].op->name());
+    error.locate(node.module_path, node.op->name());
     throw;
   }
 }
@@ -252,11 +345,16 @@ void Program::run_node(size_t s) {
 void Program::issue() {
   if (guard_) start_guard();
   for (size_t s = 0; s < bound_.size(); ++s) {
+    if (ahead_was_read_ && s == last_reader_) context(device()).stream().record(*ahead_was_read_);
     const bool moves = bound_[s]->kernel != nullptr;
     if (guard_ && moves) guard_->before(static_cast<int>(s));
     if (moves) run_node(s);
     if (guard_) guard_->after(static_cast<int>(s));
   }
+  wait_for_others(Device{});
+  if (ahead_was_read_ && last_reader_ == bound_.size())
+    context(device()).stream().record(*ahead_was_read_);
+  if (slot_layout_) context(device()).issue_refused_updates(slots() + slot_layout_->refused);
 }
 
 void Program::run() {
@@ -310,6 +408,7 @@ std::optional<NonFinite> Program::find_non_finite() {
     const Node& node = graph_.nodes[s];
     if (!bound_[s]->kernel || node.is_update()) continue;
     run_node(s);
+    wait_for_others(Device{});
     for (ValueId id : node.outputs) {
       auto found = non_finite(id);
       if (!found) continue;

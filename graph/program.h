@@ -36,6 +36,16 @@ struct DevicePlan {
   size_t arena_bytes() const { return static_cast<size_t>(plan.bytes); }
 };
 
+// How the slots of a program lie that is run ahead of the host (twins.h), in bytes: first the
+// argument `ahead`, -1 for none, which is much of them all; then the others from `arguments` on;
+// then the results from `results` on, and an int64, the refused updates of the device, at
+// `refused`.
+struct SlotLayout {
+  int ahead = -1;
+  size_t arguments = 0, results = 0, refused = 0;
+  size_t end() const { return refused + sizeof(int64_t); }
+};
+
 class Program {
  public:
   // Lowers the graph, chooses kernels and plans for options.arenas, which must be there. Takes no
@@ -78,6 +88,16 @@ class Program {
 
   size_t arena_bytes() const { return plans_.front().arena_bytes(); }
   size_t slot_bytes() const { return plans_.front().slot_bytes; }
+  // Where it runs on one GPU; nothing elsewhere and with verify_plan.
+  const std::optional<SlotLayout>& slot_layout() const { return slot_layout_; }
+  // Happens in each run when the argument `ahead` has been read for the last time. Only where there
+  // is one.
+  const Event& ahead_was_read() const { return *ahead_was_read_; }
+  // Of argument and result i in the slots, in bytes.
+  size_t input_offset(size_t i) const { return static_cast<size_t>(input_offsets_.at(i)); }
+  size_t output_offset(size_t i) const;
+  std::byte* slots() const { return memories_.front().slots->data(); }  // after bind()
+
   // Offset of block b in the arena or, for a slot, in the slots of its device.
   const std::vector<int64_t>& offsets() const { return offsets_; }
 
@@ -93,11 +113,16 @@ class Program {
   void make_plans(const CompileOptions& options);
   void make_plan(const CompileOptions& options, DevicePlan& plan);
   void place_slots();
+  bool may_run_ahead() const;
+  int largest_argument() const;
+  void find_last_reader();
   void start_guard();
   void bind_slots();
   bool take_regions();
   void compute_addresses();
   void run_node(size_t s);
+  Device issues_on(const Node& node) const;
+  void wait_for_others(Device device);
   void issue();
   void hand_out();
   size_t index_of(Device device) const;  // in plans_; plans_.size() where there is none
@@ -116,12 +141,18 @@ class Program {
   std::string planner_;
   std::vector<int64_t> offsets_;
   std::vector<int64_t> input_offsets_;
+  std::optional<SlotLayout> slot_layout_;
+  std::unique_ptr<Event> ahead_was_read_;
+  size_t last_reader_ = 0;  // of the argument that comes ahead: so many nodes have run by then
   bool bound_once_ = false;
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
   std::unique_ptr<PlanGuard> guard_;  // with verify_plan
   // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
   bool captures_ = false, has_run_ = false;
+  const bool synchronous_;  // GpuSettings
+  // GPUs with copies from or to another device that may not be done; with room for all.
+  std::vector<Device> crossings_;
   std::unique_ptr<CapturedWork> captured_;
 };
 

@@ -42,6 +42,18 @@ Target Context::target() const {
           .gpu = gpu_settings()};
 }
 
+void Context::copy_to_host(void* host, const void* device, size_t bytes) {
+  if (bytes == 0) return;
+  issue_to_host(host, device, bytes, stream());
+  synchronize();
+}
+
+void Context::copy_from_host(void* device, const void* host, size_t bytes) {
+  if (bytes == 0) return;
+  issue_from_host(device, host, bytes, stream());
+  synchronize();
+}
+
 CpuContext::CpuContext(int threads)
     : Context(Device{}), pool_(first_pool(threads)), stream_(make_cpu_stream()) {}
 
@@ -71,11 +83,11 @@ const char* CpuContext::kernels_name() const {
 
 RawMemory& CpuContext::memory() { return memory_ != nullptr ? *memory_ : cpu_memory(); }
 
-void CpuContext::copy_to_host(void* host, const void* device, size_t bytes) {
+void CpuContext::issue_to_host(void* host, const void* device, size_t bytes, Stream&) {
   if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
-void CpuContext::copy_from_host(void* device, const void* host, size_t bytes) {
+void CpuContext::issue_from_host(void* device, const void* host, size_t bytes, Stream&) {
   if (bytes > 0) std::memcpy(device, host, bytes);
 }
 
@@ -85,6 +97,11 @@ void CpuContext::copy_within(void* to, const void* from, size_t bytes) {
 
 void CpuContext::fill(void* block, unsigned char value, size_t bytes) {
   if (bytes > 0) std::memset(block, value, bytes);
+}
+
+void CpuContext::issue_refused_updates(void* to) {
+  const int64_t now = refused_updates();
+  std::memcpy(to, &now, sizeof now);
 }
 
 CpuContext& cpu_context() {

@@ -28,6 +28,7 @@ struct GpuSettings {
   bool tf32 = false;          // products and convolutions of float32 with ten bits of mantissa
   bool deterministic = true;  // only algorithms that give the same bits each time
   size_t workspace = size_t{256} << 20;  // bytes that one op may take for scratch at most
+  bool synchronous = false;  // wait after each op, so that errors of kernels name theirs; slow
   bool operator==(const GpuSettings&) const = default;
 };
 const GpuSettings& gpu_settings();
@@ -53,6 +54,11 @@ class Context {
   virtual Stream& stream() = 0;
   // Another stream, for work that may go on beside it.
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  // The one that arguments of later steps come on; of a CPU stream().
+  virtual Stream& copy_stream() { return stream(); }
+  // The host's memory for what this device copies from and to beside other work; of the CPU
+  // memory(). On a GPU it is page-locked.
+  virtual RawMemory& staging_memory() { return memory(); }
   // Host threads that one kernel may use at once.
   virtual int threads() const { return 1; }
   // Of a GPU; nullptr for the CPU and where nobody knows them.
@@ -61,9 +67,13 @@ class Context {
   virtual bool plans_only() const { return false; }
   // Returns when everything issued on stream() so far is done.
   void synchronize() { stream().synchronize(); }
-  // Copies between this device and the host; the bytes are there when it returns.
-  virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;
-  virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
+  // Copies between this device and the host, issued on one of its streams. The host's bytes are
+  // there, or may be written again, when the stream has got that far.
+  virtual void issue_to_host(void* host, const void* device, size_t bytes, Stream& on) = 0;
+  virtual void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) = 0;
+  // The same on stream(); done when it returns.
+  void copy_to_host(void* host, const void* device, size_t bytes);
+  void copy_from_host(void* device, const void* host, size_t bytes);
   // Copies within this device, or from another one of its kind; issued on stream().
   virtual void copy_within(void* to, const void* from, size_t bytes) = 0;
   // Every byte of a block on this device becomes `value`; issued on stream().
@@ -71,6 +81,8 @@ class Context {
   // How many updates of persistent tensors were not made because what they are made from was not
   // finite; of all parts of the device together. Only grows; counts what has run by now.
   virtual int64_t refused_updates() const = 0;
+  // The same number as it is when stream() has got here: int64 on this device.
+  virtual void issue_refused_updates(void* to) = 0;
 
  protected:
   explicit Context(Device device) : device_(device) {}
@@ -99,10 +111,11 @@ class CpuContext final : public Context {
   RawMemory& memory() override;
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
-  void copy_to_host(void* host, const void* device, size_t bytes) override;
-  void copy_from_host(void* device, const void* host, size_t bytes) override;
+  void issue_to_host(void* host, const void* device, size_t bytes, Stream& on) override;
+  void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
+  void issue_refused_updates(void* to) override;
   int64_t refused_updates() const override {
     return whole_ != nullptr ? whole_->refused_updates() : refused_.load();
   }

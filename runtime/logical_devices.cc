@@ -138,11 +138,12 @@ class PlanningContext final : public Context {
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
   bool plans_only() const override { return true; }
-  void copy_to_host(void*, const void*, size_t) override { refuse(); }
-  void copy_from_host(void*, const void*, size_t) override { refuse(); }
+  void issue_to_host(void*, const void*, size_t, Stream&) override { refuse(); }
+  void issue_from_host(void*, const void*, size_t, Stream&) override { refuse(); }
   void copy_within(void*, const void*, size_t) override { refuse(); }
   void fill(void*, unsigned char, size_t) override { refuse(); }
   int64_t refused_updates() const override { return 0; }
+  void issue_refused_updates(void*) override { refuse(); }
 
  private:
   void refuse() const {

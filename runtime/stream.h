@@ -41,9 +41,9 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   // Blocks the host until everything issued so far is done.
   virtual void synchronize() = 0;
-  // What `issue` issues on this stream, which is not done now. It must not wait, copy from or to
-  // memory that the device cannot read itself, or use another stream. nullptr, and nothing is
-  // called, on the CPU, where there is nothing to gain.
+  // What `issue` issues on this stream, which is not done now; events that it records are recorded
+  // by each launch. It must not wait, copy from or to memory that the device cannot read itself, or
+  // use another stream. nullptr, and nothing is called, on the CPU, where there is nothing to gain.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) = 0;
 };
 

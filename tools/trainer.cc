@@ -311,7 +311,7 @@ int dispatch(int argc, char** argv) {
       with_config(add("train", "train a model (the default verb)", run_train), arguments);
   train->add_flag("--verify-plan", arguments.verify_plan,
                   "first run some steps with the plan watched and compare with an unplanned run");
-  add_no_cuda_graph(*train, arguments.overrides);
+  add_gpu_flags(*train, arguments.overrides);
   CLI::Option* resume = train->add_flag(
       "--resume{auto}", arguments.train.resume,
       "go on from the newest good checkpoint of the run folder, or from =PATH: a run folder or a "

@@ -50,7 +50,7 @@ void add_bench_verb(CLI::App& app, Verb& verb) {
   bench->add_option("--config", arguments->config, "YAML file")->required();
   bench->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
-  add_no_cuda_graph(*bench, arguments->overrides);
+  add_gpu_flags(*bench, arguments->overrides);
   bench->add_flag("--json", arguments->json, "as JSON");
   bench
       ->add_option("--off", arguments->compile.disabled_passes,

@@ -24,10 +24,13 @@ void write_new(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-void add_no_cuda_graph(CLI::App& verb, std::vector<std::string>& overrides) {
+void add_gpu_flags(CLI::App& verb, std::vector<std::string>& overrides) {
   verb.add_flag_callback(
       "--no-cuda-graph", [&overrides] { overrides.push_back("gpu.cuda_graph=false"); },
       "on a GPU launch each kernel by itself, not the step as a whole");
+  verb.add_flag_callback(
+      "--sync", [&overrides] { overrides.push_back("gpu.synchronous=true"); },
+      "on a GPU wait after each op, so that the error of a kernel names its op");
 }
 
 void add_config_verbs(CLI::App& app, Verb& verb) {

@@ -30,8 +30,8 @@ struct ConfigLook {
   bool print = false, dry_run = false;
 };
 void add_config_look(CLI::App& train, ConfigLook& look);
-// --no-cuda-graph, which is gpu.cuda_graph=false: to compare.
-void add_no_cuda_graph(CLI::App& verb, std::vector<std::string>& overrides);
+// --no-cuda-graph, which is gpu.cuda_graph=false, and --sync, which is gpu.synchronous=true.
+void add_gpu_flags(CLI::App& verb, std::vector<std::string>& overrides);
 // False when no flag asks for it.
 bool look_at_config(const ConfigLook& look, const std::string& path,
                     const std::vector<std::string>& overrides, const TrainOptions& options);

@@ -168,6 +168,7 @@ struct GpuConfig {
   bool tf32 = false;                       // products and convolutions with ten bits of mantissa
   ByteSize workspace{int64_t{256} << 20};  // that one op may take for scratch
   bool cuda_graph = true;                  // a step is launched as a whole
+  bool synchronous = false;                // wait after each op
 };
 
 struct MemoryConfig {

@@ -84,11 +84,12 @@ Mix make_mix(const DataConfig& data) {
   return mix;
 }
 
-LoaderOptions loader_options(const Config& config, bool training) {
+LoaderOptions loader_options(const Config& config, bool training, Device device) {
   LoaderOptions options;
   options.batch = config.data.batch;
   options.workers = config.data.workers;
   options.read_ahead = config.data.read_ahead;
+  options.held = device.is_cpu() ? 1 : 2;
   if (!training) return options;
   options.shuffle = true;
   options.seed = config.seed;

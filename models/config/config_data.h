@@ -12,7 +12,8 @@ DataSource data_source(const Config& config);
 Transforms make_transforms(const DataConfig& data);
 Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
 // How a loader reads: batches as configured, and for training in a random order, changed and mixed.
-LoaderOptions loader_options(const Config& config, bool training);
+// `device`: that the steps run on; those of a GPU read a batch while the next is made ready.
+LoaderOptions loader_options(const Config& config, bool training, Device device = {});
 // The shape of an image before augmentation; only hdf5 is opened for it, and a folder whose
 // pictures decide about the channels. Throws ConfigError for a
 // data set that is not known, DataError.

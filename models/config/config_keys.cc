@@ -230,6 +230,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"gpu.tf32", &c.gpu.tf32, any(), "products and convolutions of float32 with ten bits of mantissa, several times as fast"},
     {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), "mode graph: from the second run on a step is launched as a whole; false launches each kernel"},
+    {"gpu.synchronous", &c.gpu.synchronous, any(), "wait after each op, so that the error of a kernel names its op; slow, to find faults"},
     {"gpu.workspace", &c.gpu.workspace, above(0), "bytes that one op may take for scratch at most"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},

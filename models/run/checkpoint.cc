@@ -157,9 +157,15 @@ void CheckpointImage::take(const TrainingState& state) {
   size_t i = 0;
   each_field(state,
              [&](const char*, auto field) { std::memcpy(fields_[i++], &field, sizeof(field)); });
-  for (const Copy& copy : copies_)
-    context(copy.tensor.device())
-        .copy_to_host(copy.to, copy.tensor.impl()->data(), copy.tensor.spec().bytes());
+  for (const Copy& copy : copies_) {
+    Context& where = context(copy.tensor.device());
+    where.issue_to_host(copy.to, copy.tensor.impl()->data(), copy.tensor.spec().bytes(),
+                        where.stream());
+  }
+  for (size_t k = 0; k < copies_.size(); ++k) {
+    const Device device = copies_[k].tensor.device();
+    if (k == 0 || device != copies_[k - 1].tensor.device()) context(device).synchronize();
+  }
 }
 
 CheckpointFile::CheckpointFile(const std::string& path, FileSystem& files) : path_(path) {

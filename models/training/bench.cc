@@ -8,6 +8,7 @@
 #include "tessera/graph/arena.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/runtime/context.h"
@@ -17,6 +18,10 @@ namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+struct Timed {
+  CompiledStep* step;
+};
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -31,18 +36,21 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   CompiledStep& step = session->train_step(batch);
   session->bind();
 
-  const GeneratedBatches batches(config, session->image());
+  const GeneratedBatches batches(config, *session);
   std::vector<double> times;
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
+  Clock::time_point start = Clock::now();
+  RunsAhead<Timed> runs([&](const Timed& run) {
+    result.loss = run.step->host_output(0).item<double>();
+    times.push_back(milliseconds_since(std::exchange(start, Clock::now())));
+  });
   for (int64_t i = 0; i < steps; ++i) {
     const StepProbe probe;
-    Clock::time_point start = Clock::now();
     batches.fill(*session, step, i, batch);
-    step.run();
-    result.loss = step.output(0).item<double>();
-    times.push_back(milliseconds_since(start));
+    runs.submit({&step});
   }
+  runs.drain();
   if (times.empty()) return result;
   result.first_step_ms = times.front();
   if (times.size() > 1) times.erase(times.begin());

@@ -13,6 +13,7 @@
 
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_lock.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -225,7 +226,9 @@ void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch,
   if (!config_.checkpoint.every.is_time())
     every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
   buffers_ = planned_buffers(config_, tensors);
-  if (!buffers_.empty()) image_.emplace(std::move(tensors), print_config(config_), inference);
+  if (buffers_.empty()) return;
+  RawMemory& memory = context(tensors.at(0).device()).staging_memory();
+  image_.emplace(std::move(tensors), print_config(config_), inference, memory);
 }
 
 void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const {
@@ -294,6 +297,8 @@ void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy
 }
 
 bool Checkpointing::due(const TrainingState& state) const {
+  if (writer_ == nullptr) return false;
+  if (const auto report = writer_->finished()) tell(*report);
   if (new_best_) return true;
   const Duration& every = config_.checkpoint.every;
   if (every.is_time())
@@ -302,10 +307,7 @@ bool Checkpointing::due(const TrainingState& state) const {
   return every_steps_ > 0 && state.step % every_steps_ == 0;
 }
 
-void Checkpointing::after_step(const TrainingState& state) {
-  if (writer_ == nullptr) return;
-  if (const auto report = writer_->finished()) tell(*report);
-  if (!due(state)) return;
+void Checkpointing::save(const TrainingState& state) {
   writer_->save(state);
   new_best_ = false;
   last_ = Clock::now();

@@ -49,8 +49,10 @@ class Checkpointing {
 
   // Notes the result of an evaluation in the state. What is not finite is never the best.
   void evaluated(TrainingState& state, double loss, double accuracy);
-  // Saves when one is due. Allocates nothing unless something went wrong.
-  void after_step(const TrainingState& state);
+  // Whether one is to be saved after this step. Says what became of the one before.
+  bool due(const TrainingState& state) const;
+  // Where one is due. Allocates nothing unless something went wrong.
+  void save(const TrainingState& state);
   // Saves and waits until it is on the disk. Throws CheckpointError when it cannot be written.
   void save_now(const TrainingState& state);
 
@@ -71,7 +73,6 @@ class Checkpointing {
   void check_length() const;
   void find_beginning(const TrainOptions& options);
   void try_candidates(const CheckpointFolder& folder);
-  bool due(const TrainingState& state) const;
   void tell(const CheckpointReport& report) const;
   bool carry_best(const Tensors& tensors, const TrainingState& state);
 

@@ -75,7 +75,8 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
       open_run(config, Purpose::evaluation,
                [&](const Dataset& test) { return former_normalization(config, test); });
   check_classes(config, *data.test);
-  Evaluator evaluator(*session, data.test, loader_options(config, false), config.model.classes);
+  Evaluator evaluator(*session, data.test, loader_options(config, false, session->device()),
+                      config.model.classes);
   session->bind();
   TrainResult result;
   const std::string loaded = load_trained(*session, config, run_dir, checkpoint, result);

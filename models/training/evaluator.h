@@ -13,8 +13,9 @@ namespace tessera {
 
 class Session;  // session.h
 
-// Images and labels of a batch into the arguments of a step.
-void fill(CompiledStep& step, const Batch& batch, const ImageShape& shape);
+// Images and labels of a batch into the arguments of a step that is to be submitted. The batch must
+// stay valid until that is collected.
+void fill(CompiledStep& step, const Batch& batch);
 
 class Evaluator {
  public:

@@ -12,12 +12,16 @@ constexpr size_t kBatches = 4;
 
 }  // namespace
 
-GeneratedBatches::GeneratedBatches(const Config& config, const ImageShape& image)
+GeneratedBatches::GeneratedBatches(const Config& config, const Session& session)
     : batch_(static_cast<size_t>(config.data.batch)),
-      image_bytes_(static_cast<size_t>(image.bytes())),
+      image_bytes_(static_cast<size_t>(session.image().bytes())),
       lr_(config.optimizer.lr / 10),
-      images_(kBatches * batch_ * image_bytes_),
-      labels_(kBatches * batch_) {
+      region_("generated batches",
+              static_cast<size_t>(planned_bytes(config.data.batch, session.image())),
+              session.staging_memory()),
+      labels_(reinterpret_cast<int32_t*>(region_.data()), kBatches * batch_),
+      images_(reinterpret_cast<uint8_t*>(labels_.data() + labels_.size()),
+              kBatches * batch_ * image_bytes_) {
   RandomSequence random(config.seed, 0);
   for (uint8_t& pixel : images_) pixel = static_cast<uint8_t>(random.bits());
   for (int32_t& label : labels_)
@@ -39,17 +43,16 @@ void GeneratedBatches::fill(Session& session, CompiledStep& step, int64_t index,
   session.set_targets(step,
                       std::span(labels_.data() + first_image(index), static_cast<size_t>(count)),
                       nullptr, nullptr);
-  Tensor(step.input(2)).assign_scalar(lr_);
+  Tensor(step.host_input(2)).assign_scalar(lr_);
   const int64_t position[2] = {index, 0};
-  Tensor(step.input(3)).assign(std::span<const int64_t>(position));
+  Tensor(step.host_input(3)).assign(std::span<const int64_t>(position));
 }
 
 void GeneratedBatches::fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const {
   const size_t first = first_image(index);
   const auto images = static_cast<size_t>(count);
-  Tensor(step.input(0))
-      .assign(std::span(images_.data() + first * image_bytes_, images * image_bytes_));
-  Tensor(step.input(1)).assign(std::span(labels_.data() + first, images));
+  step.bring(0, images_.data() + first * image_bytes_);
+  Tensor(step.host_input(1)).assign(std::span<const int32_t>(labels_.subspan(first, images)));
 }
 
 }  // namespace tessera

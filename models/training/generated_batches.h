@@ -3,8 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
+#include "tessera/memory/regions.h"
 #include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
@@ -16,12 +17,13 @@ struct Config;       // models/config/config.h
 // A few of them, so that no step repeats the one before.
 class GeneratedBatches {
  public:
-  // Of config.data.batch images of the shape that the session takes.
-  GeneratedBatches(const Config& config, const ImageShape& image);
+  // Of config.data.batch images of the shape that the session takes, in its staging memory.
+  GeneratedBatches(const Config& config, const Session& session);
   // What it takes of the machine.
   static int64_t planned_bytes(int64_t batch, const ImageShape& image);
 
-  // The arguments of training step `index` for `count` images, at most a batch. Allocates nothing.
+  // The arguments of training step `index` for `count` images, at most a batch, to be submitted.
+  // Allocates nothing.
   void fill(Session& session, CompiledStep& step, int64_t index, int64_t count) const;
   // Those of an evaluation.
   void fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const;
@@ -31,8 +33,9 @@ class GeneratedBatches {
 
   size_t batch_, image_bytes_;
   double lr_;
-  std::vector<uint8_t> images_;
-  std::vector<int32_t> labels_;
+  Region region_;
+  std::span<int32_t> labels_;
+  std::span<uint8_t> images_;
 };
 
 }  // namespace tessera

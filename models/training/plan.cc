@@ -32,10 +32,10 @@ PlanPicture eager_picture(const Config& config, const std::string& title) {
   const auto session = prepared_session(eager, data, Purpose::timing);
   CompiledStep& step = session->train_step(eager.data.batch);
   session->bind();
-  const GeneratedBatches batches(eager, session->image());
+  const GeneratedBatches batches(eager, *session);
   const auto run = [&](int64_t index) {
     batches.fill(*session, step, index, eager.data.batch);
-    step.run();
+    step.submit();
   };
   run(0);  // fills the allocator's cache, as every step but the first finds it
   const AllocationTrace trace;

@@ -111,11 +111,12 @@ CompiledStep& first_step(Session& session, const RunSteps& steps) {
                              : session.train_step(steps.train.front());
 }
 
-std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose) {
+std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose,
+                                      Device device) {
   const ImageShape read = read_shape(config, data);
   const auto bytes = [&](int64_t images, bool training) {
     return static_cast<size_t>(Loader::planned_bytes(read, images > 0 ? images : config.data.batch,
-                                                     loader_options(config, training)));
+                                                     loader_options(config, training, device)));
   };
   const HostBuffer evaluation{"loader of evaluation", bytes(data.test_count, false)};
   if (purpose != Purpose::training) return {evaluation};
@@ -132,7 +133,7 @@ std::vector<HostBuffer> blocks_beside(const Config& config, const DataNeed& data
     const int64_t bytes = GeneratedBatches::planned_bytes(config.data.batch, image);
     return {{"generated batches", static_cast<size_t>(bytes)}};
   }
-  std::vector<HostBuffer> blocks = loader_blocks(config, data, purpose);
+  std::vector<HostBuffer> blocks = loader_blocks(config, data, purpose, persistent.at(0).device());
   if (data.bytes > 0) blocks.push_back({"data set", static_cast<size_t>(data.bytes)});
   if (const size_t copied = weights_copy_bytes(persistent); copied > 0)
     blocks.push_back({"weights", copied});

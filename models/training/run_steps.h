@@ -53,7 +53,8 @@ ImageShape step_image(const Config& config, const DataNeed& data, Purpose purpos
 CompiledStep& first_step(Session& session, const RunSteps& steps);
 
 // What the loaders of a training or an evaluation ask for, a block for each.
-std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose);
+std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data, Purpose purpose,
+                                      Device device = {});
 
 // What the run asks for besides Session::regions(), a block for each holder. `persistent`: the
 // session's tensors, whose values need not be there.

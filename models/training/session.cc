@@ -39,7 +39,8 @@ Device configured_device(const Config& config) {
   cpu_context().set_kernels(config.cpu.kernels);
   set_gpu_settings({.tf32 = config.gpu.tf32,
                     .deterministic = config.deterministic,
-                    .workspace = static_cast<size_t>(config.gpu.workspace.bytes)});
+                    .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
+                    .synchronous = config.gpu.synchronous});
   const DeviceChoice chosen = choose_device(config);
   // Once: a program makes a session to plan and one to train.
   static std::once_flag said;
@@ -124,10 +125,7 @@ CompiledStep& Session::train_step(int64_t batch) {
   Specs specs = batch_specs(image_, batch, device_);
   specs.push_back({DType::f64, {}, device_});
   specs.push_back({DType::i64, {2}, device_});
-  if (mixes_) {
-    specs.push_back({DType::f32, {batch, config_.model.classes}, device_});
-    targets_.resize(std::max(targets_.size(), static_cast<size_t>(batch * config_.model.classes)));
-  }
+  if (mixes_) specs.push_back({DType::f32, {batch, config_.model.classes}, device_});
   const DeviceScope device(device_);
   train_steps_.push_back({batch, &train_->prepare(specs)});
   return *train_steps_.back().step;
@@ -137,15 +135,14 @@ void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
                           const int32_t* partners, const float* shares) {
   if (!mixes_) return;
   auto classes = static_cast<size_t>(config_.model.classes);
-  const std::span<float> targets(targets_.data(), labels.size() * classes);
-  std::fill(targets.begin(), targets.end(), 0.f);
+  auto* targets = reinterpret_cast<float*>(step.host_input(4).impl()->data());
+  std::fill_n(targets, labels.size() * classes, 0.f);
   for (size_t i = 0; i < labels.size(); ++i) {
-    float* row = targets.data() + i * classes;
+    float* row = targets + i * classes;
     const float share = partners != nullptr ? shares[i] : 1;
     row[labels[i]] = share;
     if (partners != nullptr) row[partners[i]] += 1 - share;
   }
-  Tensor(step.input(4)).assign(std::span<const float>(targets));
 }
 
 CompiledStep& Session::evaluation_step(int64_t batch) {
@@ -181,6 +178,8 @@ double Session::compile_milliseconds() const {
   return sum;
 }
 
+RawMemory& Session::staging_memory() const { return context(device_).staging_memory(); }
+
 size_t Session::arena_bytes() const { return arenas_->bytes(device_); }
 
 // On the device that the steps run on.
@@ -196,9 +195,12 @@ std::vector<HostBuffer> Session::step_regions() const {
 }
 
 std::vector<HostBuffer> Session::regions() const {
+  if (device_.is_cpu()) return step_regions();
   std::vector<HostBuffer> regions;
-  if (device_.is_cpu()) regions = step_regions();
-  if (!targets_.empty()) regions.push_back({"targets", targets_.capacity() * sizeof(float)});
+  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+    for (size_t i = 0; i < compiled->steps(); ++i)
+      if (const size_t bytes = compiled->step(i).staging_bytes(); bytes > 0)
+        regions.push_back({"arguments and results", bytes});
   return regions;
 }
 

@@ -28,7 +28,8 @@ class Session {
   ~Session();
 
   // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
-  // [batch], lr float64 [], position int64 [2] = {step, index of the first image}; results mean
+  // [batch], lr float64 [], position int64 [2] = {step, index of the first image}, which are to be
+  // written through host_input() and bring() (graph/compile.h) and submitted; results mean
   // loss and count of right answers, float32 []; where train.non_finite is skip, a third: lr, or
   // NaN where the loss or a gradient was not finite and therefore nothing was updated. Prepared at
   // the first call; later calls for the same batch only find it, without allocating.
@@ -56,6 +57,8 @@ class Session {
   const ImageShape& image() const { return image_; }
   Store& store() { return store_; }
   Device device() const { return device_; }
+  // Where batches are to stand so that bring() may take them from there.
+  RawMemory& staging_memory() const;
   size_t arena_bytes() const;
   double compile_milliseconds() const;
   // Every block of memory that a bound session holds, name and bytes: on the host, and on the GPU
@@ -90,7 +93,6 @@ class Session {
   std::unique_ptr<Compiled> train_, evaluation_;
   std::vector<Prepared> train_steps_, evaluation_steps_;
   bool mixes_, skips_;
-  std::vector<float> targets_;  // of the largest batch
 };
 
 // Sets the thread count and finds the device (device_choice.h); warns, the first time, where auto

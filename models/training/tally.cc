@@ -5,8 +5,8 @@
 namespace tessera {
 
 void Tally::add(CompiledStep& step, int64_t count) {
-  loss += step.output(0).item<double>() * static_cast<double>(count);
-  correct += step.output(1).item<double>();
+  loss += step.host_output(0).item<double>() * static_cast<double>(count);
+  correct += step.host_output(1).item<double>();
   images += count;
 }
 

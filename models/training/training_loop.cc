@@ -21,6 +21,7 @@
 #include "tessera/models/run/thumbnail.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/models/training/training_console.h"
@@ -56,6 +57,14 @@ std::optional<size_t> first_non_finite(const Tensor& tensor) {
   return {};
 }
 
+// A step that was submitted.
+struct Issued {
+  CompiledStep* step;
+  Batch batch;
+  int64_t number;
+  double lr;
+};
+
 class TrainingLoop {
  public:
   TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop);
@@ -65,11 +74,12 @@ class TrainingLoop {
   bool stopped() const { return stop_ != nullptr && *stop_ != 0; }
   double seconds() const;
   const TrainingState& position();
-  const Batch& next_step();
-  void train_on(const Batch& batch);
-  void not_finite(int64_t count, double loss, bool skipped);
+  bool next_step();
+  void look_at(const Issued& run);
+  void not_finite(const Issued& run, double loss, bool skipped);
   std::string why_lost();
   void after_step(bool last_of_epoch);
+  void save_if_due();
   bool evaluate();
   bool test();
   void report(const char* phase, const Tally& tally, double rate, bool whole);
@@ -87,6 +97,8 @@ class TrainingLoop {
   const Schedule schedule_;
   WaitMonitor waits_;
   TrainingConsole console_;
+  RunsAhead<Issued> runs_;
+  int64_t refused_;  // updates, before the step that is looked at
   Tally since_log_, since_epoch_;
   std::optional<Evaluation> tested_, validated_;
   Clock::time_point start_;
@@ -99,7 +111,9 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
       skips_(setup.config.train.non_finite == OnNonFinite::kSkip),
       schedule_(check_epochs(setup.config, setup.loader->samples())),
       waits_(*setup.loader),
-      console_(setup) {
+      console_(setup),
+      runs_([this](const Issued& run) { look_at(run); }),
+      refused_(context(setup.run.session->device()).refused_updates()) {
   since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
   since_epoch_.resume(state_.epoch_loss, state_.epoch_correct, state_.epoch_images);
 }
@@ -110,12 +124,10 @@ TrainResult TrainingLoop::run() {
   start_ = since_log_.start = Clock::now();
   const bool goes_on = state_.step < setup_.total_steps;
   if (goes_on && state_.evaluation_due == kTestDue) state_.evaluation_due = kNoneDue;  // lengthened
-  if (state_.evaluation_due == kEvaluationDue && evaluate())
-    setup_.checkpoints->after_step(position());
+  if (state_.evaluation_due == kEvaluationDue && evaluate()) save_if_due();
   while (state_.step < setup_.total_steps && !stopped()) {
-    const Batch& batch = next_step();
+    const bool last = next_step();
     if (waits_.step()) setup_.print(waits_.warning());
-    const bool last = batch.last;
     ++state_.step;
     state_.batch = last ? 0 : state_.batch + 1;
     state_.epoch += last;
@@ -140,35 +152,32 @@ const TrainingState& TrainingLoop::position() {
   return state_;
 }
 
-// From the loader to the loss; allocates nothing. The batch is valid until the next call.
-const Batch& TrainingLoop::next_step() {
+// From the loader to the loss, of this step or, on a GPU, of the one before; allocates nothing.
+bool TrainingLoop::next_step() {
   const StepProbe probe;
   const Batch& batch = setup_.loader->next();
-  train_on(batch);
-  return batch;
+  Session& session = *setup_.run.session;
+  CompiledStep& step = session.train_step(batch.count);
+  fill(step, batch);
+  session.set_targets(step, std::span(batch.labels, static_cast<size_t>(batch.count)),
+                      batch.partners, batch.shares);
+  state_.lr = schedule_.lr(state_.step);
+  Tensor(step.host_input(2)).assign_scalar(state_.lr);
+  const int64_t now[2] = {state_.step, batch.first};
+  Tensor(step.host_input(3)).assign(std::span<const int64_t>(now));
+  runs_.submit({&step, batch, state_.step, state_.lr});
+  return batch.last;
 }
 
-void TrainingLoop::train_on(const Batch& batch) {
-  Session& session = *setup_.run.session;
-  CompiledStep& ready = session.train_step(batch.count);
-  fill(ready, batch, session.image());
-  session.set_targets(ready, std::span(batch.labels, static_cast<size_t>(batch.count)),
-                      batch.partners, batch.shares);
-  Tensor lr = ready.input(2), position = ready.input(3);
-  state_.lr = schedule_.lr(state_.step);
-  lr.assign_scalar(state_.lr);
-  const int64_t now[2] = {state_.step, batch.first};
-  position.assign(std::span<const int64_t>(now));
-  const Context& where = context(session.device());
-  const int64_t refused = where.refused_updates();
-  ready.run();
-  const double loss = ready.output(0).item<double>();
-  const bool skipped = skips_ && !std::isfinite(ready.output(2).item<double>());
-  if (!std::isfinite(loss) || where.refused_updates() != refused)
-    not_finite(batch.count, loss, skipped);
+void TrainingLoop::look_at(const Issued& run) {
+  const double loss = run.step->host_output(0).item<double>();
+  const bool skipped = skips_ && !std::isfinite(run.step->host_output(2).item<double>());
+  const bool refused =
+      run.step->refused_updates() != std::exchange(refused_, run.step->refused_updates());
+  if (!std::isfinite(loss) || refused) not_finite(run, loss, skipped);
   if (skipped) return;
-  since_log_.add(ready, batch.count);
-  since_epoch_.add(ready, batch.count);
+  since_log_.add(*run.step, run.batch.count);
+  since_epoch_.add(*run.step, run.batch.count);
   state_.skipped_in_a_row = 0;
 }
 
@@ -190,13 +199,13 @@ std::string TrainingLoop::why_lost() {
 // No update was made from a number that is not finite. Says where it came from; ends the training
 // or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
 // could not be updated from.
-void TrainingLoop::not_finite(int64_t count, double loss, bool skipped) {
-  const std::string culprit = setup_.run.session->find_non_finite(count);
+void TrainingLoop::not_finite(const Issued& run, double loss, bool skipped) {
+  const std::string culprit = setup_.run.session->find_non_finite(run.batch.count);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
       std::isfinite(loss) ? "an update is not finite"
                           : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss),
-      state_.step, setup_.epochs(state_.step), state_.lr, culprit.empty() ? "" : ": ", culprit);
+      run.number, setup_.epochs(run.number), run.lr, culprit.empty() ? "" : ": ", culprit);
   state_.skipped += skipped;
   state_.skipped_in_a_row += skipped;
   const std::string lost = skipped ? why_lost() : "";
@@ -224,6 +233,7 @@ void TrainingLoop::after_step(bool last_of_epoch) {
   const bool evaluates = end || (evaluate_every > 0 && state_.step % evaluate_every == 0);
   const bool whole = end || last_of_epoch;
   const bool logs = whole || (log_every > 0 && state_.step % log_every == 0);
+  if (logs || evaluates) runs_.drain();
   // Of the epoch so far where it ends, or is compared with an evaluation.
   const Tally& said = whole || evaluates ? since_epoch_ : since_log_;
   if (logs || evaluates) {
@@ -240,7 +250,13 @@ void TrainingLoop::after_step(bool last_of_epoch) {
     state_.evaluation_due = kEvaluationDue;
     evaluate();
   }
-  if (!end && !stopped()) setup_.checkpoints->after_step(position());
+  if (!end && !stopped()) save_if_due();
+}
+
+void TrainingLoop::save_if_due() {
+  if (!setup_.checkpoints->due(state_)) return;
+  runs_.drain();
+  setup_.checkpoints->save(position());
 }
 
 // Of the validation images; without them the test images have to do. False when it was broken off;
@@ -278,6 +294,7 @@ void TrainingLoop::report(const char* phase, const Tally& tally, double rate, bo
 }
 
 TrainResult TrainingLoop::finish() {
+  runs_.drain();
   const bool evaluated = state_.evaluation_due != kEvaluationDue;
   const bool complete = state_.step == setup_.total_steps && evaluated;
   if (complete && setup_.validation != nullptr && !validated_)  // resumed at the end

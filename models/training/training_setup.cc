@@ -144,13 +144,16 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   if (const std::string spare = spare_classes(config, *setup.run.data.train); !spare.empty())
     log(LogLevel::warning, spare);
   // 4. The loaders, whose threads begin to read.
-  setup.loader = std::make_unique<Loader>(setup.run.data.train, loader_options(config, true));
-  setup.evaluator = std::make_unique<Evaluator>(
-      *setup.run.session, setup.run.data.test, loader_options(config, false), config.model.classes);
+  Session& session = *setup.run.session;
+  const LoaderOptions evaluation = loader_options(config, false, session.device());
+  setup.loader =
+      std::make_unique<Loader>(setup.run.data.train, loader_options(config, true, session.device()),
+                               session.staging_memory());
+  setup.evaluator =
+      std::make_unique<Evaluator>(session, setup.run.data.test, evaluation, config.model.classes);
   if (setup.run.data.validation != nullptr)
-    setup.validation =
-        std::make_unique<Evaluator>(*setup.run.session, setup.run.data.validation,
-                                    loader_options(config, false), config.model.classes);
+    setup.validation = std::make_unique<Evaluator>(session, setup.run.data.validation, evaluation,
+                                                   config.model.classes);
   setup.total_steps = config.train.total_steps(setup.loader->batches());
   // 5. The memory of the steps and of the checkpoints: what the machine does not have ends the
   //    training here, with the folder as it was.

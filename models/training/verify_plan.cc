@@ -82,20 +82,23 @@ void Way::require_fit() const {
 Trace Way::run(int64_t steps) {
   const std::unique_ptr<Session> session = std::move(session_);
   session->bind();
-  const GeneratedBatches batches(config_, session->image());
+  const GeneratedBatches batches(config_, *session);
   Trace trace;
   for (int64_t i = 0; i < steps; ++i) {
     const bool evaluated = i % 3 == 2;
     const int64_t count = evaluated ? steps_.train.back() : steps_.train.front();
     CompiledStep& step = session->train_step(count);
     batches.fill(*session, step, i, count);
-    step.run();
-    trace.add(fmt::format("the loss of step {}", i), step.output(0));
+    step.submit();
+    step.collect();
+    trace.add(fmt::format("the loss of step {}", i), step.host_output(0));
     if (!evaluated) continue;
     CompiledStep& evaluation = session->evaluation_step(count);
     batches.fill_evaluation(evaluation, i, count);
-    evaluation.run();
-    trace.add(fmt::format("the loss of the evaluation after step {}", i), evaluation.output(0));
+    evaluation.submit();
+    evaluation.collect();
+    trace.add(fmt::format("the loss of the evaluation after step {}", i),
+              evaluation.host_output(0));
   }
   for (const Tensor& tensor : session->store().persistent())
     trace.add(tensor.impl()->storage->name, tensor);

@@ -50,6 +50,35 @@ class CudaMemory final : public RawMemory {
   const int index_;
 };
 
+// Memory of the host that the device copies from and to without the host waiting.
+class PageLockedMemory final : public RawMemory {
+ public:
+  explicit PageLockedMemory(int index) : index_(index) {}
+  std::string name() const override {
+    return "the host, page-locked for " + Device{DeviceKind::gpu, index_}.name();
+  }
+
+ protected:
+  void* take(size_t bytes) override {
+    CudaDeviceGuard guard(index_);
+    void* block = nullptr;
+    const cudaError_t code = cudaHostAlloc(&block, bytes, cudaHostAllocDefault);
+    if (code == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    cuda_check(code, "cudaHostAlloc");
+    return block;
+  }
+  void give(void* block, size_t) noexcept override {
+    cudaFreeHost(block);
+    cudaGetLastError();
+  }
+
+ private:
+  const int index_;
+};
+
 DeviceFacts facts_of(int index) {
   cudaDeviceProp about;
   cuda_check(cudaGetDeviceProperties(&about, index), "cudaGetDeviceProperties");
@@ -72,7 +101,9 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       index_(index),
       part_memory_(memory),
       memory_(std::make_unique<CudaMemory>(index)),
+      staging_memory_(std::make_unique<PageLockedMemory>(index)),
       stream_(std::make_unique<CudaStream>(index)),
+      copy_stream_(std::make_unique<CudaStream>(index)),
       facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
   CudaDeviceGuard guard(index);
   void* counter = nullptr;
@@ -103,18 +134,24 @@ CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*strea
 
 std::unique_ptr<Stream> CudaContext::make_stream() { return std::make_unique<CudaStream>(index_); }
 
-void CudaContext::copy_to_host(void* host, const void* device, size_t bytes) {
+void CudaContext::issue_to_host(void* host, const void* device, size_t bytes, Stream& on) {
   if (bytes == 0) return;
-  cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda_stream()),
+  cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost,
+                             static_cast<CudaStream&>(on).handle()),
              "cudaMemcpyAsync to the host");
-  stream_->synchronize();
 }
 
-void CudaContext::copy_from_host(void* device, const void* host, size_t bytes) {
+void CudaContext::issue_from_host(void* device, const void* host, size_t bytes, Stream& on) {
   if (bytes == 0) return;
-  cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_stream()),
+  cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice,
+                             static_cast<CudaStream&>(on).handle()),
              "cudaMemcpyAsync from the host");
-  stream_->synchronize();
+}
+
+void CudaContext::issue_refused_updates(void* to) {
+  cuda_check(cudaMemcpyAsync(to, refused_counter(), sizeof(int64_t), cudaMemcpyHostToDevice,
+                             cuda_stream()),
+             "cudaMemcpyAsync of refused updates");
 }
 
 void CudaContext::copy_within(void* to, const void* from, size_t bytes) {

@@ -1,8 +1,9 @@
 // The context of one GPU: what a CUDA kernel is given to run with.
 //
 // Made at the first use of the device and never destroyed. All work of the engine on a GPU is
-// issued on its one stream, in order. The vendor's types appear by their own names of pointers
-// only, so this header needs none of the vendor's. One thread at a time issues work.
+// issued on its one stream, in order; beside it only arguments of later steps are copied. The
+// vendor's types appear by their own names of pointers only, so this header needs none of the
+// vendor's. One thread at a time issues work.
 #pragma once
 
 #include <memory>
@@ -32,19 +33,22 @@ class CudaContext final : public Context {
   RawMemory& memory() override { return part_memory_ != nullptr ? *part_memory_ : *memory_; }
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override;
-  void copy_to_host(void* host, const void* device, size_t bytes) override;
-  void copy_from_host(void* device, const void* host, size_t bytes) override;
+  Stream& copy_stream() override { return *copy_stream_; }
+  RawMemory& staging_memory() override { return *staging_memory_; }
+  void issue_to_host(void* host, const void* device, size_t bytes, Stream& on) override;
+  void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
   int64_t refused_updates() const override { return *refused_; }
+  void issue_refused_updates(void* to) override;
   // Where kernels count them up: memory of the host that the GPU writes to, which is rare.
   int64_t* refused_counter() { return const_cast<int64_t*>(refused_); }
 
  private:
   const int index_;
   RawMemory* const part_memory_ = nullptr;
-  std::unique_ptr<RawMemory> memory_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<RawMemory> memory_, staging_memory_;
+  std::unique_ptr<Stream> stream_, copy_stream_;
   std::unique_ptr<const DeviceFacts> facts_;
   cublasLtContext* blas_ = nullptr;
   cudnnContext* dnn_ = nullptr;

@@ -33,11 +33,13 @@ class CudaGraph final : public CapturedWork {
 // Ends a capture whatever happens.
 class CaptureScope {
  public:
-  explicit CaptureScope(cudaStream_t stream) : stream_(stream) {
+  CaptureScope(cudaStream_t stream, bool& goes_on) : stream_(stream), goes_on_(goes_on) {
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture");
+    goes_on_ = true;
   }
   ~CaptureScope() {
+    goes_on_ = false;
     if (ended_) return;
     cudaGraph_t graph = nullptr;
     cudaStreamEndCapture(stream_, &graph);
@@ -53,6 +55,7 @@ class CaptureScope {
 
  private:
   const cudaStream_t stream_;
+  bool& goes_on_;
   bool ended_ = false;
 };
 
@@ -88,8 +91,10 @@ CudaStream::~CudaStream() { cudaStreamDestroy(handle_); }
 
 std::unique_ptr<Event> CudaStream::make_event() { return std::make_unique<CudaEvent>(index_); }
 
+// In a capture a node, so that each launch records it for other streams.
 void CudaStream::record(Event& event) {
-  cuda_check(cudaEventRecord(handle_of(event), handle_), "cudaEventRecord");
+  const unsigned how = captures_ ? cudaEventRecordExternal : cudaEventRecordDefault;
+  cuda_check(cudaEventRecordWithFlags(handle_of(event), handle_, how), "cudaEventRecord");
 }
 
 void CudaStream::wait(const Event& event) {
@@ -102,7 +107,7 @@ void CudaStream::synchronize() {
 
 std::unique_ptr<CapturedWork> CudaStream::capture(const std::function<void()>& issue) {
   CudaDeviceGuard guard(index_);
-  CaptureScope scope(handle_);
+  CaptureScope scope(handle_, captures_);
   issue();
   return std::make_unique<CudaGraph>(scope.end(), handle_);
 }

@@ -36,6 +36,7 @@ class CudaStream final : public Stream {
  private:
   const int index_;
   cudaStream_t handle_ = nullptr;
+  bool captures_ = false;
 };
 
 }  // namespace tessera

@@ -57,7 +57,8 @@ BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderO
   const ImageShape shape = output_shape(options.augment, read_shape);
   const auto most = static_cast<size_t>(images);
   BlockPlan plan{};
-  plan.slots = options.workers == 0 ? 1 : static_cast<size_t>(options.read_ahead) + 1;
+  plan.slots = static_cast<size_t>(options.held) +
+               (options.workers == 0 ? 0 : static_cast<size_t>(options.read_ahead));
   plan.images = round_to_alignment(most * static_cast<size_t>(shape.bytes()));
   plan.labels = round_to_alignment(most * sizeof(int32_t));
   plan.samples = round_to_alignment(most * sizeof(int64_t));
@@ -99,7 +100,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   auto need = [](bool holds, const std::string& text) {
     if (!holds) throw ConfigError("loader: " + text);
   };
-  constexpr int kMaxAhead = 4096, kMaxWorld = 1 << 20;
+  constexpr int kMaxAhead = 4096, kMaxHeld = 64, kMaxWorld = 1 << 20;
   auto within = [&](const char* name, int64_t value, int64_t low, int64_t high) {
     need(value >= low && value <= high,
          fmt::format("{} is {}, it must be in [{}, {}]", name, value, low, high));
@@ -107,6 +108,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   within("batch", options.batch, 1, kMaxBatch);
   within("workers", options.workers, 0, kMaxWorkers);
   within("read_ahead", options.read_ahead, 1, kMaxAhead);
+  within("held", options.held, 1, kMaxHeld);
   within("world", options.world, 1, kMaxWorld);
   within("shuffle_window", options.shuffle_window, 0, INT64_MAX);
   within("rank", options.rank, 0, options.world - 1);
@@ -331,8 +333,10 @@ void Loader::Impl::work(uint8_t* scratch) {
 
 const Batch& Loader::Impl::next() {
   std::unique_lock lock(mutex_);
-  if (released_ < taken_) {  // the caller is done with the batch before
-    released_ = taken_;
+  // The caller is done with all but the last ones.
+  const auto held = static_cast<uint64_t>(options_.held) - 1;
+  if (released_ + held < taken_) {
+    released_ = taken_ - held;
     claimable_.notify_one();
   }
   Slot& slot = slots_[taken_ % slots_.size()];

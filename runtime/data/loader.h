@@ -33,7 +33,8 @@ struct LoaderOptions {
   int64_t shuffle_window = 0;
   uint64_t seed = 1;        // of the order and of the augmentation
   int workers = 2;          // threads; 0: batches are made in the thread that calls next()
-  int read_ahead = 4;       // batches ready or in the making besides the one handed out, >= 1
+  int read_ahead = 4;       // batches ready or in the making besides those handed out, >= 1
+  int held = 1;             // batches that stay valid at once, >= 1: the last ones handed out
   Transforms augment = {};  // empty for evaluation
   Mix mix = {};             // of images with each other, after augmentation
   bool drop_last = false;   // leave out the last batch of an epoch when it is not full
@@ -42,7 +43,8 @@ struct LoaderOptions {
   int rank = 0, world = 1;
 };
 
-// Points into the loader's buffers; valid until the next call of next() or start_epoch().
+// Points into the loader's buffers; valid until `held` later calls of next(), or one of
+// start_epoch().
 struct Batch {
   const uint8_t* images = nullptr;   // [count x H x W x C], 64-byte aligned
   const int32_t* labels = nullptr;   // [count]
