@@ -107,15 +107,16 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
   CudaDeviceGuard guard(index);
   void* counter = nullptr;
-  cuda_check(cudaHostAlloc(&counter, sizeof(int64_t), cudaHostAllocDefault), "cudaHostAlloc");
-  refused_ = new (counter) int64_t(0);
+  cuda_check(cudaMalloc(&counter, sizeof(int64_t)), "cudaMalloc");
+  refused_ = static_cast<int64_t*>(counter);
+  CudaContext::fill(refused_, 0, sizeof(int64_t));
   cuda_check(tessera::blas().cublasLtCreate(&blas_), "cublasLtCreate");
 }
 
 CudaContext::~CudaContext() {
   if (dnn_ != nullptr) tessera::dnn().cudnnDestroy(dnn_);
   tessera::blas().cublasLtDestroy(blas_);
-  cudaFreeHost(refused_counter());
+  cudaFree(refused_);
 }
 
 cudnnContext* CudaContext::dnn() {
@@ -149,9 +150,16 @@ void CudaContext::issue_from_host(void* device, const void* host, size_t bytes, 
 }
 
 void CudaContext::issue_refused_updates(void* to) {
-  cuda_check(cudaMemcpyAsync(to, refused_counter(), sizeof(int64_t), cudaMemcpyHostToDevice,
-                             cuda_stream()),
-             "cudaMemcpyAsync of refused updates");
+  copy_within(to, refused_, sizeof(int64_t));
+}
+
+int64_t CudaContext::refused_updates() const {
+  int64_t count = 0;
+  cuda_check(cudaMemcpyAsync(&count, refused_, sizeof count, cudaMemcpyDeviceToHost,
+                             static_cast<CudaStream&>(*stream_).handle()),
+             "cudaMemcpyAsync to the host");
+  stream_->synchronize();
+  return count;
 }
 
 void CudaContext::copy_within(void* to, const void* from, size_t bytes) {

@@ -39,10 +39,9 @@ class CudaContext final : public Context {
   void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
-  int64_t refused_updates() const override { return *refused_; }
+  int64_t refused_updates() const override;  // waits for the stream
   void issue_refused_updates(void* to) override;
-  // Where kernels count them up: memory of the host that the GPU writes to, which is rare.
-  int64_t* refused_counter() { return const_cast<int64_t*>(refused_); }
+  int64_t* refused_counter() { return refused_; }  // where kernels count them up
 
  private:
   const int index_;
@@ -52,7 +51,7 @@ class CudaContext final : public Context {
   std::unique_ptr<const DeviceFacts> facts_;
   cublasLtContext* blas_ = nullptr;
   cudnnContext* dnn_ = nullptr;
-  volatile int64_t* refused_ = nullptr;
+  int64_t* refused_ = nullptr;
 };
 
 }  // namespace tessera

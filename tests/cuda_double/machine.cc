@@ -80,6 +80,24 @@ void Machine::enqueue(cudaStream_t stream, Operation operation) {
   }
 }
 
+// When an engine that is asked for from `ready` on can begin. The schedule does things in another
+// order than they would happen in: what is done later may begin before. What is very short goes
+// between the pieces of what is long.
+double Machine::take_engine(Engine engine, double ready, double seconds) {
+  constexpr size_t kRemembered = 256;
+  constexpr double kShort = 1e-6;
+  if (seconds < kShort) return ready;
+  std::map<double, double>& busy = busy_[static_cast<int>(engine)];
+  double start = ready;
+  for (const auto& [begin, end] : busy) {
+    if (start + seconds <= begin) break;
+    start = std::max(start, end);
+  }
+  busy[start] = start + seconds;
+  if (busy.size() > kRemembered) busy.erase(busy.begin());
+  return start;
+}
+
 // Does the first thing on a stream; false where there is none, or where it waits.
 bool Machine::step(CUstream_st& stream) {
   if (stream.queue.empty()) return false;
@@ -89,11 +107,10 @@ bool Machine::step(CUstream_st& stream) {
   stream.queue.pop_front();
   double start = std::max(stream.end, operation.issued);
   if (operation.waits) start = std::max(start, operation.waits->at);
-  double& engine = engine_free_[static_cast<int>(operation.engine)];
-  if (operation.engine != Engine::none) start = std::max(start, engine);
+  if (operation.engine != Engine::none)
+    start = take_engine(operation.engine, start, operation.seconds);
   stream.end = start + operation.seconds;
   if (operation.engine != Engine::none) {
-    engine = stream.end;
     if (records.size() < kMostRecords)
       records.push_back({operation.name, stream.number, start, stream.end});
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -84,6 +85,7 @@ class Machine {
  private:
   Machine();
   bool step(CUstream_st& stream);
+  double take_engine(Engine engine, double ready, double seconds);
   template <class Done>
   void drive(Done done, CUstream_st* first);
   bool advance(CUstream_st& stream, int depth);
@@ -92,7 +94,7 @@ class Machine {
   uint64_t seed_ = 0, grids_ = 0;
   std::mt19937_64 random_;
   std::vector<CUstream_st*> streams_;
-  double engine_free_[kEngines] = {};
+  std::map<double, double> busy_[kEngines];  // from when to when, the latest of each engine
   int streams_made_ = 0, questions_ = 0;
 };
 
