@@ -18,7 +18,7 @@ SCHEDULES = ["eager", "lazy", *(f"random:{seed}" for seed in range(1, 17))]
 SMALL = """model: {name: cnn_bn, widths: [4, 4, 8, 8], dropout: 0.25}
 data: {name: synthetic, image_size: 16, train_count: 22, test_count: 10, batch: 4, workers: 1,
        augment: [{flip: horizontal}]}
-train: {steps: 9, log_every: 1st}
+train: {steps: 9, log_every: 4st}
 checkpoint: {every: 4st}
 optimizer: {lr: 0.02}
 device: gpu
@@ -52,7 +52,7 @@ class Schedules(unittest.TestCase):
     def same_under_all(self, *words):
         self.train("eager", *words)
         right = self.left()
-        self.assertGreaterEqual(len(right), 13)
+        self.assertGreaterEqual(len(right), 11)
         for schedule in SCHEDULES[1:]:
             self.train(schedule, *words)
             self.assertTrue(self.left() == right, schedule)

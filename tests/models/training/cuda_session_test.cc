@@ -5,8 +5,10 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/engine/device_testing.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
 namespace {
@@ -93,6 +95,28 @@ TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
     EXPECT_EQ(live(gpu) - before, bytes_of(*session)) << model << ", after steps";
     EXPECT_EQ(memory.statistics().allocations, calls) << model;
   }
+}
+
+// Batches, arguments, results and checkpoints stand where the GPU copies from and to by itself.
+TEST_F(CudaSession, WhatATrainingTakesOfTheHostIsWhatIsPlannedToTheByte) {
+  const testing_checkpoint::TemporaryFolder folder;
+  Config config = config_of("cnn_bn", "gpu:0");
+  config.data.name = "synthetic";
+  config.data.image_size = 16;
+  config.run.dir = folder.path("run");
+  std::vector<HostBuffer> planned = memory_need(config).blocks;
+  // Taken when weights.h5 is written, and given back.
+  EXPECT_EQ(std::erase_if(planned, [](const HostBuffer& b) { return b.name == "weights"; }), 1u);
+  RawMemory& staging = context(parse_device("gpu:0")).staging_memory();
+  const size_t before = staging.statistics().live_bytes;
+  const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
+  EXPECT_EQ(total_bytes(setup.blocks()), total_bytes(planned));
+  size_t staged = 0;
+  for (const HostBuffer& block : setup.blocks())
+    for (const char* name : {"arguments and results", ": batches", "checkpoint"})
+      if (block.name.ends_with(name)) staged += block.bytes;
+  EXPECT_GT(staged, 0u);
+  EXPECT_EQ(staging.statistics().live_bytes - before, staged);
 }
 
 // Before anything is taken: of a training, also where it is only compiled to ask.

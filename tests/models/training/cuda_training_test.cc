@@ -84,6 +84,15 @@ class CudaTraining : public OnGpu {
     ASSERT_EQ(losses("cpu").size(), 35u);
     expect_same_losses("gpu", "cpu");
   }
+  // Without sums for lines of metrics.
+  std::string values_of_tensors(const std::string& name, int64_t step) const {
+    const std::string bytes = read_all(CheckpointFile(checkpoint_of(name, step)).path());
+    std::string all;
+    for (const Hdf5Array& array : read_hdf5(MemorySource(std::as_bytes(std::span(bytes)))).arrays)
+      if (array.name != "config" && !array.name.starts_with("training/"))
+        all += array.name + bytes.substr(array.offset, array.bytes);
+    return all;
+  }
   std::string checkpoint_of(const std::string& name, int64_t step) const {
     return CheckpointFolder(checkpoints_path(temporary_.path(name))).path(step);
   }
@@ -159,6 +168,34 @@ TEST_F(CudaTraining, EagerAndGraphModeGiveTheSameBits) {
   }
 }
 
+// Reading each loss at once, or one step late, beside checkpoints and evaluations of their own
+// time.
+TEST_F(CudaTraining, LinesOfMetricsChangeNoBit) {
+  Config config = cnn();
+  const auto until = [](const std::string& csv, int64_t step) {  // the lines of its epoch's end
+    std::string lines;
+    std::istringstream all(without_speed(csv));
+    for (std::string line; std::getline(all, line);)
+      if (line.find("," + std::to_string(step) + ",") != line.npos) lines += line + "\n";
+    return lines;
+  };
+  run("each step", "gpu:0", config);
+  const std::string right = read_all(temporary_.path("each step") + "/metrics.csv");
+  for (const int64_t every : {0, 4}) {
+    config.train.log_every = {static_cast<double>(every), Duration::Unit::kSteps};
+    const std::string name = "every " + std::to_string(every);
+    run(name, "gpu:0", config);
+    for (const int64_t step : {7, 14, 21, 28, 30})
+      EXPECT_TRUE(values_of_tensors(name, step) == values_of_tensors("each step", step))
+          << name << ", step " << step;
+    const std::string found = read_all(temporary_.path(name) + "/metrics.csv");
+    for (const int64_t step : {6, 12, 30}) {
+      EXPECT_NE(until(right, step), "");
+      EXPECT_EQ(until(found, step), until(right, step)) << name;
+    }
+  }
+}
+
 TEST_F(CudaTraining, EveryPlannerGivesTheSameBits) {
   Config config = cnn();
   run("reference", "gpu:0", config);
@@ -219,22 +256,25 @@ TEST_F(CudaTraining, WhatIsNotFiniteIsTracedToTheSameOpAsOnTheCpu) {
   Config config = config_of("lenet5");
   config.data.image_size = 28;
   config.optimizer.lr = 1e15;
-  const auto culprit = [&](const char* device) {
-    try {
-      run(device, device, config);
-    } catch (const DivergedError& error) {
-      const std::string text = error.what();
-      std::smatch found;
-      EXPECT_TRUE(
-          std::regex_search(text, found, std::regex("at step (\\d+) .*, (\\w+ in .*), made")))
-          << text;
-      return found.str(1) + ": " + found.str(2);
-    }
-    return std::string("no error");
-  };
-  const std::string on_cpu = culprit("cpu:0");
-  EXPECT_NE(on_cpu, "no error");
-  EXPECT_EQ(culprit("gpu:0"), on_cpu);
+  for (const int64_t every : {1, 0}) {
+    config.train.log_every = {static_cast<double>(every), Duration::Unit::kSteps};
+    const auto culprit = [&](const std::string& device) {
+      try {
+        run(device + std::to_string(every), device.c_str(), config);
+      } catch (const DivergedError& error) {
+        const std::string text = error.what();
+        std::smatch found;
+        EXPECT_TRUE(
+            std::regex_search(text, found, std::regex("at step (\\d+) .*, (\\w+ in .*), made")))
+            << text;
+        return found.str(1) + ": " + found.str(2);
+      }
+      return std::string("no error");
+    };
+    const std::string on_cpu = culprit("cpu:0");
+    EXPECT_NE(on_cpu, "no error");
+    EXPECT_EQ(culprit("gpu:0"), on_cpu) << every;
+  }
 }
 
 }  // namespace

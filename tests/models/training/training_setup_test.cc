@@ -41,7 +41,7 @@ Holders held(const TrainingSetup& setup) {
     if (block.starts_with("loader of " + data.test->name())) return "loader of evaluation";
     if (data.validation != nullptr && block.starts_with("loader of " + data.validation->name()))
       return "loader of validation";
-    for (const char* name : {"persistent", "arena", "slots", "targets", "checkpoint"})
+    for (const char* name : {"persistent", "arena", "slots", "checkpoint"})
       if (block == name) return block;
     return "data set";
   };
