@@ -2,10 +2,12 @@
 // of what a step computes. Steps give the bits of eager mode, and what the CPU gives.
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
+#include "tessera/graph/program.h"
 #include "tessera/layers/conv2d.h"
 #include "tessera/layers/linear.h"
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/softmax.h"
+#include "tessera/runtime/error.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {
@@ -76,6 +78,20 @@ TEST_F(CudaViews, Parameters) {
   const NoGradScope no_grad;
   const Tensors step = compile(layer).call({x}), eager = layer({x});
   EXPECT_EQ(step[0].to_vector<float>(), eager[0].to_vector<float>());
+}
+
+// Memory that is brought must start where the GPU's own blocks do.
+TEST_F(CudaViews, SlotsThatAreBroughtAreAlignedAsTheGpusMemory) {
+  const Device gpu{DeviceKind::gpu, 0};
+  const DeviceScope scope(gpu);
+  auto step = compile([](const Tensors& x) { return Tensors{x[0] * 2.0}; });
+  Program& program = *step.prepare({TensorSpec{DType::f32, {5}, gpu}}).program();
+  RawMemory& memory = context(gpu).memory();
+  const size_t bytes = program.slot_bytes() + 64;
+  auto* const block = static_cast<std::byte*>(memory.allocate(bytes));
+  EXPECT_THROW(program.use_external_slots({block + 64, bytes - 64}, gpu), ConfigError);
+  EXPECT_NO_THROW(program.use_external_slots({block, bytes}, gpu));
+  memory.release(block, bytes);
 }
 
 }  // namespace
