@@ -9,9 +9,10 @@
 // than two axes, or the inner sizes differ.
 //
 // In a compiled step a pointwise op that reads the product is computed with it: on the CPU any, on
-// a GPU the sum with a bias along the last axis, in the same bits as one after the other. ReLU
-// stays a step of its own there: NVIDIA does not say what cuBLASLt's makes of NaN, and ours keeps
-// it, so that a network that has diverged is noticed. With it goes a bias that stands before it.
+// a GPU the sum with a bias along the last axis, by the algorithm that computes the product alone.
+// ReLU stays a step of its own there: NVIDIA does not say what cuBLASLt's makes of NaN, and ours
+// keeps it, so that a network that has diverged is noticed. With it goes a bias that stands before
+// it.
 #pragma once
 
 #include "tessera/engine/op.h"
