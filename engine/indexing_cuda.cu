@@ -1,5 +1,5 @@
-// A thread makes one element of the result, whichever the indices name: none is written twice, and
-// sums have the order of the CPU.
+// A thread makes elements of the result of its own, whichever the indices name: none is written by
+// two, and sums have the order of the CPU.
 #include <bit>
 
 #include "tessera/engine/indexing_cuda.h"
@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 14;
+constexpr int64_t kScatterThreads = 1 << 16;
 
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads)
@@ -22,21 +23,35 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A column of dx, the elements that one column of indices names, is cut in parts of `length`
+// elements. A thread reads all indices of its column and adds what belongs to its part, in the
+// order of the indices; so it takes as long as there are indices, however large dx is, which begins
+// as zeros.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads)
-    scatter_add(const T* dy, const I* index, const IndexGeometry g, int64_t size, T* dx) {
-  const int64_t total = g.outer * size * g.inner;
-  for (int64_t i = first_index(); i < total; i += index_stride()) {
-    const int64_t line = quotient(i, g.inner), outer = quotient(line, size);
-    const int64_t column = i - line * g.inner, place = line - outer * size;
-    const int64_t first = outer * g.count * g.inner + column;
-    T sum = T(0);
-    for (int64_t j = 0; j < g.count; ++j) {
-      const int64_t from = first + j * g.inner;
-      if (place_of(static_cast<int64_t>(index[from]), size) == place) sum += dy[from];
+    scatter_add(const T* __restrict__ dy, const I* __restrict__ index, const IndexGeometry g,
+                int64_t size, int64_t length, int64_t threads, T* dx) {
+  const int64_t thread = first_index();
+  if (thread >= threads) return;
+  const int64_t columns = g.outer * g.inner;
+  const int64_t part = quotient(thread, columns), column = thread - part * columns;
+  const int64_t outer = quotient(column, g.inner), inner = column - outer * g.inner;
+  const int64_t begin = part * length, end = begin + length;
+  const int64_t from = outer * g.count * g.inner + inner;
+  T* const to = dx + outer * size * g.inner + inner;
+  int64_t at = -1;  // of the sum that is held, as indices often name one place again and again
+  T sum = T(0);
+  for (int64_t j = 0; j < g.count; ++j) {
+    const int64_t place = place_of(static_cast<int64_t>(index[from + j * g.inner]), size);
+    if (place < begin || place >= end) continue;
+    if (place != at) {
+      if (at >= 0) to[at * g.inner] = sum;
+      sum = to[place * g.inner];
+      at = place;
     }
-    dx[i] = sum;
+    sum += dy[from + j * g.inner];
   }
+  if (at >= 0) to[at * g.inner] = sum;
 }
 
 // The N elements of y from `first` on, which may be parts of several rows.
@@ -98,13 +113,20 @@ void scatter_add_cuda(CudaContext& where, const Buffer& dy, const Buffer& index,
                       const IndexGeometry& geometry, int64_t size, const Buffer& dx) {
   if (dx.elements() == 0) return;
   CudaDeviceGuard guard(where.index());
+  where.fill(dx.data, 0, dx.spec.bytes());
+  if (dy.elements() == 0) return;
+  // Enough threads to fill a GPU, and no more where each of them reads all indices.
+  const int64_t columns = geometry.outer * geometry.inner;
+  const int64_t parts = std::clamp<int64_t>(kScatterThreads / columns, 1, size);
+  const int64_t length = ceil_div(size, parts), threads = ceil_div(size, length) * columns;
   visit_float(dx.spec.dtype, [&](auto value) {
     visit_integer(index.spec.dtype, [&](auto zero) {
       using T = decltype(value);
       using I = decltype(zero);
-      launch("scatter_add", scatter_add<T, I>, grid_for(dx.elements(), kThreads, kMostBlocks),
-             kThreads, 0, where.cuda_stream(), dy.as<const T>(), index.as<const I>(), geometry,
-             size, dx.as<T>());
+      launch("scatter_add", scatter_add<T, I>,
+             grid_for(threads, kThreads, std::numeric_limits<int32_t>::max()), kThreads, 0,
+             where.cuda_stream(), dy.as<const T>(), index.as<const I>(), geometry, size, length,
+             threads, dx.as<T>());
     });
   });
 }

@@ -35,7 +35,8 @@ using Buffers = std::span<const Buffer>;
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // scratch.data is 64-byte aligned and holds at least the chosen Algorithm's bytes.
+  // scratch.data starts at a multiple of alignment_of(device) and holds at least the chosen
+  // Algorithm's bytes.
   virtual void run(Context& where, Buffers in, Buffers out, Buffer scratch) = 0;
 };
 

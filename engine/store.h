@@ -57,7 +57,7 @@ class Store {
   Tensors persistent() const;
   Tensor find(const std::string& name) const;  // undefined when there is none
 
-  // The size of the block: each tensor rounded up to 64 bytes.
+  // The size of the block: each tensor rounded up to alignment_of(device).
   size_t bytes() const { return bytes_; }
   bool materialized() const { return materialized_; }
   // Gives all tensors their bytes and values: from the device's memory, or in the caller's region

@@ -45,7 +45,8 @@ class Arena {
 
  private:
   Region take(size_t bytes) {
-    return external_.data ? Region("arena", bytes, external_) : Region("arena", bytes, memory_);
+    return external_.data ? Region("arena", bytes, external_, memory_.alignment())
+                          : Region("arena", bytes, memory_);
   }
 
   RawMemory& memory_;

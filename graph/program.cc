@@ -206,7 +206,8 @@ void Program::use_external_slots(ExternalMemory external, Device device) {
   if (i == plans_.size()) throw Error(fmt::format("program: it has no slots on {}", device.name()));
   if (memories_[i].slots)
     throw Error("program: its slots are in use already; bring their memory before");
-  memories_[i].slots = std::make_shared<Region>("slots", plans_[i].slot_bytes, external);
+  memories_[i].slots =
+      std::make_shared<Region>("slots", plans_[i].slot_bytes, external, alignment_of(device));
 }
 
 void Program::bind_slots() {

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
+#include "tessera/layers/matmul_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/layers/shared/gemm_eigen.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -23,6 +25,28 @@ GemmShape gemm_shape(const MatmulParams& params, const TensorSpec& a, const Tens
           .k = a.shape[params.transpose_a ? -2 : -1],
           .transpose_a = params.transpose_a,
           .transpose_b = params.transpose_b};
+}
+
+// For cuBLASLt: what NVIDIA recommends for the GPU's generation, but no more than a product of this
+// size can use, which holds its sums in some dozens of parts at most.
+size_t cuda_scratch(const GemmShape& shape, const TensorSpec& out, const Target& target) {
+  constexpr size_t kMiB = size_t{1} << 20, kMostParts = 64;
+  if (out.bytes() == 0 || shape.k == 0) return 0;
+  const size_t recommended =
+      target.facts != nullptr && target.facts->major >= 9 ? 32 * kMiB : 4 * kMiB;
+  const size_t useful = std::min(out.bytes(), recommended / kMostParts) * kMostParts;
+  return std::min(std::max(useful, kMiB), target.gpu.workspace);
+}
+
+// Whether the program adds to the product, its input `product`, one value for each column.
+bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
+             std::span<const TensorSpec> p_in) {
+  if (p.inputs != 2 || p.code.size() != 1) return false;
+  const Instruction& only = p.code[0];
+  Broadcast read;
+  return only.op == ScalarOp::add && only.a != only.b &&
+         broadcast_of(p_in[static_cast<size_t>(1 - product)].shape, out.shape, &read) &&
+         read.repeat == 1 && read.period == out.shape.back();
 }
 
 // Inputs: a, b, then what the epilogue reads besides the product.
@@ -102,8 +126,9 @@ class Matmul final : public OpBase<Matmul> {
 
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
-    if (!target.device.is_cpu()) return {{.scratch_bytes = kMatmulCudaScratch}};
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
+    if (!target.device.is_cpu())
+      return {{.scratch_bytes = cuda_scratch(shape, infer(in)[0], target)}};
     const size_t element = size_of(in[0].dtype);
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
@@ -116,7 +141,9 @@ class Matmul final : public OpBase<Matmul> {
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
                                   const Algorithm& chosen) const override {
     if constexpr (kCuda)
-      if (!where.device().is_cpu()) return matmul_cuda(params.product, in, where);
+      if (!where.device().is_cpu())
+        return matmul_cuda(params.product, params.epilogue, in, infer(in)[0], chosen.scratch_bytes,
+                           where);
     return std::make_unique<MatmulKernel>(gemm_shape(params.product, in[0], in[1]), params.epilogue,
                                           chosen.name == "eigen");
   }
@@ -140,8 +167,12 @@ class Matmul final : public OpBase<Matmul> {
   std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {
-    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
-    if (!whole || !in[0].device.is_cpu()) return std::nullopt;
+    const TensorSpec out = infer(in)[0];
+    auto whole = join_epilogue(params.epilogue, p, fused_input, out, p_in);
+    if (!whole) return std::nullopt;
+    const bool alone = params.epilogue.code.empty();
+    if (!in[0].device.is_cpu() && !(alone && is_bias(p, fused_input, out, p_in)))
+      return std::nullopt;
     return Absorbed{std::make_shared<Matmul>(EpilogueParams{params.product, *whole}),
                     join_inputs(in.size(), p, fused_input)};
   }

@@ -7,6 +7,12 @@
 // broadcast as numpy's are, so that one matrix may stand against many.
 // Both float32 or both float64. Both gradients are matmuls. Throws ShapeError when a or b has fewer
 // than two axes, or the inner sizes differ.
+//
+// In a compiled step a pointwise op that reads the product is computed with it: on the CPU any, on
+// a GPU the sum with a bias along the last axis, by the algorithm that computes the product alone.
+// ReLU stays a step of its own there: NVIDIA does not say what cuBLASLt's makes of NaN, and ours
+// keeps it, so that a network that has diverged is noticed. With it goes a bias that stands before
+// it.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -20,11 +26,5 @@ struct MatmulParams {
 };
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params = {});
-
-// The CUDA kernel (matmul_cuda.cc, in builds with CUDA) for a and b, float32 or float64, its
-// algorithm chosen here. Its scratch holds kMatmulCudaScratch bytes, for the library's split sums.
-inline constexpr size_t kMatmulCudaScratch = size_t{4} << 20;
-std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, std::span<const TensorSpec> in,
-                                    Context& where);
 
 }  // namespace tessera

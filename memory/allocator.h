@@ -38,7 +38,8 @@ class Allocator {
  public:
   virtual ~Allocator() = default;
 
-  // A 64-byte aligned block, not zeroed; nullptr for 0 bytes. Throws OutOfMemory.
+  // A block aligned as those of the memory (RawMemory::alignment()), not zeroed; nullptr for 0
+  // bytes. Throws OutOfMemory.
   virtual void* allocate(size_t bytes) = 0;
   // Gives back a block of this allocator at once; nullptr is allowed. Ends the program when the
   // block is not live: continuing would corrupt memory.

@@ -232,7 +232,7 @@ struct CachingAllocator::Impl {
 
 CachingAllocator::CachingAllocator(RawMemory& memory, const AllocatorSettings& settings)
     : impl_(std::make_unique<Impl>(memory, settings)) {
-  const size_t reserve = round_to_alignment(settings.reserve);
+  const size_t reserve = round_to_alignment(settings.reserve, memory.alignment());
   if (reserve > 0 && impl_->ask_machine(reserve, impl_->large) == nullptr) impl_->refuse(reserve);
 }
 
@@ -242,7 +242,7 @@ void* CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   std::lock_guard lock(impl_->mutex);
   if (bytes > SIZE_MAX / 2) impl_->refuse(bytes);
-  const size_t need = round_to_alignment(bytes);
+  const size_t need = round_to_alignment(bytes, impl_->memory.alignment());
   Pool& pool = need < kSmallBelow ? impl_->small : impl_->large;
   Block* block = pool.smallest_that_holds(need);
   AllocatorStatistics& statistics = impl_->statistics;

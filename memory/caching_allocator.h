@@ -1,10 +1,10 @@
 // The allocator of eager mode: keeps what is released, splits and merges blocks, and so asks the
 // machine rarely. A step that repeats its allocations asks nothing after the first.
 //
-// Large segments are cut into blocks that are multiples of 64 bytes; a released block merges with
-// its free neighbours at once. A request takes the smallest free block that holds it, the lowest
-// address first. Small requests (below 1 MiB) and large ones stand in segments of their own, so
-// that a small long-lived tensor never pins a large hole.
+// Large segments are cut into blocks that are multiples of the memory's alignment; a released block
+// merges with its free neighbours at once. A request takes the smallest free block that holds it,
+// the lowest address first. Small requests (below 1 MiB) and large ones stand in segments of their
+// own, so that a small long-lived tensor never pins a large hole.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,7 @@ Region::Region(std::string label, size_t bytes, RawMemory& memory)
   }
 }
 
-Region::Region(std::string label, size_t bytes, ExternalMemory external)
+Region::Region(std::string label, size_t bytes, ExternalMemory external, size_t alignment)
     : label_(std::move(label)), bytes_(bytes) {
   if (bytes == 0) return;
   if (external.data == nullptr || external.bytes < bytes) {
@@ -26,11 +26,11 @@ Region::Region(std::string label, size_t bytes, ExternalMemory external)
         label_, bytes, external.data == nullptr ? 0 : external.bytes));
   }
   const auto address = reinterpret_cast<uintptr_t>(external.data);
-  if (address % kMemoryAlignment != 0) {
+  if (address % alignment != 0) {
     throw ConfigError(fmt::format(
         "{} region: the memory brought must start at a multiple of {} bytes, but {:#x} is {} past "
         "one; align it",
-        label_, kMemoryAlignment, address, address % kMemoryAlignment));
+        label_, alignment, address, address % alignment));
   }
   data_ = static_cast<std::byte*>(external.data);
 }

@@ -24,8 +24,9 @@ class Region {
   // the label.
   Region(std::string label, size_t bytes, RawMemory& memory);
   // Uses the first `bytes` of what is brought. Throws ConfigError when it is too small, absent or
-  // not 64-byte aligned.
-  Region(std::string label, size_t bytes, ExternalMemory external);
+  // does not start at a multiple of `alignment`: that of the device's memory.
+  Region(std::string label, size_t bytes, ExternalMemory external,
+         size_t alignment = kMemoryAlignment);
   ~Region();
   Region(Region&& other) noexcept { swap(other); }
   Region& operator=(Region&& other) noexcept {

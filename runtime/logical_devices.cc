@@ -24,6 +24,7 @@ class PartMemory final : public RawMemory {
  public:
   PartMemory(Device device, RawMemory& whole) : device_(device), whole_(whole) {}
   std::string name() const override { return device_.name(); }
+  size_t alignment() const override { return whole_.alignment(); }
   size_t limit() const override { return limit_; }
   void set_limit(size_t limit) { limit_ = limit; }
 

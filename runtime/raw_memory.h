@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Every block starts at a multiple of this many bytes.
+// Every block starts at a multiple of this many bytes, or of more (RawMemory::alignment()).
 inline constexpr size_t kMemoryAlignment = 64;
 
 // Bytes rounded up to a multiple.
@@ -40,15 +40,17 @@ class RawMemory {
   RawMemory(const RawMemory&) = delete;
   RawMemory& operator=(const RawMemory&) = delete;
 
-  // A 64-byte aligned block; nullptr for 0 bytes. `holder`: what it is for, as errors name it.
-  // Throws OutOfMemory naming bytes asked and in use, the holders and what would fit; DeviceError
-  // where a device fails for another reason.
+  // A block that starts at a multiple of alignment(); nullptr for 0 bytes. `holder`: what it is
+  // for, as errors name it. Throws OutOfMemory naming bytes asked and in use, the holders and what
+  // would fit; DeviceError where a device fails for another reason.
   void* allocate(size_t bytes, std::string_view holder = "others");
   // Gives back what allocate(bytes) returned; nullptr is allowed.
   void release(void* block, size_t bytes) noexcept;
 
   // As errors and reports name it: "cpu:0".
   virtual std::string name() const = 0;
+  // Where blocks start, and tensors in them: a power of two, at least kMemoryAlignment.
+  virtual size_t alignment() const { return kMemoryAlignment; }
   // The most bytes that may be live at once; kNoLimit when only the machine decides.
   virtual size_t limit() const { return kNoLimit; }
   // What could be had beside what is live now; kNoLimit where nobody knows.
@@ -89,6 +91,7 @@ class LimitedMemory : public RawMemory {
       : inner_(inner), limit_(limit), holder_(holder) {}
 
   std::string name() const override { return inner_.name(); }
+  size_t alignment() const override { return inner_.alignment(); }
   size_t limit() const override { return limit_; }
   size_t available() const override;
 

@@ -17,6 +17,7 @@ namespace tessera {
   X(cublasLtGetStatusName)                \
   X(cublasLtGetStatusString)              \
   X(cublasLtMatmul)                       \
+  X(cublasLtMatmulAlgoCheck)              \
   X(cublasLtMatmulAlgoGetHeuristic)       \
   X(cublasLtMatmulDescCreate)             \
   X(cublasLtMatmulDescDestroy)            \

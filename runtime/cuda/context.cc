@@ -13,6 +13,7 @@ class CudaMemory final : public RawMemory {
  public:
   explicit CudaMemory(int index) : index_(index) {}
   std::string name() const override { return Device{DeviceKind::gpu, index_}.name(); }
+  size_t alignment() const override { return alignment_of({DeviceKind::gpu, index_}); }
   size_t available() const override {
     size_t free = 0, total = 0;
     bool known = false;

@@ -1,5 +1,9 @@
 // The calls of cuBLASLt that the product makes. Products are sums in double, in the order of the
-// index; the workspace comes back as NaN.
+// index; the workspace comes back as NaN. There is one algorithm, which needs of alignment and
+// workspace all that it may have. Of epilogues it knows the bias, and that only for matrices of
+// several rows: as with the vendor's, an algorithm need not take every one.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -17,17 +21,35 @@ namespace {
 using namespace cuda_double;
 
 constexpr double kOperationsPerSecond = 50e12;
+constexpr uint64_t kMostWorkspace = 1 << 16;
+constexpr uint64_t kWorkspaceAlignment = 256, kBiasAlignment = 16;
 
 // What a caller's handle points to; the vendor's types are blocks of words, these are ours.
 struct Product {
-  int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasComputeType_t compute;
   cudaDataType_t scale;
+  int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
 };
+
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+  uint32_t aligned_a = 256, aligned_b = 256, aligned_c = 256, aligned_d = 256;
+};
+
+// In the words of a cublasLtMatmulAlgo_t.
+struct Algo {
+  uint64_t workspace;
+  uint32_t aligned_a, aligned_b, aligned_c, aligned_d;
+};
+static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t));
 
 struct Layout {
   cudaDataType_t type;
   uint64_t rows, columns;
-  int64_t leading;
+  int64_t leading = 0;
   int32_t count = 1;   // of matrices
   int64_t offset = 0;  // elements from one to the next
 };
@@ -41,6 +63,27 @@ struct Matmul {
   Product product;
   Layout a, b, d;
 };
+
+Algo algo_of(const cublasLtMatmulAlgo_t* algo) {
+  Algo found;
+  std::memcpy(&found, algo, sizeof found);
+  return found;
+}
+
+template <class T>
+cublasStatus_t set(T& to, const void* value, size_t bytes) {
+  if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&to, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// As tensor cores read a float: with ten bits of mantissa.
+double factor(const Product& product, double value) {
+  if (product.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || !std::isfinite(value)) return value;
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, 11)), exponent - 11);
+}
 
 template <class T>
 void multiply(const Matmul& how, T alpha, T beta, const void* left, const void* right,
@@ -58,11 +101,13 @@ void multiply(const Matmul& how, T alpha, T beta, const void* left, const void* 
     for (uint64_t i = 0; i < how.d.rows; ++i) {
       double sum = 0;
       for (uint64_t l = 0; l < inner; ++l)
-        sum += static_cast<double>(a[ta ? at(how.a, l, i) : at(how.a, i, l)]) *
-               static_cast<double>(b[tb ? at(how.b, j, l) : at(how.b, l, j)]);
+        sum += factor(how.product, a[ta ? at(how.a, l, i) : at(how.a, i, l)]) *
+               factor(how.product, b[tb ? at(how.b, j, l) : at(how.b, l, j)]);
       const int64_t where = at(how.d, i, j);
       const T scaled = static_cast<T>(static_cast<double>(alpha) * sum);
       d[where] = beta == T(0) ? scaled : scaled + beta * c[where];
+      if (how.product.epilogue == CUBLASLT_EPILOGUE_BIAS)
+        d[where] += static_cast<const T*>(how.product.bias)[i];
     }
 }
 
@@ -72,15 +117,38 @@ bool fits(const Matmul& how) {
   return (ta ? how.a.columns : how.a.rows) == how.d.rows &&
          (tb ? how.b.rows : how.b.columns) == how.d.columns &&
          (ta ? how.a.rows : how.a.columns) == (tb ? how.b.columns : how.b.rows) &&
-         how.a.count == how.d.count && how.b.count == how.d.count;
+         how.a.count == how.d.count && how.b.count == how.d.count &&
+         how.a.type == how.product.scale && how.b.type == how.product.scale &&
+         how.d.type == how.product.scale;
+}
+
+// What is wrong with the product, whatever stands where.
+cublasStatus_t fault_of(const Matmul& how) {
+  if (!fits(how)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (how.product.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_SUCCESS;
+  if (how.product.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  return how.d.rows > 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// Whether `bytes` of one block of the device stand there, aligned.
+bool stands(const void* data, size_t bytes, uint64_t alignment) {
+  const Region region = region_of(data);
+  const auto* begin = static_cast<const char*>(data);
+  return region.place == Place::device && reinterpret_cast<uintptr_t>(data) % alignment == 0 &&
+         begin + bytes <= region.begin + region.bytes;
+}
+
+size_t bytes_of(const Layout& layout) {
+  const auto last = static_cast<size_t>((layout.count - 1) * layout.offset +
+                                        static_cast<int64_t>(layout.columns - 1) * layout.leading) +
+                    layout.rows;
+  return last * (layout.type == CUDA_R_64F ? sizeof(double) : sizeof(float));
 }
 
 template <class T>
 cublasStatus_t enqueue(const Matmul& how, const void* alpha, const void* beta, const void* a,
                        const void* b, const void* c, void* d, void* workspace, size_t bytes,
                        cudaStream_t stream) {
-  for (const void* data : {a, b, static_cast<const void*>(d)})
-    if (region_of(data).place != Place::device) return CUBLAS_STATUS_INVALID_VALUE;
   const T by = *static_cast<const T*>(alpha), keep = *static_cast<const T*>(beta);
   Operation operation;
   operation.name = "matmul";
@@ -90,7 +158,7 @@ cublasStatus_t enqueue(const Matmul& how, const void* alpha, const void* beta, c
       static_cast<double>(how.product.transpose_a == CUBLAS_OP_N ? how.a.columns : how.a.rows) /
       kOperationsPerSecond;
   operation.run = [=] {
-    if (workspace != nullptr) std::memset(workspace, 0xff, bytes);
+    if (bytes > 0) std::memset(workspace, 0xff, bytes);
     for (int32_t i = 0; i < how.d.count; ++i)
       multiply<T>(how, by, keep, static_cast<const T*>(a) + i * how.a.offset,
                   static_cast<const T*>(b) + i * how.b.offset,
@@ -139,9 +207,12 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product{CUBLAS_OP_N, CUBLAS_OP_N, scale});
+  const bool single = compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (!(single && scale == CUDA_R_32F) && !(compute == CUBLAS_COMPUTE_64F && scale == CUDA_R_64F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product{.compute = compute, .scale = scale});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -153,13 +224,26 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
                                               cublasLtMatmulDescAttributes_t which,
                                               const void* value, size_t bytes) {
-  int32_t* to = nullptr;
-  if (which == CUBLASLT_MATMUL_DESC_TRANSA) to = &mine<Product>(product).transpose_a;
-  if (which == CUBLASLT_MATMUL_DESC_TRANSB) to = &mine<Product>(product).transpose_b;
-  if (to == nullptr) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (bytes != sizeof *to) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(to, value, bytes);
-  return CUBLAS_STATUS_SUCCESS;
+  Product& of = mine<Product>(product);
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(of.transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(of.transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(of.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: {
+      uint32_t epilogue = 0;
+      if (const cublasStatus_t code = set(epilogue, value, bytes); code != CUBLAS_STATUS_SUCCESS)
+        return code;
+      if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+      of.epilogue = epilogue;
+      return CUBLAS_STATUS_SUCCESS;
+    }
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type,
@@ -177,56 +261,96 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t which,
                                                 const void* value, size_t bytes) {
-  const auto set = [&](auto& to) {
-    if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
-    std::memcpy(&to, value, bytes);
-    return CUBLAS_STATUS_SUCCESS;
-  };
-  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return set(mine<Layout>(layout).count);
-  if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return set(mine<Layout>(layout).offset);
+  Layout& of = mine<Layout>(layout);
+  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return set(of.count, value, bytes);
+  if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return set(of.offset, value, bytes);
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
-  *made = reinterpret_cast<cublasLtMatmulPreference_t>(new int(0));
+  *made = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete &mine<int>(preference);
+  delete &mine<Preference>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
-  return CUBLAS_STATUS_SUCCESS;  // there is one way, which needs none of what is preferred
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void* value, size_t bytes) {
+  Preference& of = mine<Preference>(preference);
+  switch (which) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return set(of.workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return set(of.reductions, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return set(of.aligned_a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return set(of.aligned_b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return set(of.aligned_c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return set(of.aligned_d, value, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* found, int* count) {
   const Matmul how{mine<Product>(product), mine<Layout>(a), mine<Layout>(b), mine<Layout>(d)};
-  if (!fits(how)) return CUBLAS_STATUS_INVALID_VALUE;
+  const Preference& preferred = mine<Preference>(preference);
+  if (!fits(how) || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  *count = 0;
+  if (fault_of(how) != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = {};
+  const Algo algo{std::min(preferred.workspace, kMostWorkspace), preferred.aligned_a,
+                  preferred.aligned_b, preferred.aligned_c, preferred.aligned_d};
+  std::memcpy(&found->algo, &algo, sizeof algo);
+  found->workspaceSize = algo.workspace;
+  found->state = CUBLAS_STATUS_SUCCESS;
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  const Matmul how{mine<Product>(product), mine<Layout>(a), mine<Layout>(b), mine<Layout>(d)};
+  if (algo == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  result->workspaceSize = algo_of(algo).workspace;
+  return result->state = fault_of(how);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha,
                               const void* A, cublasLtMatrixLayout_t a, const void* B,
                               cublasLtMatrixLayout_t b, const void* beta, const void* C,
                               cublasLtMatrixLayout_t, void* D, cublasLtMatrixLayout_t d,
-                              const cublasLtMatmulAlgo_t*, void* workspace, size_t bytes,
+                              const cublasLtMatmulAlgo_t* chosen, void* workspace, size_t bytes,
                               cudaStream_t stream) {
   const Matmul how{mine<Product>(product), mine<Layout>(a), mine<Layout>(b), mine<Layout>(d)};
-  if (!fits(how)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (const cublasStatus_t fault = fault_of(how); fault != CUBLAS_STATUS_SUCCESS) return fault;
+  if (chosen == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const Algo algo = algo_of(chosen);
+  const bool has_bias = how.product.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const size_t of_bias = bytes_of({.type = how.d.type, .rows = how.d.rows, .columns = 1});
+  const bool ready =
+      stands(A, bytes_of(how.a), algo.aligned_a) && stands(B, bytes_of(how.b), algo.aligned_b) &&
+      stands(C, bytes_of(how.d), algo.aligned_c) && stands(D, bytes_of(how.d), algo.aligned_d) &&
+      bytes >= algo.workspace &&
+      (algo.workspace == 0 || stands(workspace, algo.workspace, kWorkspaceAlignment)) &&
+      (!has_bias || stands(how.product.bias, of_bias, kBiasAlignment));
+  if (!ready) return CUBLAS_STATUS_INVALID_VALUE;
   if (how.d.type == CUDA_R_64F)
-    return enqueue<double>(how, alpha, beta, A, B, C, D, workspace, bytes, stream);
-  if (how.d.type == CUDA_R_32F)
-    return enqueue<float>(how, alpha, beta, A, B, C, D, workspace, bytes, stream);
-  return CUBLAS_STATUS_NOT_SUPPORTED;
+    return enqueue<double>(how, alpha, beta, A, B, C, D, workspace, algo.workspace, stream);
+  return enqueue<float>(how, alpha, beta, A, B, C, D, workspace, algo.workspace, stream);
 }
 }

@@ -1,5 +1,6 @@
 // gather, its gradient and one_hot on a GPU give the bits of the CPU.
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
 #include "tessera/graph/compile.h"
 #include "tessera/tests/engine/device_testing.h"
 
@@ -70,6 +71,26 @@ TEST_F(CudaIndexing, GradientsOfGatherAddInOrder) {
         expect_bits(f, {random_normal(c.x, 23), random_normal(index.shape(), 24), index}, dtype,
                     c.x.text());
     }
+}
+
+// Tables of more elements than threads, which each have several; the last of them fewer.
+TEST_F(CudaIndexing, GradientsOfALargeTableAddInOrder) {
+  for (const auto& [x, count] : {std::pair{Shape{140'001}, 700}, {Shape{40'000, 3}, 130}}) {
+    Shape shape = x;
+    shape[0] = count;
+    const double size = static_cast<double>(x[0]);
+    // Half of them all over the table, half at its last places, where one is named many times.
+    const Tensor anywhere = random_uniform(shape, 27, 0, size, DType::f64),
+                 last = random_uniform(shape, 28, size - 5, size, DType::f64),
+                 choice = random_uniform(shape, 29, -1, 1, DType::f64);
+    const Tensor index = cast(where(greater(choice, 0), anywhere, last), DType::i32);
+    const auto f = [](const Tensors& in) {
+      const Tensor table = requires_grad(detach(in[0]));
+      return gradients(gather(table, 0, in[1]), std::vector{table}, in[2]);
+    };
+    for (const DType dtype : {DType::f32, DType::f64})
+      expect_bits(f, {random_normal(x, 30), index, random_normal(shape, 31)}, dtype, x.text());
+  }
 }
 
 TEST_F(CudaIndexing, OneHotOfEveryDType) {

@@ -9,6 +9,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/matmul.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -94,6 +95,20 @@ TEST_P(CudaOps, MatmulOfAViewThatIsNotAligned) {
   EXPECT_LE(difference({{9, 3}, {3, 5}},
                        [](const Tensors& in) { return matmul(rows(in[0], 1, 8), in[1]); }),
             tolerance());
+}
+
+// Where tensor cores may round the factors of float32, they do; those of float64 they never do.
+TEST_P(CudaOps, MatmulWithTf32) {
+  const auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
+  const GpuSettings before = gpu_settings();
+  set_gpu_settings({.tf32 = true});
+  const double found = difference({{64, 64}, {64, 64}}, product);
+  set_gpu_settings(before);
+  EXPECT_LE(found, GetParam() == DType::f64 ? 1e-13 : 2e-3);
+  const DeviceFacts* const facts = context(Device{DeviceKind::gpu, 0}).facts();
+  if (GetParam() == DType::f32 && facts->major >= 8) {
+    EXPECT_GT(found, 1e-6);
+  }
 }
 
 TEST_P(CudaOps, MatmulWithoutElements) {

@@ -24,7 +24,9 @@ class FailingMemory : public RawMemory {
  public:
   int fail_next = 0;  // how many calls from now on fail
 
+  explicit FailingMemory(size_t alignment = kMemoryAlignment) : alignment_(alignment) {}
   std::string name() const override { return "test:0"; }
+  size_t alignment() const override { return alignment_; }
 
  protected:
   void* take(size_t bytes) override {
@@ -32,9 +34,12 @@ class FailingMemory : public RawMemory {
       --fail_next;
       return nullptr;
     }
-    return std::aligned_alloc(kMemoryAlignment, round_to_alignment(bytes));
+    return std::aligned_alloc(alignment_, round_to_alignment(bytes, alignment_));
   }
   void give(void* block, size_t) noexcept override { std::free(block); }
+
+ private:
+  const size_t alignment_;
 };
 
 // What fragments: the first free piece that is large enough, split, and never merged again.
@@ -84,6 +89,19 @@ TEST_P(EveryAllocator, GivesAlignedBlocksThatDoNotOverlap) {
   allocator->release(nullptr);
   allocator->trim();
   EXPECT_EQ(memory.statistics().live_bytes, 0u);
+}
+
+// Libraries of GPUs take for given what their memory gives; also under a limit, and in a reserve.
+TEST_P(EveryAllocator, BlocksAreAlignedAsThoseOfTheMemory) {
+  FailingMemory memory(256);
+  LimitedMemory limited(memory, 64 * kMiB);
+  const auto allocator = make_allocator(GetParam(), limited, {.reserve = 4 * kMiB + 64});
+  std::vector<void*> blocks;
+  for (size_t bytes : {1u, 64u, 65u, 300u, 70'000u, 1'200'001u, 3u}) {
+    blocks.push_back(allocator->allocate(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back()) % 256, 0u) << bytes;
+  }
+  for (void* block : blocks) allocator->release(block);
 }
 
 TEST_P(EveryAllocator, CountsRequestedBytes) {

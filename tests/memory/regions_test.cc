@@ -44,13 +44,16 @@ TEST(Region, MovesItsBytesAlong) {
 }
 
 TEST(Region, StandsOnMemoryThatIsBrought) {
-  alignas(64) static std::byte bytes[256];
+  alignas(64) static std::byte bytes[512];
   Region region("persistent", 200, ExternalMemory{bytes, 256});
   EXPECT_EQ(region.data(), bytes);
   EXPECT_TRUE(region.external());
   EXPECT_THROW(Region("x", 257, ExternalMemory{bytes, 256}), ConfigError);
   EXPECT_THROW(Region("x", 64, ExternalMemory{bytes + 8, 128}), ConfigError);
   EXPECT_THROW(Region("x", 64, ExternalMemory{}), ConfigError);
+  std::byte* const aligned = bytes + (256 - reinterpret_cast<uintptr_t>(bytes) % 256) % 256;
+  EXPECT_NO_THROW(Region("x", 64, ExternalMemory{aligned, 64}, 256));
+  EXPECT_THROW(Region("x", 64, ExternalMemory{aligned + 64, 64}, 256), ConfigError);
   EXPECT_EQ(Region("x", 0, ExternalMemory{}).bytes(), 0u);
 }
 

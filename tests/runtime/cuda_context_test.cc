@@ -25,7 +25,8 @@ TEST_F(CudaContextTest, BytesGoThereAndBack) {
   std::iota(values.begin(), values.end(), 7);
   const size_t bytes = values.size() * sizeof(int);
   void *block = where.memory().allocate(bytes), *second = where.memory().allocate(bytes);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % kMemoryAlignment, 0u);
+  EXPECT_EQ(where.memory().alignment(), 256u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 256, 0u);
   where.copy_from_host(block, values.data(), bytes);
   where.copy_within(second, block, bytes);
   where.copy_to_host(back.data(), second, bytes);
