@@ -366,7 +366,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return call("cudaEventCreateWithFlags", [&](Machine&) {
+  return call("cudaEventCreateWithFlags", [&](Machine& machine) {
+    ++machine.events;
     *event = new CUevent_st{std::make_shared<EventState>()};
     return cudaSuccess;
   });
@@ -377,7 +378,8 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call("cudaEventDestroy", [&](Machine&) {
+  return call("cudaEventDestroy", [&](Machine& machine) {
+    --machine.events;
     delete event;  // work that records it or waits for it keeps what it needs
     return cudaSuccess;
   });

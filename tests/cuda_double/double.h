@@ -2,6 +2,8 @@
    things were done, not how fast a machine is. */
 #pragma once
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -26,6 +28,14 @@ struct cuda_double_counts {
 };
 /* Since the process began. A graph counts once, whatever is in it. */
 struct cuda_double_counts cuda_double_counts_now(void);
+
+/* What is there now: bytes as asked for, captures that have begun and not ended. A failure that is
+   planted in a call which gives something back leaves that here. */
+struct cuda_double_held {
+  size_t device_bytes, pinned_bytes;
+  long streams, events, graphs, captures;
+};
+struct cuda_double_held cuda_double_held_now(void);
 
 /* Whether a touch of device memory by the host, outside kernels and copies, stops the process;
    returns whether it did. As TESSERA_DOUBLE_PROTECT. */
