@@ -15,9 +15,7 @@ class CudaMemory final : public RawMemory {
   std::string name() const override { return Device{DeviceKind::gpu, index_}.name(); }
   size_t available() const override {
     size_t free = 0, total = 0;
-    bool known = false;
-    on_device([&] { known = cudaMemGetInfo(&free, &total) == cudaSuccess; });
-    return known ? free : kNoLimit;
+    return on_device([&] { return cudaMemGetInfo(&free, &total); }) ? free : kNoLimit;
   }
 
  protected:
@@ -26,7 +24,7 @@ class CudaMemory final : public RawMemory {
     void* block = nullptr;
     const cudaError_t code = cudaMalloc(&block, bytes);
     if (code == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
+      forget_cuda_error();
       return nullptr;
     }
     cuda_check(code, "cudaMalloc");
@@ -34,17 +32,20 @@ class CudaMemory final : public RawMemory {
   }
   // cudaFree waits for the device, so no kernel still works on the block.
   void give(void* block, size_t) noexcept override {
-    on_device([&] { cudaFree(block); });
+    on_device([&] { return cudaFree(block); });
   }
 
  private:
-  // Without the throwing guard; a fault leaves nothing behind for the next check.
-  template <class F>
-  void on_device(F&& call) const noexcept {
-    int outer = 0;
-    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess) call();
-    cudaSetDevice(outer);
-    cudaGetLastError();
+  // Without the guard, which may throw. The call is made whichever device is current: blocks know
+  // theirs.
+  template <class Call>
+  bool on_device(Call&& call) const noexcept {
+    int outer = index_;
+    cuda_try([&] { return cudaGetDevice(&outer); });
+    if (outer != index_) cuda_try([&] { return cudaSetDevice(index_); });
+    const bool made = cuda_try(std::forward<Call>(call));
+    if (outer != index_) cuda_try([&] { return cudaSetDevice(outer); });
+    return made;
   }
 
   const int index_;
@@ -75,16 +76,20 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       stream_(std::make_unique<CudaStream>(index)),
       facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
   CudaDeviceGuard guard(index);
+  const Blas& blas = tessera::blas();
   void* counter = nullptr;
   cuda_check(cudaHostAlloc(&counter, sizeof(int64_t), cudaHostAllocDefault), "cudaHostAlloc");
-  refused_ = new (counter) int64_t(0);
-  cuda_check(tessera::blas().cublasLtCreate(&blas_), "cublasLtCreate");
+  const auto unpin = [](void* block) { cuda_try([&] { return cudaFreeHost(block); }); };
+  std::unique_ptr<void, decltype(unpin)> pinned(counter, unpin);
+  cuda_check(blas.cublasLtCreate(&blas_), "cublasLtCreate");
+  refused_ = new (pinned.release()) int64_t(0);
 }
 
 CudaContext::~CudaContext() {
+  if (device_is_lost()) return;
   if (dnn_ != nullptr) tessera::dnn().cudnnDestroy(dnn_);
   tessera::blas().cublasLtDestroy(blas_);
-  cudaFreeHost(refused_counter());
+  cuda_try([&] { return cudaFreeHost(refused_counter()); });
 }
 
 cudnnContext* CudaContext::dnn() {
