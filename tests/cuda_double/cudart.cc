@@ -118,11 +118,14 @@ cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t par
     const auto all = static_cast<double>(threads * grid.x * grid.y * grid.z);
     operation.seconds = kLaunchSeconds + all * 16 / kDeviceBytesPerSecond;
     operation.run = [=, shared = config.dynamicSmemBytes, thread = std::move(thread)] {
+      Machine& now = Machine::get();
       if (fails("sticky:kernel", name)) {
-        Machine::get().sticky = cudaErrorIllegalAddress;
+        now.sticky = cudaErrorIllegalAddress;
         return;
       }
-      run_grid(grid, block, shared, thread, Machine::get().kernel_seed());
+      now.kernel = name;
+      run_grid(grid, block, shared, thread, now.kernel_seed());
+      now.kernel.clear();
     };
     ++machine.counters.kernels;
     return issue(config.stream, std::move(operation));

@@ -45,6 +45,8 @@ cuda_double_held cuda_double_held_now() {
   return held;
 }
 
+const char* cuda_double_kernel() { return Machine::get().kernel.c_str(); }
+
 int cuda_double_protect(int on) {
   std::lock_guard lock(Machine::get().mutex);
   return protect(on != 0);

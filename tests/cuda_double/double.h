@@ -11,13 +11,16 @@ extern "C" {
 /* As TESSERA_DOUBLE: "eager", "lazy", "random:SEED". What was issued before is done first. */
 void cuda_double_schedule(const char* text);
 
+// clang-format off
 /* As TESSERA_DOUBLE_FAIL, counted from now on; "" is none, and mends what had failed.
      malloc:N         the N-th cudaMalloc has no memory
      pinned:N         the N-th cudaHostAlloc has none
      call:N           the N-th call of the runtime fails (cudaErrorUnknown)
-     sticky:kernel:N  the N-th kernel that runs reads where it must not: it and every later call
-   fail sticky:call:N    likewise, from the N-th call on dnn:plan:N       the N-th plan that cuDNN
-   is asked for is not supported dnn:run:N        the N-th plan that is run cannot be */
+     sticky:kernel:N  the N-th kernel that runs reads where it must not: it and every later call fail
+     sticky:call:N    likewise, from the N-th call on
+     dnn:plan:N       the N-th plan that cuDNN is asked for is not supported
+     dnn:run:N        the N-th plan that is run cannot be */
+// clang-format on
 void cuda_double_fail(const char* text);
 /* The call that failed as planted; "" where none has. */
 const char* cuda_double_failed_call(void);
@@ -36,6 +39,9 @@ struct cuda_double_held {
   long streams, events, graphs, captures;
 };
 struct cuda_double_held cuda_double_held_now(void);
+
+/* The kernel that runs now; "" outside of kernels. */
+const char* cuda_double_kernel(void);
 
 /* Whether a touch of device memory by the host, outside kernels and copies, stops the process;
    returns whether it did. As TESSERA_DOUBLE_PROTECT. */

@@ -80,6 +80,7 @@ class Machine {
   double now = 0;  // of the host, in simulated seconds
   cuda_double_counts counters{};
   std::vector<Record> records;
+  std::string kernel;           // that runs now
   long events = 0, graphs = 0;  // that there are
   cudaError_t sticky = cudaSuccess;
 
