@@ -1,11 +1,18 @@
 #include "tessera/runtime/cuda/check.h"
 
+#include <atomic>
+
 #include <fmt/format.h>
 
 #include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
+namespace {
+
+std::atomic<bool> lost{false};
+
+}  // namespace
 
 std::string_view cuda_remedy(cudaError_t code) {
   switch (code) {
@@ -55,9 +62,16 @@ bool is_version_mismatch(cudaError_t code) {
          code == cudaErrorCompatNotSupportedOnDevice || code == cudaErrorUnsupportedPtxVersion;
 }
 
+bool device_is_lost() { return lost; }
+
+void forget_cuda_error() {
+  if (is_device_lost(cudaPeekAtLastError())) lost = true;
+  cudaGetLastError();
+}
+
 void cuda_check(cudaError_t code, std::string_view call) {
   if (code == cudaSuccess) return;
-  cudaGetLastError();  // a code that was reported must not be reported again by the next check
+  forget_cuda_error();
   const std::string text = fmt::format("{}: {} ({}); {}", call, cudaGetErrorString(code),
                                        cudaGetErrorName(code), cuda_remedy(code));
   if (is_version_mismatch(code)) throw VersionMismatch(text);
@@ -80,11 +94,13 @@ void cuda_check(cublasStatus_t code, std::string_view call) {
   throw DeviceError(text);
 }
 
-CudaDeviceGuard::CudaDeviceGuard(int index) {
+CudaDeviceGuard::CudaDeviceGuard(int index) : inner_(index) {
   cuda_check(cudaGetDevice(&outer_), "cudaGetDevice");
   if (index != outer_) cuda_check(cudaSetDevice(index), "cudaSetDevice");
 }
 
-CudaDeviceGuard::~CudaDeviceGuard() { cudaSetDevice(outer_); }
+CudaDeviceGuard::~CudaDeviceGuard() {
+  if (inner_ != outer_) cuda_try([&] { return cudaSetDevice(outer_); });
+}
 
 }  // namespace tessera

@@ -22,6 +22,21 @@ bool is_version_mismatch(cudaError_t code);
 bool is_device_lost(cudaError_t code);
 std::string_view cuda_remedy(cudaError_t code);
 
+// Whether a call has said that the device is lost. Nothing can be given back any more then but by
+// ending the process.
+bool device_is_lost();
+void forget_cuda_error();  // so that no later check reports it; that a device is lost is kept
+
+// For destructors and whatever else must go on: makes the call unless the device is lost, and says
+// whether that went well.
+template <class Call>
+bool cuda_try(Call&& call) noexcept {
+  if (device_is_lost()) return false;
+  if (call() == cudaSuccess) return true;
+  forget_cuda_error();
+  return false;
+}
+
 // Makes a GPU current for the calling thread while the scope lives.
 class CudaDeviceGuard {
  public:
@@ -31,6 +46,7 @@ class CudaDeviceGuard {
   CudaDeviceGuard& operator=(const CudaDeviceGuard&) = delete;
 
  private:
+  const int inner_;
   int outer_ = 0;
 };
 

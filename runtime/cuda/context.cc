@@ -16,9 +16,7 @@ class CudaMemory final : public RawMemory {
   size_t alignment() const override { return alignment_of({DeviceKind::gpu, index_}); }
   size_t available() const override {
     size_t free = 0, total = 0;
-    bool known = false;
-    on_device([&] { known = cudaMemGetInfo(&free, &total) == cudaSuccess; });
-    return known ? free : kNoLimit;
+    return on_device([&] { return cudaMemGetInfo(&free, &total); }) ? free : kNoLimit;
   }
 
  protected:
@@ -27,7 +25,7 @@ class CudaMemory final : public RawMemory {
     void* block = nullptr;
     const cudaError_t code = cudaMalloc(&block, bytes);
     if (code == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
+      forget_cuda_error();
       return nullptr;
     }
     cuda_check(code, "cudaMalloc");
@@ -35,17 +33,20 @@ class CudaMemory final : public RawMemory {
   }
   // cudaFree waits for the device, so no kernel still works on the block.
   void give(void* block, size_t) noexcept override {
-    on_device([&] { cudaFree(block); });
+    on_device([&] { return cudaFree(block); });
   }
 
  private:
-  // Without the throwing guard; a fault leaves nothing behind for the next check.
-  template <class F>
-  void on_device(F&& call) const noexcept {
-    int outer = 0;
-    if (cudaGetDevice(&outer) == cudaSuccess && cudaSetDevice(index_) == cudaSuccess) call();
-    cudaSetDevice(outer);
-    cudaGetLastError();
+  // Without the guard, which may throw. The call is made whichever device is current: blocks know
+  // theirs.
+  template <class Call>
+  bool on_device(Call&& call) const noexcept {
+    int outer = index_;
+    cuda_try([&] { return cudaGetDevice(&outer); });
+    if (outer != index_) cuda_try([&] { return cudaSetDevice(index_); });
+    const bool made = cuda_try(std::forward<Call>(call));
+    if (outer != index_) cuda_try([&] { return cudaSetDevice(outer); });
+    return made;
   }
 
   const int index_;
@@ -65,15 +66,14 @@ class PageLockedMemory final : public RawMemory {
     void* block = nullptr;
     const cudaError_t code = cudaHostAlloc(&block, bytes, cudaHostAllocDefault);
     if (code == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
+      forget_cuda_error();
       return nullptr;
     }
     cuda_check(code, "cudaHostAlloc");
     return block;
   }
   void give(void* block, size_t) noexcept override {
-    cudaFreeHost(block);
-    cudaGetLastError();
+    cuda_try([&] { return cudaFreeHost(block); });
   }
 
  private:
@@ -107,17 +107,21 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       copy_stream_(std::make_unique<CudaStream>(index)),
       facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
   CudaDeviceGuard guard(index);
+  const Blas& blas = tessera::blas();
   void* counter = nullptr;
   cuda_check(cudaMalloc(&counter, sizeof(int64_t)), "cudaMalloc");
-  refused_ = static_cast<int64_t*>(counter);
-  CudaContext::fill(refused_, 0, sizeof(int64_t));
-  cuda_check(tessera::blas().cublasLtCreate(&blas_), "cublasLtCreate");
+  const auto give_back = [](void* block) { cuda_try([&] { return cudaFree(block); }); };
+  std::unique_ptr<void, decltype(give_back)> taken(counter, give_back);
+  CudaContext::fill(counter, 0, sizeof(int64_t));
+  cuda_check(blas.cublasLtCreate(&blas_), "cublasLtCreate");
+  refused_ = static_cast<int64_t*>(taken.release());
 }
 
 CudaContext::~CudaContext() {
+  if (device_is_lost()) return;
   if (dnn_ != nullptr) tessera::dnn().cudnnDestroy(dnn_);
   tessera::blas().cublasLtDestroy(blas_);
-  cudaFree(refused_);
+  cuda_try([&] { return cudaFree(refused_); });
 }
 
 cudnnContext* CudaContext::dnn() {

@@ -27,18 +27,23 @@ struct Machine {
 Machine look() {
   Machine found;
   int driver = 0, count = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    cudaGetLastError();
+  const char* call = "cudaDriverGetVersion";
+  cudaError_t code = cudaDriverGetVersion(&driver);
+  if (driver == 0 && (code == cudaSuccess || code == cudaErrorInsufficientDriver)) {
+    forget_cuda_error();
     found.reason = "there is no NVIDIA driver on this machine (nvidia-smi shows it when there is)";
     return found;
   }
-  cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess) {
+    call = "cudaGetDeviceCount";
+    code = cudaGetDeviceCount(&count);
+  }
   if (code == cudaSuccess && count == 0) code = cudaErrorNoDevice;
   if (code != cudaSuccess) {
-    cudaGetLastError();
+    forget_cuda_error();
     found.reason = fmt::format(
-        "the NVIDIA driver offers no GPU: {} (driver for CUDA {}, built with CUDA {}); {}",
-        cudaGetErrorString(code), cuda_version_text(static_cast<size_t>(driver), 1000),
+        "the NVIDIA driver offers no GPU: {}: {} (driver for CUDA {}, built with CUDA {}); {}",
+        call, cudaGetErrorString(code), cuda_version_text(static_cast<size_t>(driver), 1000),
         cuda_version_text(CUDART_VERSION, 1000), cuda_remedy(code));
     found.version_mismatch = is_version_mismatch(code);
     return found;
@@ -54,7 +59,7 @@ Machine look() {
       continue;
     }
     char bus[32] = "";
-    if (cudaDeviceGetPCIBusId(bus, sizeof bus, i) != cudaSuccess) cudaGetLastError();
+    if (cudaDeviceGetPCIBusId(bus, sizeof bus, i) != cudaSuccess) forget_cuda_error();
     found.devices.push_back(
         {device, fmt::format("{}, compute capability {}.{}", about.name, about.major, about.minor),
          static_cast<long long>(about.totalGlobalMem), bus});
@@ -138,7 +143,7 @@ CudaLibraries cuda_libraries() {
     found.driver = cuda_version_text(static_cast<size_t>(driver), 1000);
     found.driver_file = loaded_library("libcuda.so.1");
   } else {
-    cudaGetLastError();
+    forget_cuda_error();
   }
   found.blas = look_at(blas, cuda_blas_name(), CUBLAS_VERSION, cuda_build_folder());
   found.dnn = look_at(dnn, cuda_dnn_name(), CUDNN_VERSION, cuda_dnn_build_folder());

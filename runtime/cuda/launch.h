@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
+#include <string>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -38,8 +38,9 @@ using cuda_double::dynamic_shared;
 
 #endif
 
-// Throws what cuda_check throws, with that name, for the errors that show at once (too many
-// threads, no code for this GPU); what happens while it runs shows at the next synchronisation.
+// Throws what cuda_check throws, "launch of <name>: ...", for the errors that show at once (too
+// many threads, no code for this GPU); what happens while it runs shows at the next
+// synchronisation.
 template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
             cudaStream_t stream, A&&... args) {
@@ -48,7 +49,8 @@ void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cuda_check(launch_kernel(name, config, kernel, std::forward<A>(args)...), name);
+  const cudaError_t code = launch_kernel(name, config, kernel, std::forward<A>(args)...);
+  if (code != cudaSuccess) cuda_check(code, std::string("launch of ") + name);
 }
 
 }  // namespace tessera

@@ -15,12 +15,17 @@ cudaEvent_t handle_of(const Event& event) {
 class CudaGraph final : public CapturedWork {
  public:
   CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    const char* call = "cudaGraphGetNodes";
     cudaError_t code = cudaGraphGetNodes(graph, nullptr, &nodes_);
-    if (code == cudaSuccess) code = cudaGraphInstantiate(&graph_, graph, 0);
-    cudaGraphDestroy(graph);
-    cuda_check(code, "cudaGraphInstantiate");
+    if (code == cudaSuccess) {
+      call = "cudaGraphInstantiate";
+      code = cudaGraphInstantiate(&graph_, graph, 0);
+    }
+    cuda_check(code, call);
   }
-  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  ~CudaGraph() override {
+    cuda_try([&] { return cudaGraphExecDestroy(graph_); });
+  }
   void launch() override { cuda_check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
   size_t nodes() const override { return nodes_; }
 
@@ -40,22 +45,19 @@ class CaptureScope {
   }
   ~CaptureScope() {
     goes_on_ = false;
-    if (ended_) return;
-    cudaGraph_t graph = nullptr;
-    cudaStreamEndCapture(stream_, &graph);
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    cudaGetLastError();
+    if (!ended_) cuda_try([&] { return cudaStreamEndCapture(stream_, &graph_); });
+    if (graph_ != nullptr) cuda_try([&] { return cudaGraphDestroy(graph_); });
   }
-  cudaGraph_t end() {
-    cudaGraph_t graph = nullptr;
+  cudaGraph_t end() {  // its own still
+    cuda_check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
     ended_ = true;
-    cuda_check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
-    return graph;
+    return graph_;
   }
 
  private:
   const cudaStream_t stream_;
   bool& goes_on_;
+  cudaGraph_t graph_ = nullptr;
   bool ended_ = false;
 };
 
@@ -63,10 +65,13 @@ class CaptureScope {
 
 CudaEvent::CudaEvent(int index) {
   CudaDeviceGuard guard(index);
-  cuda_check(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming), "cudaEventCreate");
+  cuda_check(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming),
+             "cudaEventCreateWithFlags");
 }
 
-CudaEvent::~CudaEvent() { cudaEventDestroy(handle_); }
+CudaEvent::~CudaEvent() {
+  cuda_try([&] { return cudaEventDestroy(handle_); });
+}
 
 bool CudaEvent::done() const {
   cudaError_t state = cudaEventQuery(handle_);
@@ -84,10 +89,13 @@ void CudaEvent::synchronize() const {
 
 CudaStream::CudaStream(int index) : index_(index) {
   CudaDeviceGuard guard(index);
-  cuda_check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreate");
+  cuda_check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
 }
 
-CudaStream::~CudaStream() { cudaStreamDestroy(handle_); }
+CudaStream::~CudaStream() {
+  cuda_try([&] { return cudaStreamDestroy(handle_); });
+}
 
 std::unique_ptr<Event> CudaStream::make_event() { return std::make_unique<CudaEvent>(index_); }
 

@@ -86,6 +86,7 @@ cudaError_t end_capture(CUstream_st& stream, cudaGraph_t* made) {
     *made = graph;
   else
     delete graph;
+  if (code == cudaSuccess) ++Machine::get().graphs;
   return code;
 }
 
@@ -114,6 +115,8 @@ cudaError_t capture_wait(CUstream_st& stream, EventState& event) {
   merge(stream.tips, event.nodes);
   return cudaSuccess;
 }
+
+long captures_begun() { return static_cast<long>(captures().size()); }
 
 bool captured(const EventState& event) { return event.capture != 0; }
 
@@ -171,7 +174,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return call("cudaGraphDestroy", [&](Machine&) {
+  return call("cudaGraphDestroy", [&](Machine& machine) {
+    --machine.graphs;
     delete graph;
     return cudaSuccess;
   });
@@ -186,14 +190,16 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
-  return call("cudaGraphInstantiate", [&](Machine&) {
+  return call("cudaGraphInstantiate", [&](Machine& machine) {
+    ++machine.graphs;
     *made = new CUgraphExec_st{graph->nodes};
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return call("cudaGraphExecDestroy", [&](Machine&) {
+  return call("cudaGraphExecDestroy", [&](Machine& machine) {
+    --machine.graphs;
     delete graph;
     return cudaSuccess;
   });

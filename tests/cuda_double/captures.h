@@ -11,5 +11,6 @@ void add_node(CUstream_st& stream, Operation operation);
 void capture_record(CUstream_st& stream, EventState& event);
 cudaError_t capture_wait(CUstream_st& stream, EventState& event);
 bool captured(const EventState& event);
+long captures_begun();  // and not ended
 
 }  // namespace cuda_double

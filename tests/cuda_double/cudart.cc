@@ -118,11 +118,14 @@ cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t par
     const auto all = static_cast<double>(threads * grid.x * grid.y * grid.z);
     operation.seconds = kLaunchSeconds + all * 16 / kDeviceBytesPerSecond;
     operation.run = [=, shared = config.dynamicSmemBytes, thread = std::move(thread)] {
+      Machine& now = Machine::get();
       if (fails("sticky:kernel", name)) {
-        Machine::get().sticky = cudaErrorIllegalAddress;
+        now.sticky = cudaErrorIllegalAddress;
         return;
       }
-      run_grid(grid, block, shared, thread, Machine::get().kernel_seed());
+      now.kernel = name;
+      run_grid(grid, block, shared, thread, now.kernel_seed());
+      now.kernel.clear();
     };
     ++machine.counters.kernels;
     return issue(config.stream, std::move(operation));
@@ -366,7 +369,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return call("cudaEventCreateWithFlags", [&](Machine&) {
+  return call("cudaEventCreateWithFlags", [&](Machine& machine) {
+    ++machine.events;
     *event = new CUevent_st{std::make_shared<EventState>()};
     return cudaSuccess;
   });
@@ -377,7 +381,8 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call("cudaEventDestroy", [&](Machine&) {
+  return call("cudaEventDestroy", [&](Machine& machine) {
+    --machine.events;
     delete event;  // work that records it or waits for it keeps what it needs
     return cudaSuccess;
   });

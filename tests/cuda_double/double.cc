@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "captures.h"
 #include "failures.h"
 #include "machine.h"
+#include "memory.h"
 #include "protection.h"
 
 using namespace cuda_double;
@@ -33,6 +35,17 @@ cuda_double_counts cuda_double_counts_now() {
   std::lock_guard lock(Machine::get().mutex);
   return Machine::get().counters;
 }
+
+cuda_double_held cuda_double_held_now() {
+  Machine& machine = Machine::get();
+  std::lock_guard lock(machine.mutex);
+  cuda_double_held held{
+      0, pinned_bytes(), machine.streams(), machine.events, machine.graphs, captures_begun()};
+  for (int device = 0; device < device_count(); ++device) held.device_bytes += used_bytes(device);
+  return held;
+}
+
+const char* cuda_double_kernel() { return Machine::get().kernel.c_str(); }
 
 int cuda_double_protect(int on) {
   std::lock_guard lock(Machine::get().mutex);

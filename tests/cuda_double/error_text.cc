@@ -28,6 +28,7 @@ constexpr Named kNamed[] = {
     NAMED(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     NAMED(cudaErrorLaunchFailure, "a kernel failed"),
     NAMED(cudaErrorNotSupported, "not supported"),
+    NAMED(cudaErrorUnknown, "unknown error"),
     NAMED(cudaErrorStreamCaptureUnsupported, "not permitted while a stream is capturing"),
     NAMED(cudaErrorStreamCaptureInvalidated, "the capture failed before"),
     NAMED(cudaErrorStreamCaptureMerge, "two captures would become one"),

@@ -62,6 +62,11 @@ bool Machine::is_stream(cudaStream_t stream) const {
          std::find(streams_.begin(), streams_.end(), stream) != streams_.end() && !stream->ended;
 }
 
+long Machine::streams() const {
+  return std::count_if(streams_.begin(), streams_.end(),
+                       [](const CUstream_st* s) { return !s->ended; });
+}
+
 void Machine::end_stream(cudaStream_t stream) {
   stream->ended = true;
   if (!stream->queue.empty()) return;

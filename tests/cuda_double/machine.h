@@ -69,6 +69,7 @@ class Machine {
 
   cudaStream_t make_stream(int device);
   bool is_stream(cudaStream_t stream) const;
+  long streams() const;
   void end_stream(cudaStream_t stream);  // what is on it is still done
   // On the stream, or into the graph that captures it.
   void enqueue(cudaStream_t stream, Operation operation);
@@ -80,6 +81,8 @@ class Machine {
   double now = 0;  // of the host, in simulated seconds
   cuda_double_counts counters{};
   std::vector<Record> records;
+  std::string kernel;           // that runs now
+  long events = 0, graphs = 0;  // that there are
   cudaError_t sticky = cudaSuccess;
 
  private:

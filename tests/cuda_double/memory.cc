@@ -163,6 +163,13 @@ size_t device_bytes() {
 
 size_t used_bytes(int device) { return state().used[device]; }
 
+size_t pinned_bytes() {
+  size_t bytes = 0;
+  for (const auto& [block, about] : state().blocks)
+    if (about.place == Place::pinned) bytes += about.bytes;
+  return bytes;
+}
+
 Region region_of(const void* address) {
   auto* const at = static_cast<char*>(const_cast<void*>(address));
   auto it = state().blocks.upper_bound(at);

@@ -14,6 +14,7 @@ constexpr int kMultiprocessors = 2;  // few, so that grids are small and their t
 int device_count();
 size_t device_bytes();  // of each device
 size_t used_bytes(int device);
+size_t pinned_bytes();
 
 enum class Place { pageable, pinned, device };
 

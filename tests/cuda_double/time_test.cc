@@ -68,6 +68,41 @@ TEST_P(Time, WhatIsAskedForIsCounted) {
   EXPECT_EQ(after.calls - before.calls, 8);
 }
 
+TEST_P(Time, WhatIsHeldIsTold) {
+  const cuda_double_held before = cuda_double_held_now();
+  {
+    Stream stream;
+    Event event;
+    OnDevice<int> x(3);
+    Pinned<int> y(5);
+    const auto expect = [&](long graphs, long captures) {
+      const cuda_double_held now = cuda_double_held_now();
+      EXPECT_EQ(now.device_bytes - before.device_bytes, 12u);
+      EXPECT_EQ(now.pinned_bytes - before.pinned_bytes, 20u);
+      EXPECT_EQ(now.streams - before.streams, 1);
+      EXPECT_EQ(now.events - before.events, 1);
+      EXPECT_EQ(now.graphs - before.graphs, graphs);
+      EXPECT_EQ(now.captures - before.captures, captures);
+    };
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(cudaMemsetAsync(x.data, 0, 4, stream));
+    expect(0, 1);
+    cudaGraph_t graph = nullptr;
+    OK(cudaStreamEndCapture(stream, &graph));
+    cudaGraphExec_t ready = nullptr;
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    expect(2, 0);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphExecDestroy(ready));
+    expect(0, 0);
+  }
+  const cuda_double_held after = cuda_double_held_now();
+  EXPECT_EQ(after.device_bytes, before.device_bytes);
+  EXPECT_EQ(after.pinned_bytes, before.pinned_bytes);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+}
+
 class Failures : public WithSchedule {};
 IN_EVERY_SCHEDULE(Failures);
 
