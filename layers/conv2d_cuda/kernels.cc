@@ -6,12 +6,15 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/holders.h"
+#include "tessera/engine/scope.h"
 #include "tessera/layers/conv2d_cuda/direct.h"
 #include "tessera/layers/conv2d_cuda/plans.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 namespace {
@@ -19,19 +22,48 @@ namespace {
 constexpr const char* kDnn = "cudnn";
 constexpr const char* kDirect = "direct";
 
-// What was answered in this process, plan or none.
-std::optional<CachedPlan> answer(const ConvRequest& request, const DeviceFacts& facts,
-                                 const GpuSettings& settings) {
+using PlansPtr = std::shared_ptr<const CachedPlans>;
+
+// What was answered in this process, perhaps that there is none.
+PlansPtr answer(const ConvRequest& request, const DeviceFacts& facts, const GpuSettings& settings) {
   static std::mutex mutex;
-  static auto* answers = new std::map<std::string, std::optional<CachedPlan>>;
+  static auto* answers = new std::map<std::string, PlansPtr>;
   const std::string what = conv_plan_text(request);
   const std::string key =
       fmt::format("{} {} {} {} {} {}", what, settings.workspace, settings.deterministic,
                   settings.tf32, facts.index, facts.description);
   std::lock_guard lock(mutex);
-  if (const auto found = answers->find(key); found != answers->end()) return found->second;
-  return (*answers)[key] = kept_dnn_plan(
-             what, [&] { return conv_graph(request); }, facts, settings);
+  PlansPtr& found = (*answers)[key];
+  if (!found)
+    found = std::make_shared<CachedPlans>(kept_dnn_plans(
+        what, [&] { return conv_graph(request); }, facts, settings));
+  return found;
+}
+
+// Those that need no more scratch than was planned.
+CachedPlans within(const CachedPlans& plans, size_t scratch_bytes) {
+  CachedPlans fitting;
+  for (const CachedPlan& plan : plans)
+    if (static_cast<size_t>(plan.workspace_bytes) <= scratch_bytes) fitting.push_back(plan);
+  return fitting;
+}
+
+// What becomes of a call of cuDNN: nothing, or why this plan cannot be used, where another one can
+// be. Throws what no other plan would mend.
+template <class Call>
+std::string fault_of(Call&& call) {
+  try {
+    call();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const VersionMismatch&) {
+    throw;
+  } catch (const DeviceError& fault) {
+    return fault.what();
+  }
+  return {};
 }
 
 class DirectConvKernel final : public Kernel {
@@ -45,22 +77,30 @@ class DirectConvKernel final : public Kernel {
   const ConvRequest request_;
 };
 
+// Computes by the first of the plans that runs. Which one that is shows in the first run, which
+// is not captured: an engine that cuDNN proposes and finalises may still refuse to be launched.
 class DnnConvKernel final : public Kernel {
  public:
-  DnnConvKernel(const ConvRequest& request, const CachedPlan& plan, const DeviceFacts& facts)
-      : request_(request), plan_(dnn_plan_of(plan.text, facts)) {}
+  DnnConvKernel(const ConvRequest& request, CachedPlans plans, const DeviceFacts& facts)
+      : request_(request),
+        plans_(std::move(plans)),
+        facts_(facts),
+        place_(op_at(running_op(), current_module_path())) {
+    make_plan();
+  }
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     CudaContext& gpu = as_cuda(where);
     const Pointers now{in[0].data, in[1].data, out[0].data, scratch.data};
-    if (!aligned(now)) {
-      direct_conv(request_, gpu, now.a, now.b, now.out, now.scratch);
-      return;
+    while (plan_ && aligned(now)) {
+      if (has_run_) return execute(gpu, now);
+      const std::string fault = fault_of([&] { execute(gpu, now); });
+      has_run_ = fault.empty();
+      if (has_run_) return;
+      give_up(fault);
+      make_plan();
     }
-    if (!pack_ || !(now == packed_)) make_pack(now);
-    CudaDeviceGuard guard(gpu.index());
-    cuda_check(dnn().cudnnBackendExecute(gpu.dnn(), plan_.plan.handle(), pack_->handle()),
-               "cudnnBackendExecute");
+    direct_conv(request_, gpu, now.a, now.b, now.out, now.scratch);
   }
 
  private:
@@ -68,6 +108,34 @@ class DnnConvKernel final : public Kernel {
     void *a, *b, *out, *scratch;
     bool operator==(const Pointers&) const = default;
   };
+
+  // The first of the plans that cuDNN makes here.
+  void make_plan() {
+    for (; !plan_ && !plans_.empty();) {
+      const std::string fault =
+          fault_of([&] { plan_ = std::move(dnn_plan_of(plans_.front().text, facts_).plan); });
+      if (!fault.empty()) give_up(fault);
+    }
+  }
+
+  void give_up(const std::string& fault) {
+    const int64_t engine = plans_.front().engine;
+    plan_.reset();
+    pack_.reset();
+    plans_.erase(plans_.begin());
+    log(LogLevel::warning,
+        fmt::format("{}: cuDNN's engine {} cannot compute {}: {}; {} does from now on", place_,
+                    engine, conv_text(request_), fault,
+                    plans_.empty() ? "a kernel without cuDNN"
+                                   : fmt::format("its engine {}", plans_.front().engine)));
+  }
+
+  void execute(CudaContext& gpu, const Pointers& now) {
+    if (!pack_ || !(now == packed_)) make_pack(now);
+    CudaDeviceGuard guard(gpu.index());
+    cuda_check(dnn().cudnnBackendExecute(gpu.dnn(), plan_->handle(), pack_->handle()),
+               "cudnnBackendExecute");
+  }
 
   bool aligned(const Pointers& p) const {
     const auto fits = [&](void* data) {
@@ -94,7 +162,11 @@ class DnnConvKernel final : public Kernel {
   }
 
   const ConvRequest request_;
-  const DnnPlan plan_;  // of this kernel alone: cuDNN's plans are not for several threads
+  CachedPlans plans_;  // what was not given up; plan_ is made from the first
+  const DeviceFacts& facts_;
+  const std::string place_;
+  bool has_run_ = false;
+  std::optional<DnnDescriptor> plan_;  // of this kernel alone: plans are not for several threads
   std::optional<DnnDescriptor> pack_;
   Pointers packed_{};
 };
@@ -106,8 +178,8 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFa
   const size_t direct = direct_conv_scratch(request);
   std::vector<Algorithm> all;
   if (conv_may_have_plan(request))
-    if (const std::optional<CachedPlan> plan = answer(request, facts, settings))
-      all.push_back({kDnn, std::max(static_cast<size_t>(plan->workspace_bytes), direct)});
+    if (const PlansPtr plans = answer(request, facts, settings); !plans->empty())
+      all.push_back({kDnn, std::max(static_cast<size_t>(plans->front().workspace_bytes), direct)});
   all.push_back({kDirect, direct});
   return all;
 }
@@ -115,10 +187,11 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFa
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
                                    CudaContext& where) {
   if (chosen.name == kDirect) return std::make_unique<DirectConvKernel>(request);
-  const std::optional<CachedPlan> plan = answer(request, *where.facts(), where.target().gpu);
-  if (!plan) throw InternalError("a plan of cuDNN was chosen that there is not");
+  CachedPlans plans =
+      within(*answer(request, *where.facts(), where.target().gpu), chosen.scratch_bytes);
+  if (plans.empty()) throw InternalError("a plan of cuDNN was chosen that there is not");
   where.dnn();  // made now: while a step is captured it cannot be
-  return std::make_unique<DnnConvKernel>(request, *plan, *where.facts());
+  return std::make_unique<DnnConvKernel>(request, std::move(plans), *where.facts());
 }
 
 }  // namespace tessera
