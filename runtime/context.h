@@ -40,6 +40,7 @@ struct Target {
   CpuKernels kernels = CpuKernels::automatic;  // on the CPU
   const DeviceFacts* facts = nullptr;          // of a GPU; nullptr where nobody knows them
   GpuSettings gpu = {};
+  bool operator==(const Target&) const = default;
 };
 
 class Context {

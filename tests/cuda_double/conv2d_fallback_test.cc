@@ -4,6 +4,7 @@
 
 #include "testing.h"
 
+#include "tessera/engine/prepared_kernels.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
@@ -125,6 +126,7 @@ TEST_P(Conv2dFallback, ALostDeviceIsAnError) {
 TEST_P(Conv2dFallback, TheWarningNamesOpAndPlace) {
   const DeviceScope scope(kGpu);
   const ModulePathScope path("block"), inner("conv1");
+  prepared_kernels() = {};  // eager mode keeps what has run
   cuda_double_fail("dnn:run:1");
   const Tensor x = copy(x_, kGpu), w = copy(w_, kGpu);
   conv2d(x, w, {.padding = 1});
