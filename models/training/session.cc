@@ -39,7 +39,8 @@ Device configured_device(const Config& config) {
   cpu_context().set_kernels(config.cpu.kernels);
   set_gpu_settings({.tf32 = config.gpu.tf32,
                     .deterministic = config.deterministic,
-                    .workspace = static_cast<size_t>(config.gpu.workspace.bytes)});
+                    .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
+                    .plans = config.gpu.plans});
   const DeviceChoice chosen = choose_device(config);
   // Once: a program makes a session to plan and one to train.
   static std::once_flag said;

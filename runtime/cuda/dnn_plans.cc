@@ -127,6 +127,16 @@ std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& fa
   return plans;
 }
 
+CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph, const DeviceFacts& facts,
+                           const GpuSettings& settings, size_t most) {
+  CachedPlans plans;
+  if (!graph) return plans;
+  for (const DnnPlan& plan : dnn_plans(*graph, facts, settings, most))
+    if (CachedPlan text = plan.text(); std::find(plans.begin(), plans.end(), text) == plans.end())
+      plans.push_back(std::move(text));
+  return plans;
+}
+
 std::string dnn_plan_key(std::string_view what, const DeviceFacts& facts,
                          const GpuSettings& settings) {
   return fmt::format("{}\nworkspace {} deterministic {} tf32 {}\ncuDNN {} cuBLAS {}\n{}", what,
@@ -144,12 +154,7 @@ CachedPlans kept_dnn_plans(std::string_view what,
     if (takes(kept->front(), facts, settings)) return *kept;
     cache.refuse(key, "is not taken by cuDNN");
   }
-  CachedPlans plans;
-  if (const std::optional<DnnDescriptor> asked = graph())
-    for (const DnnPlan& plan : dnn_plans(*asked, facts, settings, kKeptPlans))
-      if (CachedPlan text = plan.text();  // cuDNN proposes some twice
-          std::find(plans.begin(), plans.end(), text) == plans.end())
-        plans.push_back(std::move(text));
+  const CachedPlans plans = dnn_plan_texts(graph(), facts, settings, kKeptPlans);
   if (!plans.empty()) cache.keep(key, plans);
   return plans;
 }

@@ -31,7 +31,10 @@ struct DnnPlan {
 // be asked.
 std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& facts,
                                const GpuSettings& settings, size_t most = 1);
-// The first of them as texts: the one that is taken, and what may take its place should it not run.
+// The same as texts; of equal ones, which cuDNN proposes too, one. None where there is no graph.
+CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph, const DeviceFacts& facts,
+                           const GpuSettings& settings, size_t most);
+// The first of them: the one that is taken, and what may take its place should it not run.
 // From the cache where they are kept there and cuDNN takes the first, else kept there; none where
 // cuDNN has none. `what` says in words all that `graph` makes; it is called only where the plans
 // are not to be had otherwise, and gives nothing where cuDNN has no such graph. Thread-safe.
