@@ -5,6 +5,7 @@
 #include "tessera/engine/eager.h"
 #include "tessera/engine/holders.h"
 #include "tessera/engine/op.h"
+#include "tessera/engine/prepared_kernels.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
@@ -46,8 +47,9 @@ void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) 
   }
 }
 
-Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, const Specs& specs,
-                Device device) {
+Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs& in,
+                const Specs& specs, Device device) {
+  const Op& op = *called;
   const TracedOp recorded(op.name());
   const RunningOp running(op.name());
   Tensors outputs;
@@ -71,19 +73,20 @@ Tensors run_now(const Op& op, std::span<const Tensor> inputs, const Specs& in, c
   if (only_views) return outputs;
 
   Context& where = context(device);
-  const Algorithm chosen = choose_algorithm(op, in, where.target());
-  std::unique_ptr<Kernel> kernel = op.prepare(in, where, chosen);
+  const PreparedKernels::Entry& prepared = prepared_kernels().find(called, in, where);
+  const std::shared_ptr<Kernel> kernel = prepared.kernel;
+  const size_t scratch_bytes = prepared.scratch_bytes;
   std::vector<Buffer> in_buffers, out_buffers;
   for (const Tensor& x : inputs) in_buffers.push_back({x.impl()->data(), x.spec()});
   for (const Tensor& y : outputs) out_buffers.push_back({y.impl()->data(), y.spec()});
   std::shared_ptr<Storage> scratch;
   Buffer scratch_buffer;
-  if (chosen.scratch_bytes > 0) {
-    scratch = allocate_storage(chosen.scratch_bytes, device, true);
-    scratch_buffer = {scratch->pointer,
-                      {DType::u8, {static_cast<int64_t>(chosen.scratch_bytes)}, device}};
+  if (scratch_bytes > 0) {
+    scratch = allocate_storage(scratch_bytes, device, true);
+    scratch_buffer = {scratch->pointer, {DType::u8, {static_cast<int64_t>(scratch_bytes)}, device}};
   }
   kernel->run(where, in_buffers, out_buffers, scratch_buffer);
+  if (!device.is_cpu() && gpu_settings().synchronous) where.synchronize();
   for (size_t i = 0; i < specs.size(); ++i)
     if (op.updates(static_cast<int>(i)) >= 0) ++outputs[i].impl()->storage->version;
   return outputs;
@@ -166,7 +169,7 @@ Tensors call(const OpPtr& op, const Tensors& inputs) {
   if (tape && recorder != nullptr)
     for (Tensor& input : pinned) input = recorder->pin(input);
   Tensors outputs = recorder != nullptr ? recorder->record(op, inputs, specs)
-                                        : run_now(*op, inputs, in, specs, device);
+                                        : run_now(op, inputs, in, specs, device);
   if (tape && op->differentiable())
     put_on_tape(op, pinned, outputs);
   else

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/finite.h"
+#include "tessera/engine/holders.h"
+#include "tessera/engine/scope.h"
 #include "tessera/graph/host_pieces.h"
 #include "tessera/graph/plan_guard.h"
 #include "tessera/graph/plan_report.h"
@@ -55,6 +57,8 @@ void Program::choose_kernels() {
     int64_t scratch = 0;
     if (moves) {
       try {
+        const ModulePathReset place(node.module_path);
+        const RunningOp running(node.op->name());
         Specs in = graph_.input_specs(node);
         bound->where = &context(node.device);
         const Algorithm chosen = choose_algorithm(*node.op, in, bound->where->target());

@@ -23,12 +23,17 @@ struct DeviceFacts;  // runtime/cuda/facts.h
 // AVX-512, or Eigen, which runs everywhere. automatic: native where they run, else eigen.
 enum class CpuKernels { automatic, native, eigen };
 
+// Which of cuDNN's plans is taken of those that are allowed: the one that it takes for the fastest
+// itself, or the one that was when `trainer tune` measured them here.
+enum class GpuPlans { rule, tuned };
+
 // How GPUs compute. Steps that are prepared already keep what was set then.
 struct GpuSettings {
   bool tf32 = false;          // products and convolutions of float32 with ten bits of mantissa
   bool deterministic = true;  // only algorithms that give the same bits each time
   size_t workspace = size_t{256} << 20;  // bytes that one op may take for scratch at most
   bool synchronous = false;  // wait after each op, so that errors of kernels name theirs; slow
+  GpuPlans plans = GpuPlans::rule;
   bool operator==(const GpuSettings&) const = default;
 };
 const GpuSettings& gpu_settings();
@@ -41,6 +46,7 @@ struct Target {
   CpuKernels kernels = CpuKernels::automatic;  // on the CPU
   const DeviceFacts* facts = nullptr;          // of a GPU; nullptr where nobody knows them
   GpuSettings gpu = {};
+  bool operator==(const Target&) const = default;
 };
 
 class Context {

@@ -1,7 +1,6 @@
 #include "tessera/tools/data_fetch.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -9,10 +8,9 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <openssl/evp.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/sha256.h"
 
 namespace tessera {
 
@@ -26,22 +24,15 @@ constexpr int kMaxFruitless = 5;
 constexpr int64_t kMinPart = 1000;
 constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{2000};
 
-// In lower-case hexadecimal.
-std::string sha256_of(const std::string& path) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sum(EVP_MD_CTX_new(),
-                                                                    EVP_MD_CTX_free);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
+std::string digest_of(const std::string& path) {
+  Sha256 sum;
   std::vector<char> bytes(1 << 16);
   std::ifstream in(path, std::ios::binary);
-  bool good = sum && EVP_DigestInit_ex(sum.get(), EVP_sha256(), nullptr) == 1;
-  while (good && in) {
+  while (in) {
     in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    good = EVP_DigestUpdate(sum.get(), bytes.data(), static_cast<size_t>(in.gcount())) == 1;
+    sum.add(std::as_bytes(std::span(bytes)).first(static_cast<size_t>(in.gcount())));
   }
-  if (!good || EVP_DigestFinal_ex(sum.get(), digest.data(), &size) != 1)
-    throw Error("libcrypto cannot compute a SHA-256");
-  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
+  return sum.digest();
 }
 
 bool holds(const std::string& path, const PublishedFile& expected) {
@@ -173,7 +164,7 @@ void verify_file(const std::string& path, const PublishedFile& expected) {
   if (size != expected.bytes)
     throw DataError(
         fmt::format("{}: has {} bytes, the published file {}", path, size, expected.bytes));
-  const std::string hex = sha256_of(path);
+  const std::string hex = digest_of(path);
   if (hex != expected.sha256)
     throw DataError(fmt::format("{}: is not the published file: its SHA-256 is {}, not {}", path,
                                 hex, expected.sha256));

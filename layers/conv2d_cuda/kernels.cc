@@ -6,12 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/holders.h"
+#include "tessera/engine/scope.h"
 #include "tessera/layers/conv2d_cuda/direct.h"
-#include "tessera/layers/conv2d_cuda/plans.h"
-#include "tessera/runtime/cuda/check.h"
+#include "tessera/layers/conv2d_cuda/plan_run.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
 
 namespace tessera {
 namespace {
@@ -19,19 +21,71 @@ namespace {
 constexpr const char* kDnn = "cudnn";
 constexpr const char* kDirect = "direct";
 
-// What was answered in this process, plan or none.
-std::optional<CachedPlan> answer(const ConvRequest& request, const DeviceFacts& facts,
-                                 const GpuSettings& settings) {
+using PlansPtr = std::shared_ptr<const CachedPlans>;
+
+bool measured(const CachedPlan& plan) { return plan.microseconds > 0; }
+
+// Those that were measured come first, the fastest before all.
+void prefer_measured(CachedPlans& plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const CachedPlan& a, const CachedPlan& b) {
+    return measured(a) && (!measured(b) || a.microseconds < b.microseconds);
+  });
+}
+
+// Said when it runs: plans are asked for about batches, too, that are only considered.
+void note_unmeasured(const ConvRequest& request) {
+  static std::once_flag noted;
+  std::call_once(noted, [&] {
+    log(LogLevel::warning,
+        fmt::format("gpu.plans: tuned, but no plan was measured here for {}; cuDNN's own choice is "
+                    "taken for it and its like: trainer tune measures them",
+                    conv_text(request)));
+  });
+}
+
+// What was answered in this process, perhaps that there is none.
+PlansPtr answer(const ConvRequest& request, const DeviceFacts& facts, const GpuSettings& settings) {
   static std::mutex mutex;
-  static auto* answers = new std::map<std::string, std::optional<CachedPlan>>;
+  static auto* answers = new std::map<std::string, PlansPtr>;
   const std::string what = conv_plan_text(request);
   const std::string key =
-      fmt::format("{} {} {} {} {} {}", what, settings.workspace, settings.deterministic,
-                  settings.tf32, facts.index, facts.description);
+      fmt::format("{} {} {} {} {} {} {}", what, settings.workspace, settings.deterministic,
+                  settings.tf32, settings.plans == GpuPlans::tuned, facts.index, facts.description);
   std::lock_guard lock(mutex);
-  if (const auto found = answers->find(key); found != answers->end()) return found->second;
-  return (*answers)[key] = kept_dnn_plan(
-             what, [&] { return conv_graph(request); }, facts, settings);
+  PlansPtr& found = (*answers)[key];
+  if (!found) {
+    CachedPlans plans = kept_dnn_plans(
+        what, [&] { return conv_graph(request); }, facts, settings);
+    if (settings.plans == GpuPlans::tuned) prefer_measured(plans);
+    found = std::make_shared<CachedPlans>(std::move(plans));
+  }
+  return found;
+}
+
+// Those that need no more scratch than was planned.
+CachedPlans within(const CachedPlans& plans, size_t scratch_bytes) {
+  CachedPlans fitting;
+  for (const CachedPlan& plan : plans)
+    if (static_cast<size_t>(plan.workspace_bytes) <= scratch_bytes) fitting.push_back(plan);
+  return fitting;
+}
+
+// What becomes of a call of cuDNN: nothing, or why this plan cannot be used, where another one can
+// be. Throws what no other plan would mend.
+template <class Call>
+std::string fault_of(Call&& call) {
+  try {
+    call();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const VersionMismatch&) {
+    throw;
+  } catch (const DeviceError& fault) {
+    return fault.what();
+  }
+  return {};
 }
 
 class DirectConvKernel final : public Kernel {
@@ -45,58 +99,68 @@ class DirectConvKernel final : public Kernel {
   const ConvRequest request_;
 };
 
+// Computes by the first of the plans that runs. Which one that is shows in the first run, which
+// is not captured: an engine that cuDNN proposes and finalises may still refuse to be launched.
 class DnnConvKernel final : public Kernel {
  public:
-  DnnConvKernel(const ConvRequest& request, const CachedPlan& plan, const DeviceFacts& facts)
-      : request_(request), plan_(dnn_plan_of(plan.text, facts)) {}
+  DnnConvKernel(const ConvRequest& request, CachedPlans plans, const Target& target)
+      : request_(request),
+        plans_(std::move(plans)),
+        facts_(*target.facts),
+        tuned_(target.gpu.plans == GpuPlans::tuned),
+        place_(op_at(running_op(), current_module_path())) {
+    make_plan();
+  }
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     CudaContext& gpu = as_cuda(where);
-    const Pointers now{in[0].data, in[1].data, out[0].data, scratch.data};
-    if (!aligned(now)) {
-      direct_conv(request_, gpu, now.a, now.b, now.out, now.scratch);
-      return;
+    const ConvPointers now{in[0].data, in[1].data, out[0].data, scratch.data};
+    while (plan_ && aligned(now)) {
+      if (has_run_) return plan_->run(gpu, now);
+      const std::string fault = fault_of([&] { plan_->run(gpu, now); });
+      has_run_ = fault.empty();
+      if (has_run_ && tuned_ && !measured(plans_.front())) note_unmeasured(request_);
+      if (has_run_) return;
+      give_up(fault);
+      make_plan();
     }
-    if (!pack_ || !(now == packed_)) make_pack(now);
-    CudaDeviceGuard guard(gpu.index());
-    cuda_check(dnn().cudnnBackendExecute(gpu.dnn(), plan_.plan.handle(), pack_->handle()),
-               "cudnnBackendExecute");
+    direct_conv(request_, gpu, now.a, now.b, now.out, now.scratch);
   }
 
  private:
-  struct Pointers {
-    void *a, *b, *out, *scratch;
-    bool operator==(const Pointers&) const = default;
-  };
+  // The first of the plans that cuDNN makes here.
+  void make_plan() {
+    for (; !plan_ && !plans_.empty();) {
+      const std::string fault = fault_of([&] { plan_.emplace(request_, plans_.front(), facts_); });
+      if (!fault.empty()) give_up(fault);
+    }
+  }
 
-  bool aligned(const Pointers& p) const {
+  void give_up(const std::string& fault) {
+    const int64_t engine = plans_.front().engine;
+    plan_.reset();
+    plans_.erase(plans_.begin());
+    log(LogLevel::warning,
+        fmt::format("{}: cuDNN's engine {} cannot compute {}: {}; {} does from now on", place_,
+                    engine, conv_text(request_), fault,
+                    plans_.empty() ? "a kernel without cuDNN"
+                                   : fmt::format("its engine {}", plans_.front().engine)));
+  }
+
+  bool aligned(const ConvPointers& p) const {
     const auto fits = [&](void* data) {
       return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(request_.alignment) == 0;
     };
     return fits(p.a) && fits(p.b) && fits(p.out);
   }
 
-  // In a compiled step the addresses are the same in every run, and nothing is made after the
-  // first.
-  void make_pack(const Pointers& now) {
-    // As ConvPass lists inputs and output.
-    constexpr int64_t kIds[][3] = {
-        {kConvX, kConvW, kConvY}, {kConvY, kConvW, kConvX}, {kConvX, kConvY, kConvW}};
-    void* data[] = {now.a, now.b, now.out};
-    DnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3,
-             kIds[static_cast<int>(request_.pass)])
-        .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data)
-        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &now.scratch)
-        .finalize();
-    pack_ = std::move(pack);
-    packed_ = now;
-  }
-
   const ConvRequest request_;
-  const DnnPlan plan_;  // of this kernel alone: cuDNN's plans are not for several threads
-  std::optional<DnnDescriptor> pack_;
-  Pointers packed_{};
+  CachedPlans plans_;  // what was not given up; plan_ is made from the first
+  const DeviceFacts& facts_;
+  const bool tuned_;
+  const std::string place_;
+  bool has_run_ = false;
+  std::optional<ConvPlanRun> plan_;
 };
 
 }  // namespace
@@ -106,8 +170,8 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFa
   const size_t direct = direct_conv_scratch(request);
   std::vector<Algorithm> all;
   if (conv_may_have_plan(request))
-    if (const std::optional<CachedPlan> plan = answer(request, facts, settings))
-      all.push_back({kDnn, std::max(static_cast<size_t>(plan->workspace_bytes), direct)});
+    if (const PlansPtr plans = answer(request, facts, settings); !plans->empty())
+      all.push_back({kDnn, std::max(static_cast<size_t>(plans->front().workspace_bytes), direct)});
   all.push_back({kDirect, direct});
   return all;
 }
@@ -115,10 +179,11 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFa
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
                                    CudaContext& where) {
   if (chosen.name == kDirect) return std::make_unique<DirectConvKernel>(request);
-  const std::optional<CachedPlan> plan = answer(request, *where.facts(), where.target().gpu);
-  if (!plan) throw InternalError("a plan of cuDNN was chosen that there is not");
+  const Target target = where.target();
+  CachedPlans plans = within(*answer(request, *target.facts, target.gpu), chosen.scratch_bytes);
+  if (plans.empty()) throw InternalError("a plan of cuDNN was chosen that there is not");
   where.dnn();  // made now: while a step is captured it cannot be
-  return std::make_unique<DnnConvKernel>(request, *plan, *where.facts());
+  return std::make_unique<DnnConvKernel>(request, std::move(plans), target);
 }
 
 }  // namespace tessera

@@ -57,6 +57,14 @@ const char* name_of(CpuKernels value) {
   return nullptr;
 }
 
+const char* name_of(GpuPlans value) {
+  switch (value) {
+    case GpuPlans::rule: return "rule";
+    case GpuPlans::tuned: return "tuned";
+  }
+  return nullptr;
+}
+
 const char* name_of(Damaged value) {
   switch (value) {
     case Damaged::kError: return "error";

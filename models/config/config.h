@@ -74,6 +74,7 @@ const char* name_of(ScheduleKind value);
 const char* name_of(OnNonFinite value);
 const char* name_of(BestBy value);
 const char* name_of(CpuKernels value);
+const char* name_of(GpuPlans value);
 const char* name_of(Damaged value);
 const char* name_of(Channels value);
 const char* name_of(CropBorder value);
@@ -169,6 +170,7 @@ struct GpuConfig {
   ByteSize workspace{int64_t{256} << 20};  // that one op may take for scratch
   bool cuda_graph = true;                  // a step is launched as a whole
   bool synchronous = false;                // wait after each op
+  Named<GpuPlans> plans = GpuPlans::rule;  // rule | tuned
 };
 
 struct MemoryConfig {

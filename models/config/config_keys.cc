@@ -232,6 +232,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), "mode graph: from the second run on a step is launched as a whole; false launches each kernel"},
     {"gpu.synchronous", &c.gpu.synchronous, any(), "wait after each op, so that the error of a kernel names its op; slow, to find faults"},
     {"gpu.workspace", &c.gpu.workspace, above(0), "bytes that one op may take for scratch at most"},
+    {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), "how convolutions are computed: as cuDNN proposes, with the same bits on every GPU of a kind, or by what was fastest when trainer tune measured here"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},

@@ -40,7 +40,8 @@ Device configured_device(const Config& config) {
   set_gpu_settings({.tf32 = config.gpu.tf32,
                     .deterministic = config.deterministic,
                     .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
-                    .synchronous = config.gpu.synchronous});
+                    .synchronous = config.gpu.synchronous,
+                    .plans = config.gpu.plans});
   const DeviceChoice chosen = choose_device(config);
   // Once: a program makes a session to plan and one to train.
   static std::once_flag said;

@@ -1,5 +1,6 @@
 #include "tessera/runtime/cuda/dnn_plans.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 
@@ -11,6 +12,8 @@
 
 namespace tessera {
 namespace {
+
+constexpr size_t kKeptPlans = 4;
 
 constexpr uint32_t bit(cudnnBackendNumericalNote_t note) { return uint32_t{1} << note; }
 
@@ -124,6 +127,16 @@ std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& fa
   return plans;
 }
 
+CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph, const DeviceFacts& facts,
+                           const GpuSettings& settings, size_t most) {
+  CachedPlans plans;
+  if (!graph) return plans;
+  for (const DnnPlan& plan : dnn_plans(*graph, facts, settings, most))
+    if (CachedPlan text = plan.text(); std::find(plans.begin(), plans.end(), text) == plans.end())
+      plans.push_back(std::move(text));
+  return plans;
+}
+
 std::string dnn_plan_key(std::string_view what, const DeviceFacts& facts,
                          const GpuSettings& settings) {
   return fmt::format("{}\nworkspace {} deterministic {} tf32 {}\ncuDNN {} cuBLAS {}\n{}", what,
@@ -132,24 +145,18 @@ std::string dnn_plan_key(std::string_view what, const DeviceFacts& facts,
                      facts.described() ? facts.description : dnn_description(facts.index));
 }
 
-std::optional<CachedPlan> kept_dnn_plan(std::string_view what,
-                                        const std::function<std::optional<DnnDescriptor>()>& graph,
-                                        const DeviceFacts& facts, const GpuSettings& settings,
-                                        PlanCache& cache) {
+CachedPlans kept_dnn_plans(std::string_view what,
+                           const std::function<std::optional<DnnDescriptor>()>& graph,
+                           const DeviceFacts& facts, const GpuSettings& settings,
+                           PlanCache& cache) {
   const std::string key = dnn_plan_key(what, facts, settings);
-  if (std::optional<CachedPlan> kept = cache.find(key)) {
-    if (takes(*kept, facts, settings)) return kept;
+  if (std::optional<CachedPlans> kept = cache.find(key)) {
+    if (takes(kept->front(), facts, settings)) return *kept;
     cache.refuse(key, "is not taken by cuDNN");
   }
-  const std::optional<DnnDescriptor> asked = graph();
-  if (!asked) return std::nullopt;
-  const std::vector<DnnPlan> plans = dnn_plans(*asked, facts, settings);
-  if (plans.empty()) return std::nullopt;
-  const DnnPlan& taken = plans.front();
-  CachedPlan plan{taken.json(), taken.engine, static_cast<int64_t>(taken.workspace_bytes),
-                  taken.notes};
-  cache.keep(key, plan);
-  return plan;
+  const CachedPlans plans = dnn_plan_texts(graph(), facts, settings, kKeptPlans);
+  if (!plans.empty()) cache.keep(key, plans);
+  return plans;
 }
 
 DnnPlan dnn_plan_of(const std::string& json, const DeviceFacts& facts) {
@@ -160,6 +167,10 @@ DnnPlan dnn_plan_of(const std::string& json, const DeviceFacts& facts) {
       .finalize();
   const size_t workspace = workspace_of(plan);
   return {std::move(plan), -1, workspace, 0};
+}
+
+CachedPlan DnnPlan::text() const {
+  return {json(), engine, static_cast<int64_t>(workspace_bytes), notes};
 }
 
 std::string DnnPlan::json() const {

@@ -21,7 +21,8 @@ struct DnnPlan {
   size_t workspace_bytes = 0;  // at a multiple of 16
   uint32_t notes = 0;          // bit i: cudnnBackendNumericalNote_t i
 
-  std::string json() const;        // from which dnn_plan_of() makes it again
+  std::string json() const;  // from which dnn_plan_of() makes it again
+  CachedPlan text() const;
   std::string notes_text() const;  // "tensor_core winograd", or "-"
 };
 
@@ -30,14 +31,18 @@ struct DnnPlan {
 // be asked.
 std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& facts,
                                const GpuSettings& settings, size_t most = 1);
-// The first of them as a text, from the cache where it is kept there and cuDNN takes it, else kept
-// there. `what` says in words all that `graph` makes; it is called only where the plan is not to be
-// had otherwise, and gives nothing where cuDNN has no such graph. Thread-safe.
-std::optional<CachedPlan> kept_dnn_plan(std::string_view what,
-                                        const std::function<std::optional<DnnDescriptor>()>& graph,
-                                        const DeviceFacts& facts, const GpuSettings& settings,
-                                        PlanCache& cache = plan_cache());
-// The key that it is kept under: the GPU and its driver, the versions of cuDNN and cuBLAS, the
+// The same as texts; of equal ones, which cuDNN proposes too, one. None where there is no graph.
+CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph, const DeviceFacts& facts,
+                           const GpuSettings& settings, size_t most);
+// The first of them: the one that is taken, and what may take its place should it not run.
+// From the cache where they are kept there and cuDNN takes the first, else kept there; none where
+// cuDNN has none. `what` says in words all that `graph` makes; it is called only where the plans
+// are not to be had otherwise, and gives nothing where cuDNN has no such graph. Thread-safe.
+CachedPlans kept_dnn_plans(std::string_view what,
+                           const std::function<std::optional<DnnDescriptor>()>& graph,
+                           const DeviceFacts& facts, const GpuSettings& settings,
+                           PlanCache& cache = plan_cache());
+// The key that they are kept under: the GPU and its driver, the versions of cuDNN and cuBLAS, the
 // rules and `what`.
 std::string dnn_plan_key(std::string_view what, const DeviceFacts& facts,
                          const GpuSettings& settings);

@@ -1,5 +1,6 @@
 #include "tessera/runtime/cuda/plan_cache.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -10,32 +11,50 @@
 #include <unistd.h>
 
 #include "tessera/runtime/files/sealed_file.h"
+#include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/log.h"
-#include "tessera/runtime/random.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
+constexpr size_t kSeal = 65;                        // a digest and the end of its line
 constexpr uint64_t kMostBytes = uint64_t{1} << 26;  // no entry is as large: not to believe a size
 
+std::string sealed(const std::string& text) { return sha256_of(text) + '\n' + text; }
+
+Json json_of(const CachedPlan& plan) {
+  return Json::object({{"engine", plan.engine},
+                       {"workspace_bytes", plan.workspace_bytes},
+                       {"notes", plan.notes},
+                       {"microseconds", plan.microseconds},
+                       {"plan", plan.text}});
+}
+
+CachedPlan plan_of(const Json& json) {
+  return {.text = json["plan"].string(),
+          .engine = json["engine"].integer(),
+          .workspace_bytes = json["workspace_bytes"].integer(),
+          .notes = static_cast<uint32_t>(json["notes"].integer()),
+          .microseconds = json["microseconds"].number()};
+}
+
 // Throws Error, without the name of the file, saying what is wrong with it.
-CachedPlan read_entry(const std::string& path, std::string_view key, FileSystem& files) {
+CachedPlans read_entry(const std::string& path, std::string_view key, FileSystem& files) {
   const FileSource file(path, files);
   if (file.size() > kMostBytes) throw Error("is larger than any entry");
-  bool sealed = false;
-  if (!seal_holds(file, sealed)) throw Error(sealed ? "is damaged" : "is cut off or no entry");
-  std::string text(file.size() - kSealBytes, '\0');
-  file.read(0, text.data(), text.size());
+  std::string all(file.size(), '\0');
+  file.read(0, all.data(), all.size());
+  const std::string text = all.substr(std::min(kSeal, all.size()));
+  if (all != sealed(text)) throw Error("is damaged, or cut off");
   const Json entry = Json::parse(text);
   if (entry["format"].integer() != kFormat) throw Error("is of another version of the cache");
   if (entry["key"].string() != key) throw Error("is of another plan");
-  return {.text = entry["plan"].string(),
-          .engine = entry["engine"].integer(),
-          .workspace_bytes = entry["workspace_bytes"].integer(),
-          .notes = static_cast<uint32_t>(entry["notes"].integer()),
-          .microseconds = entry["microseconds"].number()};
+  CachedPlans plans;
+  for (const Json& plan : entry["plans"].items()) plans.push_back(plan_of(plan));
+  if (plans.empty()) throw Error("has no plan");
+  return plans;
 }
 
 // A name for what is written before it is renamed, of this process and call alone.
@@ -46,15 +65,11 @@ std::string partial_name(const std::string& path) {
 
 // Without waiting for the disk: an entry lost with the power is made again. False, and errno.
 bool write_entry(const std::string& path, std::string_view text, FileSystem& files) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
-  char seal[kSealBytes];
-  make_seal(bytes, seal);
   const std::string partial = partial_name(path);
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   const int file = files.open(partial.c_str(), kFlags, 0666);
   if (file < 0) return false;
-  bool good =
-      write_all(files, file, bytes) && write_all(files, file, std::as_bytes(std::span(seal)));
+  bool good = write_all(files, file, std::as_bytes(std::span(text)));
   int error = errno;
   if (files.close(file) != 0 && good) good = false, error = errno;
   if (good && files.rename(partial.c_str(), path.c_str()) != 0) good = false, error = errno;
@@ -74,10 +89,10 @@ PlanCache::PlanCache(std::string folder, FileSystem& files)
     : folder_(std::move(folder)), files_(files) {}
 
 std::string PlanCache::file_of(std::string_view key) const {
-  return fmt::format("{}/plan-{:016x}", folder_, random_key(0, key));
+  return fmt::format("{}/plan-{}", folder_, sha256_of(key));
 }
 
-std::optional<CachedPlan> PlanCache::find(std::string_view key) {
+std::optional<CachedPlans> PlanCache::find(std::string_view key) {
   if (folder_.empty()) return std::nullopt;
   const std::string path = file_of(key);
   std::error_code error;
@@ -90,19 +105,14 @@ std::optional<CachedPlan> PlanCache::find(std::string_view key) {
   return std::nullopt;
 }
 
-void PlanCache::keep(std::string_view key, const CachedPlan& plan) {
+void PlanCache::keep(std::string_view key, const CachedPlans& plans) {
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  const std::string text = Json::object({{"format", kFormat},
-                                         {"key", key},
-                                         {"engine", plan.engine},
-                                         {"workspace_bytes", plan.workspace_bytes},
-                                         {"notes", plan.notes},
-                                         {"microseconds", plan.microseconds},
-                                         {"plan", plan.text}})
-                               .text();
-  if (!write_entry(file_of(key), text, files_))
+  std::vector<Json> list;
+  for (const CachedPlan& plan : plans) list.push_back(json_of(plan));
+  const Json entry = Json::object({{"format", kFormat}, {"key", key}, {"plans", Json::list(list)}});
+  if (!write_entry(file_of(key), sealed(entry.text()), files_))
     warn_once(warned_of_folder_,
               fmt::format("plans cannot be kept in '{}': {}; each start makes them anew", folder_,
                           std::strerror(errno)));
@@ -110,7 +120,7 @@ void PlanCache::keep(std::string_view key, const CachedPlan& plan) {
 
 void PlanCache::refuse(std::string_view key, std::string_view why) {
   warn_once(warned_of_entry_,
-            fmt::format("the plan kept in '{}' {}; it is made anew, and so is every other like it",
+            fmt::format("what is kept in '{}' {}; it is made anew, and so is every other like it",
                         file_of(key), why));
 }
 

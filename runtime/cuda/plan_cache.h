@@ -1,12 +1,12 @@
 // Plans of cuDNN kept on disk, so that a program which starts again need not ask for them again.
 // Needs no CUDA: a plan is a text here.
 //
-// An entry is a file of its own, named after its key, with the whole key in it and a checksum at
-// its end. It is written beside its place and renamed, so processes may share a folder: a reader
-// finds an entry whole or not at all, and of two writers the last one's stays. What is damaged, cut
-// off, of another key or of another version of this format counts as not there; the first such file
-// that a cache meets is a warning, and it is replaced when its plan has been made anew. A cache
-// that cannot be written is a warning too, once, and no error.
+// An entry is a file of its own, named after its key: the SHA-256 of what follows, then the key and
+// the plans for it. It is written beside its place and renamed, so processes may share a folder: a
+// reader finds an entry whole or not at all, and of two writers the last one's stays. What is
+// damaged, cut off, of another key or of another version of this format counts as not there; the
+// first such file that a cache meets is a warning, and it is replaced when its plan has been made
+// anew. A cache that cannot be written is a warning too, once, and no error.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/runtime/files/file_system.h"
 
@@ -27,6 +28,8 @@ struct CachedPlan {
   double microseconds = 0;  // 0: not measured
   bool operator==(const CachedPlan&) const = default;
 };
+// Several for one key, in cuDNN's order: that which it takes for the fastest first.
+using CachedPlans = std::vector<CachedPlan>;
 
 class PlanCache {
  public:
@@ -34,9 +37,10 @@ class PlanCache {
   explicit PlanCache(std::string folder, FileSystem& files = file_system());
 
   // Thread-safe, as keep() is. Throws nothing but std::bad_alloc.
-  std::optional<CachedPlan> find(std::string_view key);
-  void keep(std::string_view key, const CachedPlan& plan);
-  // A plan that was found and that cuDNN does not take: counts as a damaged entry.
+  // What is found is not empty, and nothing empty is kept.
+  std::optional<CachedPlans> find(std::string_view key);
+  void keep(std::string_view key, const CachedPlans& plans);
+  // Plans that were found and that cuDNN does not take: they count as a damaged entry.
   void refuse(std::string_view key, std::string_view why);
 
   const std::string& folder() const { return folder_; }

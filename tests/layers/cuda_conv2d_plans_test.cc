@@ -125,9 +125,9 @@ TEST_F(CudaConv2dPlans, APlanIsMadeAgainFromItsText) {
   EXPECT_THROW(dnn_plan_of("{}", gpu_profile("H100")), DeviceError);
 }
 
-std::optional<CachedPlan> kept(const ConvRequest& request, const GpuSettings& settings,
-                               PlanCache& cache, int* asked, const char* device = "H100") {
-  return kept_dnn_plan(
+CachedPlans kept(const ConvRequest& request, const GpuSettings& settings, PlanCache& cache,
+                 int* asked, const char* device = "H100") {
+  return kept_dnn_plans(
       conv_plan_text(request),
       [&] {
         ++*asked;
@@ -141,9 +141,9 @@ TEST_F(CudaConv2dPlans, AreKeptForTheNextProcess) {
   const ConvRequest request{ConvPass::weight_grad, square_};
   PlanCache first(folder.path()), second(folder.path());
   int asked = 0;
-  const auto made = kept(request, {}, first, &asked);
-  ASSERT_TRUE(made);
-  EXPECT_EQ(made->workspace_bytes,
+  const CachedPlans made = kept(request, {}, first, &asked);
+  ASSERT_FALSE(made.empty());
+  EXPECT_EQ(made.front().workspace_bytes,
             static_cast<int64_t>(plan(square_, request.pass)->workspace_bytes));
   EXPECT_EQ(kept(request, {}, second, &asked), made);
   EXPECT_EQ(asked, 1);
@@ -172,14 +172,15 @@ TEST_F(CudaConv2dPlans, OneThatCudnnDoesNotTakeIsMadeAnew) {
   const ConvRequest request{ConvPass::forward, square_};
   int asked = 0;
   PlanCache cache(folder.path());
-  const auto made = kept(request, {}, cache, &asked);
-  ASSERT_TRUE(made);
+  const CachedPlans made = kept(request, {}, cache, &asked);
+  ASSERT_FALSE(made.empty());
   const std::string key = dnn_plan_key(conv_plan_text(request), gpu_profile("H100"), {});
   std::vector<std::string> warnings;
   set_log_sink([&](LogLevel, std::string_view text) { warnings.emplace_back(text); });
+  const CachedPlan& good = made.front();
   for (const CachedPlan& bad :
-       {CachedPlan{"{}", 1, 0, 0}, CachedPlan{made->text, 1, made->workspace_bytes + 16, 0}}) {
-    cache.keep(key, bad);
+       {CachedPlan{"{}", 1, 0, 0}, CachedPlan{good.text, 1, good.workspace_bytes + 16, 0}}) {
+    cache.keep(key, {bad});
     EXPECT_EQ(kept(request, {}, cache, &asked), made);
     EXPECT_EQ(cache.find(key), made);
   }

@@ -9,15 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tessera/runtime/files/sealed_file.h"
+#include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {
 
-const CachedPlan kPlan{"{\"a\": \"plan\"}", 34, 1280, 0b1001, 12.5};
-const CachedPlan kOther{"{\"another\": \"plan\"}", 28, 0, 0, 0};
+const CachedPlans kPlan{{"{\"a\": \"plan\"}", 34, 1280, 0b1001, 12.5}, {"{}", 1, 0, 0, 30}};
+const CachedPlans kOther{{"{\"another\": \"plan\"}", 28, 0, 0, 0}};
 
 class PlanCacheTest : public ::testing::Test {
  protected:
@@ -86,7 +86,7 @@ TEST_F(PlanCacheTest, EveryDamagedByteIsNoticed) {
   std::string bad = good;
   bad[good.size() / 2] ^= 1;
   write_entry("key", bad);
-  expect_refused("key", "is damaged");
+  expect_refused("key", "is damaged, or cut off");
 }
 
 TEST_F(PlanCacheTest, OneThatIsCutOffIsNoticed) {
@@ -94,7 +94,7 @@ TEST_F(PlanCacheTest, OneThatIsCutOffIsNoticed) {
   const std::string good = entry("key");
   for (const size_t length : {size_t{0}, size_t{5}, good.size() / 2, good.size() - 1}) {
     write_entry("key", good.substr(0, length));
-    expect_refused("key", "is cut off or no entry");
+    expect_refused("key", "is damaged, or cut off");
   }
 }
 
@@ -106,16 +106,14 @@ TEST_F(PlanCacheTest, AnEntryOfAnotherKeyIsNoticed) {
   expect_refused("asked", "is of another plan");
 }
 
+// With the digest that belongs to it.
 TEST_F(PlanCacheTest, AnEntryOfAnotherFormatIsNoticed) {
   PlanCache(folder()).keep("key", kPlan);
-  std::string text = entry("key");
-  text.resize(text.size() - kSealBytes);
-  const size_t at = text.find("\"format\":1");
+  std::string text = entry("key").substr(65);
+  const size_t at = text.find("\"format\":2");
   ASSERT_NE(at, std::string::npos) << text;
-  text[at + 9] = '0';
-  char seal[kSealBytes];
-  make_seal(std::as_bytes(std::span(text)), seal);
-  write_entry("key", text + std::string(seal, kSealBytes));
+  text[at + 9] = '1';
+  write_entry("key", sha256_of(text) + '\n' + text);
   expect_refused("key", "is of another version");
 }
 

@@ -59,7 +59,7 @@ class Test(unittest.TestCase):
 class Usage(Test):
     def test_help_of_every_verb(self):
         self.assertIn("Subcommands", self.succeed("--help"))
-        for verb in ("train", "eval", "plan", "bench", "doctor", "devices"):
+        for verb in ("train", "eval", "plan", "bench", "tune", "doctor", "devices"):
             self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
 
     def test_verbs_and_options(self):
@@ -92,6 +92,8 @@ class Usage(Test):
         self.fail_with(MISUSE, ["'bets'", "best_fit", "in_order"], *plan, "memory.planner=bets")
         self.fail_with(MISUSE, ["'cifar11'", "did you mean 'cifar10'"], *plan, "data.name=cifar11")
         self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *plan, "--disable-pass", "speedup")
+        self.fail_with(NO_DEVICE, ["tune: measures on a GPU", "cpu:0"], "tune", "--config", QUICKSTART,
+                       "device=cpu")
         self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], "bench", "--config", QUICKSTART, *TINY,
                        "device=gpu:77")
 
