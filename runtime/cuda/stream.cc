@@ -102,7 +102,7 @@ std::unique_ptr<Event> CudaStream::make_event() { return std::make_unique<CudaEv
 // In a capture a node, so that each launch records it for other streams.
 void CudaStream::record(Event& event) {
   const unsigned how = captures_ ? cudaEventRecordExternal : cudaEventRecordDefault;
-  cuda_check(cudaEventRecordWithFlags(handle_of(event), handle_, how), "cudaEventRecord");
+  cuda_check(cudaEventRecordWithFlags(handle_of(event), handle_, how), "cudaEventRecordWithFlags");
 }
 
 void CudaStream::wait(const Event& event) {

