@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 14;
 
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     gather(const T* x, const I* index, const IndexGeometry g, int64_t size, T outside, T* y) {
   const int64_t slice = g.count * g.inner, total = g.outer * slice;
   for (int64_t i = first_index(); i < total; i += index_stride()) {
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     scatter_add(const T* dy, const I* index, const IndexGeometry g, int64_t size, T* dx) {
   const int64_t total = g.outer * size * g.inner;
   for (int64_t i = first_index(); i < total; i += index_stride()) {
@@ -56,7 +56,7 @@ __device__ Pack<T, N> one_hot_values(const I* labels, int64_t classes, T one, in
 }
 
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     one_hot(const I* labels, int64_t classes, T one, T* y, int64_t packs, int64_t total) {
   constexpr int N = kPack<T>;
   for (int64_t i = first_index(); i < packs; i += index_stride())
