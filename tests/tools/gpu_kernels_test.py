@@ -258,7 +258,7 @@ def main():
     faults += [f"{name}: no object of it was read" for name in sorted(sources - files)]
     faults += [f"{name}: in a table, but there is no such kernel"
                for name in sorted((WIDE.keys() | NARROW.keys()) - seen.keys())]
-    print("\n".join(sorted(faults)))
+    print("\n".join(sorted(faults)[:50] + ["..."] * (len(faults) > 50)))
     print(f"{sum(seen.values())} kernels of {len(seen)} kinds for sm_"
           f"{', sm_'.join(map(str, sorted(gpus)))}: {len(faults)} faults")
     if unread:
