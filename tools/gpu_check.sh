@@ -22,7 +22,7 @@ collect() {
     strip -o "$folder/bin/$name" "$build/bin/$name"
   done
   ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -vE '/(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv))\.so' |
+    grep -vE '/(ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv))\.so' |
     while read -r library; do
       strip --strip-unneeded -o "$folder/lib/$(basename "$library")" "$(realpath "$library")"
     done

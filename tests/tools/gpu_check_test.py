@@ -14,7 +14,7 @@ import tempfile
 
 SCRIPT = pathlib.Path(sys.argv[1]) / "tools/gpu_check.sh"
 # The C library's, which are the machine's own.
-OF_THE_MACHINE = re.compile(r"/(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv))\.so")
+OF_THE_MACHINE = re.compile(r"/(ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv))\.so")
 
 # Says what a machine with a GPU would say. The name it is called by decides; BAD spoils something.
 PROGRAM = r'''#!/usr/bin/env python3

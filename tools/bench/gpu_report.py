@@ -14,8 +14,11 @@ def fastest(peers):
 
 
 def rows(head, lines):
+    def cell(value):
+        return " ".join(str(value).split()).replace("|", "\\|")
+
     return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
-            *("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines), ""]
+            *("| " + " | ".join(map(cell, line)) + " |" for line in lines), ""]
 
 
 def faults(results):
