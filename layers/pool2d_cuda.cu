@@ -177,8 +177,9 @@ void with_pool(CudaContext& where, const PoolShape& s, int64_t results, Run&& ru
                           std::max(s.w + 2 * s.pad_w + s.stride_w, s.out_w()) * s.c;
   with_pack<T>(s.c, [&](auto pack) {
     with_index(largest, [&](auto index) {
+      using I = decltype(index);
       const int64_t total = results / pack();
-      run(pack, counted_in<decltype(index)>(s), total, grid_for(total, kThreads, 1 << 20));
+      run(pack, counted_in<I>(s), total, grid_for(total, kPoolThreads<I, T>, 1 << 20));
     });
   });
 }
@@ -190,8 +191,8 @@ void max_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* 
                      uint8_t* positions) {
   const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("max_pool2d", max_pixels<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, x, y, positions);
+    launch("max_pool2d", max_pixels<pack(), decltype(s.n), T>, grid, kPoolThreads<decltype(s.n), T>,
+           0, where.cuda_stream(), s, total, x, y, positions);
   });
 }
 
@@ -200,8 +201,8 @@ void max_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* d
                           const uint8_t* positions, T* dx) {
   const int64_t results = shape.n * shape.h * shape.w * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("max_pool2d_grad", max_pixels_grad<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, dy, positions, dx);
+    launch("max_pool2d_grad", max_pixels_grad<pack(), decltype(s.n), T>, grid,
+           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, dy, positions, dx);
   });
 }
 
@@ -209,8 +210,8 @@ template <class T>
 void average_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y) {
   const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("average_pool2d", average_pixels<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, x, y);
+    launch("average_pool2d", average_pixels<pack(), decltype(s.n), T>, grid,
+           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, x, y);
   });
 }
 
@@ -218,8 +219,8 @@ template <class T>
 void average_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy, T* dx) {
   const int64_t results = shape.n * shape.h * shape.w * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("average_pool2d_grad", average_pixels_grad<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, dy, dx);
+    launch("average_pool2d_grad", average_pixels_grad<pack(), decltype(s.n), T>, grid,
+           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, dy, dx);
   });
 }
 
