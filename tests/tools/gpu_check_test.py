@@ -68,8 +68,14 @@ def run(*command, **environment):
 def check_collected(folder):
     done = run(SCRIPT, "collect", sys.argv[2], folder)
     check("collect", done.returncode == 0, done.stderr)
+    # Where there is no GPU, that is said, and nothing else is tried.
+    done = run(SCRIPT, "run", "--folder", folder, "--out", folder / "out", "correctness",
+               PATH=os.environ["PATH"], CUDA_VISIBLE_DEVICES="")
+    check("without a GPU", done.returncode == 3 and "no GPU" in done.stderr, done.stderr)
     library_path = {"LD_LIBRARY_PATH": str(folder / "lib")}
-    for program in sorted((folder / "bin").iterdir()):
+    programs = sorted((folder / "bin").iterdir())
+    check("programs", len(programs) == 3, programs)
+    for program in programs:
         word = "--version" if program.name == "trainer" else "--gtest_list_tests"
         done = run(program, word, **library_path)
         check(program.name, done.returncode == 0 and done.stdout, done.stderr)
@@ -78,10 +84,6 @@ def check_collected(folder):
             check(f"{program.name} needs", "not found" not in line, line)
             check(f"{program.name} takes", not found or str(folder) in found or
                   OF_THE_MACHINE.search(found), line)
-    # Where there is no GPU, that is said, and nothing else is tried.
-    done = run(SCRIPT, "run", "--folder", folder, "--out", folder / "out", "correctness",
-               PATH=os.environ["PATH"], CUDA_VISIBLE_DEVICES="")
-    check("without a GPU", done.returncode == 3 and "no GPU" in done.stderr, done.stderr)
 
 
 def page(folder, *parts, **environment):

@@ -41,7 +41,9 @@ class Machine:
     """Where the programs are, and what they need to start."""
 
     def __init__(self, folder, out):
-        self.folder, self.out = pathlib.Path(folder), out
+        self.folder, self.out = pathlib.Path(folder).resolve(), out
+        if not (self.folder / "bin").exists():
+            shutil.unpack_archive(self.folder / "packed.tar.gz", self.folder)
         self.log = None
         self.end = 0.0
         libraries = [str(self.folder / "lib"), *pytorch_libraries()]
