@@ -13,7 +13,7 @@ constexpr int64_t kMostBlocks = 1 << 14;
 constexpr int64_t kScatterThreads = 1 << 16;
 
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     gather(const T* x, const I* index, const IndexGeometry g, int64_t size, T outside, T* y) {
   const int64_t slice = g.count * g.inner, total = g.outer * slice;
   for (int64_t i = first_index(); i < total; i += index_stride()) {
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
 // order of the indices; so it takes as long as there are indices, however large dx is, which begins
 // as zeros.
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     scatter_add(const T* __restrict__ dy, const I* __restrict__ index, const IndexGeometry g,
                 int64_t size, int64_t length, int64_t threads, T* dx) {
   const int64_t thread = first_index();
@@ -71,7 +71,7 @@ __device__ Pack<T, N> one_hot_values(const I* labels, int64_t classes, T one, in
 }
 
 template <class T, class I>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     one_hot(const I* labels, int64_t classes, T one, T* y, int64_t packs, int64_t total) {
   constexpr int N = kPack<T>;
   for (int64_t i = first_index(); i < packs; i += index_stride())

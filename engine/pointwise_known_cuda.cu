@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;  // so that up to 80 registers are there: 64 are too few for some
 constexpr int64_t kMostBlocks = 1 << 14;
 
 enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay neighbours
@@ -44,7 +44,7 @@ __device__ void load_input(const KnownCall<T>& known, int k, int64_t i, int coun
 }
 
 template <int kProgram, class T>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, 6)
     run_known(const __grid_constant__ KnownCall<T> known) {
   constexpr KnownProgram program = kKnownPrograms[kProgram];
   constexpr int N = kPack<T>;

@@ -66,7 +66,7 @@ inline constexpr int kStridedThreads = 256;
 // Makes the elements of f's output, kNeighbours of a line at a time: f.make<N>(i, at, step) makes
 // N from element i on, where input k is read at at[k] and moves on by step[k].
 template <class F, class Index>
-__global__ void __launch_bounds__(kStridedThreads)
+__global__ void __launch_bounds__(kStridedThreads, 4)
     make_strided(const __grid_constant__ F f, const __grid_constant__ StridedAxes<F::kInputs> axes,
                  int64_t packs, int64_t total) {
   constexpr int N = F::kNeighbours;

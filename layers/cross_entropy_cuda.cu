@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <class Team, class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, 4)
     targets_grad_rows(CrossEntropyCase<T> in, const T* d_loss, T* d_targets) {
   constexpr int N = Team::N;
   const int64_t row = Team::row();

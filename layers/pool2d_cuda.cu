@@ -10,6 +10,10 @@
 namespace tessera {
 namespace {
 
+// Doubles and counts of 64 bits take many registers: then fewer threads share them. The 4 blocks
+// that kernels ask for below keep the compiler from spilling so as to fit more than that.
+template <class I, class T>
+constexpr int kPoolThreads = sizeof(I) + sizeof(T) > 8 ? 128 : 256;
 constexpr int kThreads = 256;
 
 // Channels k .. of pixel (i, j) of image b, of `packs` such stretches in images of h x w pixels.
@@ -26,7 +30,7 @@ struct Place {
 };
 
 template <int N, class I, class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     max_pixels(PoolShapeOf<I> s, int64_t total, const T* x, T* y, uint8_t* positions) {
   const bool together = takes_packs<N>(x) && takes_packs<N>(y);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
@@ -55,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <int N, class I, class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     max_pixels_grad(PoolShapeOf<I> s, int64_t total, const T* dy, const uint8_t* positions, T* dx) {
   const bool together = takes_packs<N>(dy) && takes_packs<N>(dx);
   const bool bytes_together = takes_packs<N>(positions);
@@ -77,19 +81,21 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <int N, class I, class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     average_pixels(PoolShapeOf<I> s, int64_t total, const T* x, T* y) {
   const bool together = takes_packs<N>(x) && takes_packs<N>(y);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.out_h(), s.out_w(), s.c / N);
     const auto u = s.rows_under(at.i), v = s.columns_under(at.j);
     Pack<T, N> sum = {};
-    for (I p = u.begin; p < u.end; ++p)
-      for (I q = v.begin; q < v.end; ++q) {
-        const T* from = x + ((at.b * s.h + p) * s.w + q) * s.c + at.k * N;
+    const T* row = x + ((at.b * s.h + u.begin) * s.w + v.begin) * s.c + at.k * N;
+    for (I p = u.begin; p < u.end; ++p, row += s.w * s.c) {
+      const T* from = row;
+      for (I q = v.begin; q < v.end; ++q, from += s.c) {
         const Pack<T, N> value = load_some<N>(from, together);
         for (int k = 0; k < N; ++k) sum[k] += value[k];
       }
+    }
     const T pixels = static_cast<T>(s.divisor(u, v, at.i, at.j));
     for (int k = 0; k < N; ++k) sum[k] /= pixels;
     store_some(y + index * N, sum, together);
@@ -97,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <int N, class I, class T>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     average_pixels_grad(PoolShapeOf<I> s, int64_t total, const T* dy, T* dx) {
   const bool together = takes_packs<N>(dy) && takes_packs<N>(dx);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
@@ -171,8 +177,9 @@ void with_pool(CudaContext& where, const PoolShape& s, int64_t results, Run&& ru
                           std::max(s.w + 2 * s.pad_w + s.stride_w, s.out_w()) * s.c;
   with_pack<T>(s.c, [&](auto pack) {
     with_index(largest, [&](auto index) {
+      using I = decltype(index);
       const int64_t total = results / pack();
-      run(pack, counted_in<decltype(index)>(s), total, grid_for(total, kThreads, 1 << 20));
+      run(pack, counted_in<I>(s), total, grid_for(total, kPoolThreads<I, T>, 1 << 20));
     });
   });
 }
@@ -184,8 +191,8 @@ void max_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* 
                      uint8_t* positions) {
   const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("max_pool2d", max_pixels<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, x, y, positions);
+    launch("max_pool2d", max_pixels<pack(), decltype(s.n), T>, grid, kPoolThreads<decltype(s.n), T>,
+           0, where.cuda_stream(), s, total, x, y, positions);
   });
 }
 
@@ -194,8 +201,8 @@ void max_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* d
                           const uint8_t* positions, T* dx) {
   const int64_t results = shape.n * shape.h * shape.w * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("max_pool2d_grad", max_pixels_grad<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, dy, positions, dx);
+    launch("max_pool2d_grad", max_pixels_grad<pack(), decltype(s.n), T>, grid,
+           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, dy, positions, dx);
   });
 }
 
@@ -203,8 +210,8 @@ template <class T>
 void average_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y) {
   const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("average_pool2d", average_pixels<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, x, y);
+    launch("average_pool2d", average_pixels<pack(), decltype(s.n), T>, grid,
+           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, x, y);
   });
 }
 
@@ -212,8 +219,8 @@ template <class T>
 void average_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy, T* dx) {
   const int64_t results = shape.n * shape.h * shape.w * shape.c;
   with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("average_pool2d_grad", average_pixels_grad<pack(), decltype(s.n), T>, grid, kThreads, 0,
-           where.cuda_stream(), s, total, dy, dx);
+    launch("average_pool2d_grad", average_pixels_grad<pack(), decltype(s.n), T>, grid,
+           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, dy, dx);
   });
 }
 

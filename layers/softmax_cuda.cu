@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 template <class Team, bool logarithm, class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, 4)
     softmax_rows(const T* x, T* y, int64_t rows, int64_t c) {
   constexpr int N = Team::N;
   if (Team::row() >= rows) return;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <class Team, bool logarithm, class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, 4)
     softmax_grad_rows(const T* dy, const T* y, T* dx, int64_t rows, int64_t c) {
   constexpr int N = Team::N;
   if (Team::row() >= rows) return;

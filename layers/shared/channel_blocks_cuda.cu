@@ -10,7 +10,7 @@ namespace {
 
 // Four rows at a time: so many loads are on their way together, and one division serves them all.
 template <int N, class T>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, 4)
     moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnPlace place) {
   const int64_t block = place.block(), at = place.column() * N;
   const bool together = takes_packs<N>(x);
@@ -56,7 +56,7 @@ __device__ void add_row(ColumnSums<T, 2 * N>& sums, const Pack<T, N>& dy, const 
 }
 
 template <int N, class T>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, 4)
     gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
                             const T* scale, int64_t stats_stride, T* sums, ColumnPlace place) {
   const int64_t block = place.block(), at = place.column() * N, stats = block * stats_stride + at;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kColumnThreads)
 }
 
 template <int N, class T>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, 4)
     gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
                           const T* scale, T* sums, ColumnPlace place) {
   const int64_t block = place.block(), at = place.column() * N;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kColumnThreads)
 
 // The two halves of a block stand side by side, as 2 c columns.
 template <class T>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, 4)
     fold_columns(int64_t blocks, int64_t c, const T* sums, T* first, T* second, ColumnPlace place) {
   const int64_t at = place.column();
   ColumnSums<T, 1> mine;

@@ -155,6 +155,7 @@ TEST_P(Captures, EndOnTheirOwnStream) {
 // Programming Guide, Graph Structure: nodes that nothing orders run in any order; the random
 // schedule shows more than one.
 TEST(RandomCaptures, FreeNodesRunInAnyOrder) {
+  ONLY_SIMULATED();
   cuda_double_schedule("random:3");
   Stream stream, beside;
   Event out, back;

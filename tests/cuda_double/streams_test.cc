@@ -86,6 +86,7 @@ TEST_P(Streams, PageableMemoryIsFreeWhenTheCallReturns) {
 
 // The same chapter: from pinned memory nothing of the kind is promised.
 TEST(LazyStreams, APinnedBufferThatIsReusedTooEarlyIsSeen) {
+  ONLY_SIMULATED();
   cuda_double_schedule("lazy");
   Stream stream;
   OnDevice<int> x(1);
@@ -100,6 +101,7 @@ TEST(LazyStreams, APinnedBufferThatIsReusedTooEarlyIsSeen) {
 // Stream Management: streams that nothing orders may run in any order; lazily, one that nobody
 // waits for does nothing.
 TEST(LazyStreams, OnlyWhatIsWaitedForIsDone) {
+  ONLY_SIMULATED();
   cuda_double_schedule("lazy");
   Stream first, second;
   Event event;
@@ -131,6 +133,7 @@ TEST_P(Streams, AskingLongEnoughSeesTheEnd) {
 }
 
 TEST(RandomStreams, TheSeedDecides) {
+  ONLY_SIMULATED();
   const auto trace = [](const char* schedule) {
     cuda_double_schedule(schedule);
     Stream first, second;

@@ -1,23 +1,49 @@
 // For the tests of the double: owners of what the runtime makes, and a schedule for each test.
 // Promises that a test stands for are named by the chapter of NVIDIA's manuals: "Runtime API" and
-// "Programming Guide".
+// "Programming Guide". On a card (TESSERA_ON_CARD) those run that ask for what is promised alone.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "double.h"
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#if !defined(TESSERA_ON_CARD)
+#include "double.h"
+#endif
 
 namespace cuda_double_tests {
+
+#if defined(TESSERA_ON_CARD)
+inline constexpr bool kSimulated = false;
+inline void cuda_double_schedule(const char*) {}
+inline void cuda_double_fail(const char*) {}
+#else
+inline constexpr bool kSimulated = true;
+#endif
+
+// For tests of what the double adds: other schedules, and an end to what is undefined.
+#define ONLY_SIMULATED() \
+  if (!kSimulated) GTEST_SKIP() << "not promised of a card"
+
+// Why a test cannot run here in that schedule; empty where it can.
+inline std::string why_not_here(const std::string& schedule) {
+  int devices = 0;
+  const cudaError_t code = cudaGetDeviceCount(&devices);
+  if (code != cudaSuccess || devices == 0) return cudaGetErrorString(code);
+  return kSimulated || schedule == "eager" ? "" : "a card keeps a schedule of its own";
+}
 
 #define OK(call) ASSERT_EQ(call, cudaSuccess)
 #define OK_VALUE(call) EXPECT_EQ(call, cudaSuccess)  // where a value is returned
 
 class WithSchedule : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { cuda_double_schedule(GetParam()); }
+  void SetUp() override {
+    if (const std::string reason = why_not_here(GetParam()); !reason.empty())
+      GTEST_SKIP() << reason;
+    cuda_double_schedule(GetParam());
+  }
   void TearDown() override {
     cuda_double_fail("");
     cuda_double_schedule("eager");

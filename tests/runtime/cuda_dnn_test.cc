@@ -2,6 +2,7 @@
 // needed for either. Skips itself where cuDNN is not installed.
 #include <gtest/gtest.h>
 
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 
 #if TESSERA_CUDA
@@ -9,6 +10,7 @@
 
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/dnn.h"
+#include "tessera/runtime/cuda/dnn_plans.h"
 #include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/shared_library.h"
 
@@ -71,6 +73,19 @@ TEST_F(CudaDnn, TakesEveryDescription) {
                static_cast<int64_t>(json.size()), json.data());
     EXPECT_NO_THROW(device.finalize()) << name;
   }
+}
+
+// With --gtest_output the description is in what is written: a new profile.
+TEST_F(CudaDnn, DescribesTheGpuThatIsThere) {
+  const std::vector<DeviceInfo> devices = physical_devices();
+  if (devices.back().device.is_cpu()) GTEST_SKIP() << why_no_gpu();
+  const std::string description = dnn_description(0);
+  RecordProperty("description", description);
+  const DeviceFacts said = facts_of_description(description);
+  const DeviceFacts& seen = *context(Device{DeviceKind::gpu, 0}).facts();
+  EXPECT_EQ(said.major, seen.major);
+  EXPECT_EQ(said.minor, seen.minor);
+  EXPECT_EQ(said.multiprocessors, seen.multiprocessors);
 }
 
 }  // namespace

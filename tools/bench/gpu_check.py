@@ -1,0 +1,308 @@
+"""Runs what tools/gpu_check.sh prepared, on the machine with the GPU, and writes down what came of it.
+
+    gpu_check.py run [--out FOLDER] PART..    correctness, sanitizer, bench, tune
+    gpu_check.py table FOLDER..               one Markdown page of the results in these folders
+
+A part keeps to a budget of time: what does not fit any more is named as not run. It leaves PART.json
+and PART.log in the folder, and table.md of all parts there. Exits with 1 where something failed, with
+3 where there is no GPU.
+"""
+
+import argparse
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import gpu_report
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUDGET = {"correctness": 380, "sanitizer": 420, "bench": 540, "tune": 150}  # seconds: 25 minutes
+CONFIG = ROOT / "models/configs/resnet50_224.yaml"
+NETWORKS = {  # of the bench: what the trainer is told, the peer's name of it, the batch
+    "ResNet-18-CIFAR": (["model.name=resnet18_cifar", "model.classes=10", "data.image_size=32",
+                         "data.batch=512"], "resnet18_cifar", 512),
+    "ResNet-50 224": (["data.batch=128"], "resnet50", 128)}
+# Small kernels of ours. Those of cuDNN are NVIDIA's to check.
+SANITIZED = ("CudaRows.*:CudaNorms.*:CudaPool2d.*:CudaOptimizer.*:CudaSlice.*:CudaIndexing.*:"
+             "CudaElementwise.*:CudaStructural.*:CudaInputLayers.*:CudaKnown*")
+# Which need the files of the machine that they were built on.
+ELSEWHERE = "-CudaConvPlans.*:OldDriver.*"
+
+
+class Machine:
+    """Where the programs are, and what they need to start."""
+
+    def __init__(self, folder, out):
+        self.folder, self.out = pathlib.Path(folder).resolve(), out
+        if not (self.folder / "bin").exists():
+            shutil.unpack_archive(self.folder / "packed.tar.gz", self.folder)
+        self.log = None
+        self.end = 0.0
+        libraries = [str(self.folder / "lib"), *pytorch_libraries()]
+        inherited = os.environ.get("LD_LIBRARY_PATH", "")
+        self.environment = os.environ | {
+            "LD_LIBRARY_PATH": ":".join(libraries + [inherited] * bool(inherited))}
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def program(self, name):
+        return str(self.folder / "bin" / name)
+
+    def run(self, *command, seconds=600, ours=True, **more):
+        """(exit code, output, seconds); 124 where its time was up, then with all that it began."""
+        seconds, start = min(seconds, self.left()), time.monotonic()
+        if seconds < 2:
+            return 124, "no time was left", 0.0
+        environment = (self.environment if ours else os.environ) | more
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            try:
+                child = subprocess.Popen([str(word) for word in command], cwd=ROOT, stdout=said,
+                                         stderr=subprocess.STDOUT, env=environment,
+                                         start_new_session=True)
+                code = child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                code = 124
+            except OSError as error:
+                code = 127
+                said.write(str(error))
+            said.seek(0)
+            output = said.read()
+        took = time.monotonic() - start
+        self.log.write(f"$ {' '.join(map(str, command))}\n{output}\n[{code}, {took:.1f} s]\n\n")
+        self.log.flush()
+        return code, output, took
+
+    def json_of(self, *command, **more):
+        """What a command prints as JSON; {"fault": ..} where it does not."""
+        code, output, _ = self.run(*command, **more)
+        lines = [line for line in output.splitlines() if line.startswith("{")]
+        try:
+            return json.loads(lines[-1])
+        except (IndexError, ValueError):
+            last = output.strip().splitlines()[-1:] or [""]
+            return {"fault": f"exit {code}: {last[0][:200]}"}
+
+
+def pytorch_libraries():
+    """The folders in which PyTorch's wheels keep cuDNN and cuBLAS."""
+    return sorted({folder for site in sys.path
+                   for folder in glob.glob(os.path.join(site, "nvidia", "*", "lib"))})
+
+
+def tests(machine, name, *arguments, seconds):
+    """The counts of a test program, the names of what failed, and what tests recorded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "tests.json"
+        code, output, took = machine.run(machine.program(name), f"--gtest_output=json:{path}",
+                                         "--gtest_brief=1", *arguments, seconds=seconds,
+                                         TESSERA_CACHE="off")
+        try:
+            written = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return {"name": name, "code": code, "seconds": took, "passed": 0, "skipped": 0,
+                    "failed": [f"ended before its report: {output.strip()[-200:]}"]}
+    found = {"name": name, "code": code, "seconds": took, "passed": 0, "skipped": 0, "failed": []}
+    for suite in written["testsuites"]:
+        for test in suite["testsuite"]:
+            if "failures" in test:
+                found["failed"].append(f"{suite['name']}.{test['name']}")
+            elif test["result"] == "SKIPPED":
+                found["skipped"] += 1
+            else:
+                found["passed"] += 1
+            found |= {key: test[key] for key in ("description",) if key in test}
+    return found
+
+
+def same_bits(machine, runs, steps):
+    """How many different weights as many trainings end with."""
+    digests, code, start = [], 0, time.monotonic()
+    for _ in range(runs):
+        if machine.left() < 1.5 * (time.monotonic() - start) / max(1, len(digests)):
+            break
+        with tempfile.TemporaryDirectory() as folder:
+            code, _, _ = machine.run(
+                machine.program("trainer"), "train", "--config",
+                ROOT / "models/configs/cifar10_resnet20.yaml", "data.name=synthetic",
+                "data.image_size=32", "data.batch=64", f"train.steps={steps}", "device=gpu",
+                f"run.dir={folder}/run", "checkpoint.keep=0")
+            if code != 0:
+                break
+            weights = pathlib.Path(folder, "run", "weights.h5").read_bytes()
+        digests.append(hashlib.sha256(weights).hexdigest())
+    return {"runs": len(digests), "wanted": runs, "steps": steps, "different": len(set(digests)),
+            "code": code}
+
+
+def correctness(machine, options):
+    trainer = machine.program("trainer")
+    code, doctor, _ = machine.run(trainer, "doctor", seconds=60)
+    found = {"doctor": {"code": code, "text": doctor.strip()},
+             "devices": machine.json_of(trainer, "devices", "--json", seconds=30),
+             "tests": [tests(machine, "promise_tests", seconds=60),
+                       tests(machine, "gpu_tests", f"--gtest_filter={ELSEWHERE}", seconds=240)]}
+    description = found["tests"][1].pop("description", None)
+    if description:
+        profile = {"profile": "NAME", "origin": "read off a card by cuDNN",
+                   "description": json.loads(description)}
+        (machine.out / "device.json").write_text(json.dumps(profile, indent=2) + "\n")
+        found["description"] = profile["description"]
+        found["nearest"] = nearest_profile(profile["description"])
+    found["same_bits"] = same_bits(machine, options.runs, options.steps)
+    return found
+
+
+def nearest_profile(description):
+    """The committed profile of the same architecture, and in what it differs."""
+    for path in sorted((ROOT / "runtime/cuda/profiles").glob("*.json")):
+        known = json.loads(path.read_text())["description"]
+        if known.get("deviceVer") == description.get("deviceVer"):
+            keys = sorted(known.keys() | description.keys())
+            return {"name": path.stem, "differs": {
+                key: [known.get(key), description.get(key)] for key in keys
+                if known.get(key) != description.get(key)}}
+    return None
+
+
+def sanitizer(machine, options):
+    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    found = []
+    tools = ("memcheck", "racecheck", "synccheck", "initcheck")
+    for number, tool in enumerate(tools):
+        seconds = machine.left() / (len(tools) - number)
+        code, output, took = machine.run(
+            program, "--tool", tool, "--error-exitcode", "9",
+            machine.program("gpu_tests"), f"--gtest_filter={options.sanitized}",
+            "--gtest_brief=1", seconds=seconds, TESSERA_CACHE="off")
+        said = [line.strip("= ") for line in output.splitlines() if "SUMMARY" in line]
+        found.append({"tool": tool, "code": code, "seconds": took,
+                      "summary": said[-1] if said else output.strip()[-200:]})
+    return {"tools": found}
+
+
+def bench_ours(machine, network, tf32, steps, *more):
+    settings, _, _ = NETWORKS[network]
+    return machine.json_of(machine.program("trainer"), "bench", "--config", CONFIG, "--json",
+                           "--steps", steps, "device=gpu", f"gpu.tf32={str(tf32).lower()}",
+                           *settings, *more)
+
+
+def bench_peer(machine, network, tf32, options, variant):
+    _, name, batch = NETWORKS[network]
+    return machine.json_of(sys.executable, options.peer, "--model", name, "--batch", batch,
+                           "--variant", variant, "--steps", options.bench_steps, "--json",
+                           *["--tf32"] * tf32, ours=False)
+
+
+def bench(machine, options):
+    """In turn: in the first round every variant of PyTorch, in later ones the fastest and ours."""
+    cases = []
+    for network in NETWORKS:
+        for tf32 in (True, False):
+            case = {"network": network, "tf32": tf32, "ours": [], "peers": {}}
+            cases.append(case)
+            share, start = machine.left() / (2 * len(NETWORKS) + 1 - len(cases)), time.monotonic()
+            variants, longest = list(options.variants), 0.0
+            for _ in range(options.rounds):
+                begun = time.monotonic()
+                if case["ours"] and begun - start + longest > share:
+                    break
+                case["ours"].append(bench_ours(machine, network, tf32, options.bench_steps))
+                for variant in variants:
+                    case["peers"].setdefault(variant, []).append(
+                        bench_peer(machine, network, tf32, options, variant))
+                longest = max(longest if len(variants) == 1 else 0, time.monotonic() - begun)
+                variants = gpu_report.fastest(case["peers"])[:1]
+    return {"cases": cases}
+
+
+def tune(machine, options):
+    """What the settings of a GPU are worth, with cuDNN's workspace at most so large."""
+    settings = ["gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=1GiB"]
+    rows = []
+    for network in NETWORKS:
+        for tf32 in (True, False):
+            for setting in [""] + settings:
+                result = bench_ours(machine, network, tf32, options.bench_steps,
+                                    *[setting] * bool(setting))
+                rows.append({"network": network, "tf32": tf32, "setting": setting} | result)
+    return {"rows": rows}
+
+
+PARTS = {"correctness": correctness, "sanitizer": sanitizer, "bench": bench, "tune": tune}
+
+
+def has_gpu(machine):
+    machine.end = time.monotonic() + 60
+    with open(os.devnull, "w") as machine.log:
+        devices = machine.json_of(machine.program("trainer"), "devices", "--json")
+    if any(device["name"].startswith("gpu") for device in devices.get("devices", ())):
+        return True
+    print(f"gpu_check: no GPU: {devices.get('no_gpu') or devices.get('fault')}", file=sys.stderr)
+    return False
+
+
+def run(options):
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    machine = Machine(options.folder, out)
+    if not has_gpu(machine):
+        return 3
+    for part in options.parts:
+        start = time.monotonic()
+        machine.end = start + BUDGET[part]
+        with open(out / f"{part}.log", "w") as machine.log:
+            found = PARTS[part](machine, options)
+        found["seconds"] = time.monotonic() - start
+        (out / f"{part}.json").write_text(json.dumps(found, indent=1) + "\n")
+    return table([out], out / "table.md")
+
+
+def table(folders, to=None):
+    parts = {}
+    for folder in folders:
+        for part in PARTS:
+            path = pathlib.Path(folder) / f"{part}.json"
+            if path.exists():
+                parts[part] = json.loads(path.read_text())
+    text, good = gpu_report.page(parts)
+    if to:
+        to.write_text(text)
+    print(text, end="")
+    return 0 if good else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    runner = verbs.add_parser("run")
+    runner.add_argument("parts", nargs="+", choices=PARTS)
+    runner.add_argument("--out", default=os.environ.get("OUT", "gpu_check_out"))
+    runner.add_argument("--folder", default=ROOT / "build/gpu_check", help="that was prepared")
+    runner.add_argument("--runs", type=int, default=20, help="that must end with the same bits")
+    runner.add_argument("--steps", type=int, default=100, help="of each of them")
+    runner.add_argument("--sanitized", default=SANITIZED, help="tests under the sanitizer")
+    runner.add_argument("--peer", default=ROOT / "tools/bench/gpu_peer.py", help="of the bench")
+    runner.add_argument("--rounds", type=int, default=3, help="of the bench")
+    runner.add_argument("--bench-steps", type=int, default=100)
+    runner.add_argument("--variants", type=lambda text: text.split(","),
+                        default=["compile", "graph", "eager"], help="of PyTorch")
+    reader = verbs.add_parser("table")
+    reader.add_argument("folders", nargs="+")
+    options = parser.parse_args()
+    sys.exit(run(options) if options.verb == "run" else table(options.folders))
+
+
+if __name__ == "__main__":
+    main()
