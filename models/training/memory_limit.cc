@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -206,11 +207,16 @@ void with_advice(const Config& config, Purpose purpose, const std::function<void
   } catch (const PlanInfeasible&) {  // says so itself
     throw;
   } catch (OutOfMemory& error) {
-    std::optional<Bound> bound = limit_bound(config);
-    if (!bound) bound = machine_bound(false);
+    const Device device = configured_device(config);
+    const std::string_view text = error.what();
+    const bool of_gpu =
+        !device.is_cpu() && text.find(device.name() + ": out of memory") != text.npos;
+    std::optional<Bound> bound = of_gpu ? gpu_bound(config, device) : limit_bound(config);
+    if (!bound && !of_gpu) bound = machine_bound(false);
     if (bound)
-      error.append(fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
-                               what_fits(config, known_data(config), purpose, bound->bytes)));
+      error.append(
+          fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
+                      what_fits(config, known_data(config), purpose, bound->bytes, bound->on_gpu)));
     throw;
   }
 }
