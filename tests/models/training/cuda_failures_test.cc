@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <ostream>
 #include <sstream>
 #include <string_view>
 
@@ -71,6 +72,7 @@ struct Case {
   const char *name, *kind, *schedule;
   long least;
 
+  friend void PrintTo(const Case& one, std::ostream* to) { *to << one.name; }
   bool sticky() const { return std::string_view(kind).starts_with("sticky"); }
   bool memory() const {
     return std::string_view(kind) == "malloc" || std::string_view(kind) == "pinned";
