@@ -201,6 +201,17 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
       byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit, on_gpu)));
 }
 
+namespace {
+
+// The name of the memory that had no more: "gpu:0" of "arena region: gpu:0: out of memory: ...".
+std::string_view memory_of(std::string_view text) {
+  text = text.substr(0, text.find(": out of memory"));
+  const size_t before = text.rfind(": ");
+  return before == text.npos ? text : text.substr(before + 2);
+}
+
+}  // namespace
+
 void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {
   try {
     run();
@@ -208,9 +219,7 @@ void with_advice(const Config& config, Purpose purpose, const std::function<void
     throw;
   } catch (OutOfMemory& error) {
     const Device device = configured_device(config);
-    const std::string_view text = error.what();
-    const bool of_gpu =
-        !device.is_cpu() && text.find(device.name() + ": out of memory") != text.npos;
+    const bool of_gpu = !device.is_cpu() && memory_of(error.what()) == device.name();
     std::optional<Bound> bound = of_gpu ? gpu_bound(config, device) : limit_bound(config);
     if (!bound && !of_gpu) bound = machine_bound(false);
     if (bound)
