@@ -16,6 +16,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
            const int64_t* t) {
   const auto part = part_to_update(updates);
   auto* shared = dynamic_shared<AdamWRates<T>>();
+  __syncthreads();  // of what part_to_update() had there
   if (threadIdx.x == 0)
     *shared = adamw_rates<T>(params, part.tensor.decay, part.lr, static_cast<double>(*t));
   __syncthreads();

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kRowThreads)
       ahead += behind ? 0 : 1;
     }
   });
-  ahead = Team::sum(ahead);
+  ahead = Team::last_sum(ahead);
   if (Team::lane() == 0) correct[row] = known && ahead < top ? 1 : 0;
 }
 

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kRowThreads, 4)
     const Pack<T, N> g = load_some<N>(dy + j, together), p = load_some<N>(y + j, together);
     for (int k = 0; k < N; ++k) sum += logarithm ? g[k] : g[k] * p[k];
   });
-  sum = Team::sum(sum);
+  sum = Team::last_sum(sum);
   Team::each(c, [&](int64_t j) {
     Pack<T, N> g = load_some<N>(dy + j, together);
     const Pack<T, N> p = load_some<N>(y + j, together);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -200,17 +201,31 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
       byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit, on_gpu)));
 }
 
+namespace {
+
+// The name of the memory that had no more: "gpu:0" of "arena region: gpu:0: out of memory: ...".
+std::string_view memory_of(std::string_view text) {
+  text = text.substr(0, text.find(": out of memory"));
+  const size_t before = text.rfind(": ");
+  return before == text.npos ? text : text.substr(before + 2);
+}
+
+}  // namespace
+
 void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {
   try {
     run();
   } catch (const PlanInfeasible&) {  // says so itself
     throw;
   } catch (OutOfMemory& error) {
-    std::optional<Bound> bound = limit_bound(config);
-    if (!bound) bound = machine_bound(false);
+    const Device device = configured_device(config);
+    const bool of_gpu = !device.is_cpu() && memory_of(error.what()) == device.name();
+    std::optional<Bound> bound = of_gpu ? gpu_bound(config, device) : limit_bound(config);
+    if (!bound && !of_gpu) bound = machine_bound(false);
     if (bound)
-      error.append(fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
-                               what_fits(config, known_data(config), purpose, bound->bytes)));
+      error.append(
+          fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
+                      what_fits(config, known_data(config), purpose, bound->bytes, bound->on_gpu)));
     throw;
   }
 }

@@ -116,7 +116,7 @@ __device__ T warp_reduce(T value, Combine combine) {
 
 // `combine` of the block's values, for every thread of it; `neutral` changes no value. All threads
 // must come here, kThreads in one dimension. `shared` holds block_values<kThreads>() values and may
-// be used again at once.
+// be used again behind a barrier.
 template <int kThreads>
 __host__ __device__ constexpr int block_values() {
   return kThreads / kWarp;
@@ -131,7 +131,6 @@ __device__ T block_reduce(T value, T neutral, T* shared, Combine combine) {
     if (lane == 0) shared[threadIdx.x / kWarp] = value;
     __syncthreads();
     value = warp_reduce(lane < block_values<kThreads>() ? shared[lane] : neutral, combine);
-    __syncthreads();
   }
   return value;
 }

@@ -16,6 +16,12 @@ struct RowTeam {
   static_assert(kTeam == kWarp || kTeam == kRowThreads);
   static constexpr int N = kTogether;
   static constexpr int kRows = kRowThreads / kTeam;  // of a block
+  struct Add {
+    template <class T>
+    __device__ T operator()(T a, T b) const {
+      return a + b;
+    }
+  };
 
   __device__ static int64_t row() {
     return int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / kTeam;
@@ -28,17 +34,28 @@ struct RowTeam {
     for (int64_t j = lane() * N; j < length; j += kTeam * N) fn(j);
   }
 
-  // For every thread of the team, all of which must come here.
+  // For every thread of the team, all of which must come here. The last of a kernel leaves its
+  // memory to nobody.
   template <class T, class Combine>
-  __device__ static T reduce(T value, T neutral, Combine combine) {
+  __device__ static T last_reduce(T value, T neutral, Combine combine) {
     if constexpr (kTeam == kWarp)
       return warp_reduce(value, combine);
     else
       return block_reduce<kTeam>(value, neutral, dynamic_shared<T>(), combine);
   }
+  template <class T, class Combine>
+  __device__ static T reduce(T value, T neutral, Combine combine) {
+    value = last_reduce(value, neutral, combine);
+    if constexpr (kTeam != kWarp) __syncthreads();
+    return value;
+  }
   template <class T>
   __device__ static T sum(T value) {
-    return reduce(value, T(0), [](T a, T b) { return a + b; });
+    return reduce(value, T(0), Add());
+  }
+  template <class T>
+  __device__ static T last_sum(T value) {
+    return last_reduce(value, T(0), Add());
   }
 };
 

@@ -12,6 +12,12 @@ cudaEvent_t handle_of(const Event& event) {
   return cuda->handle();
 }
 
+// Destructors wait before they give back: not for a GPU that is lost already.
+void require_not_lost(const char* call) {
+  if (device_is_lost())
+    throw DeviceLost(std::string(call) + ": not called, as an earlier call found the GPU lost");
+}
+
 class CudaGraph final : public CapturedWork {
  public:
   CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
@@ -84,6 +90,7 @@ bool CudaEvent::done() const {
 }
 
 void CudaEvent::synchronize() const {
+  require_not_lost("cudaEventSynchronize");
   cuda_check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
 }
 
@@ -110,6 +117,7 @@ void CudaStream::wait(const Event& event) {
 }
 
 void CudaStream::synchronize() {
+  require_not_lost("cudaStreamSynchronize");
   cuda_check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
 }
 

@@ -136,6 +136,7 @@ struct Block {
   dim3 size;
   int threads = 0, started = 0, ended = 0;
   int next = 0, stride = 1;  // each thread is `stride` behind the one before it, all around
+  bool ahead = false;        // a warp goes as far as it can before another goes on
   std::vector<Warp> warps;
   std::vector<Fiber*> idle, ready, waiting;  // waiting at __syncthreads
   size_t next_ready = 0;
@@ -194,6 +195,11 @@ Fiber* idle_fiber() {
 
 // Who goes on while the caller waits: one that may, else one that has not started.
 Fiber* next_fiber() {
+  if (block.ahead && !block.ready.empty()) {
+    Fiber* fiber = block.ready.back();
+    block.ready.pop_back();
+    return fiber;
+  }
   if (block.next_ready < block.ready.size()) {
     Fiber* fiber = block.ready[block.next_ready++];
     if (block.next_ready == block.ready.size()) {
@@ -253,9 +259,12 @@ uint64_t mixed(uint64_t x) {  // splitmix64
 void run_block(uint64_t seed) {
   block.next = 0;
   block.stride = 1;
-  if (seed != 0) {
-    const auto threads = static_cast<uint64_t>(block.threads);
-    const uint64_t random = mixed(seed);
+  const auto threads = static_cast<uint64_t>(block.threads);
+  const uint64_t random = mixed(seed);
+  block.ahead = seed != 0 && random >> 63 != 0;
+  if (block.ahead) {
+    block.next = static_cast<int>(random % block.warps.size()) * 32;
+  } else if (seed != 0) {
     block.next = static_cast<int>(random % threads);
     block.stride = 1 + static_cast<int>((random >> 32) % threads);
     while (std::gcd(block.stride, block.threads) != 1)

@@ -59,6 +59,33 @@ TEST_P(Kernels, ABarrierIsNeededAndSuffices) {
   EXPECT_NE(out.get(stream), reversed);
 }
 
+__global__ void use_again(int* wrong, bool with_barrier) {
+  auto* const shared = dynamic_shared<int>();
+  const int warps = static_cast<int>(blockDim.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane == 0) shared[threadIdx.x / 32] = 1;
+  __syncthreads();
+  const int sum = tessera::warp_sum(lane < warps ? shared[lane] : 0);
+  if (with_barrier) __syncthreads();
+  if (threadIdx.x == 0) shared[1] = 100;
+  if (sum != warps) atomicAdd(wrong, 1);
+}
+
+// Programming Guide, Hardware Multithreading: nothing says in what order warps go on, so one may be
+// far ahead of the others.
+TEST_P(Kernels, AWarpRunsAheadOfTheOthers) {
+  Stream stream;
+  OnDevice<int> wrong(1);
+  const auto run = [&](bool with_barrier) {
+    wrong.put({0}, stream);
+    launch("again", use_again, 64, 256, 8 * sizeof(int), stream, wrong.data, with_barrier);
+    return wrong.get(stream)[0];
+  };
+  EXPECT_EQ(run(true), 0);
+  if (std::string(GetParam()).starts_with("random")) {
+    EXPECT_GT(run(false), 0);
+  }
+}
+
 __global__ void read_shared(float* out) {
   auto* const shared = dynamic_shared<float>();
   out[threadIdx.x] = shared[threadIdx.x];
@@ -81,6 +108,7 @@ __global__ void sum_block(const float* in, float* out) {
   auto* const shared = dynamic_shared<float>();
   const float value = in[blockIdx.x * kThreads + threadIdx.x];
   const float once = tessera::block_sum<kThreads>(value, shared);
+  __syncthreads();
   const float twice = tessera::block_sum<kThreads>(2 * value, shared);
   out[blockIdx.x * kThreads + threadIdx.x] = once + twice;
 }

@@ -45,9 +45,10 @@ extern "C" int tessera_mutant(int site);
 extern "C" int tessera_mutant(int site) {
   static const char* const wanted = std::getenv("TESSERA_MUTANT");
   static const char* const log = std::getenv("TESSERA_MUTANTS_SEEN");
-  const std::string kernel = wanted || log ? cuda_double_kernel() : "";
+  static const int number = wanted ? std::atoi(wanted) : -1;
+  if (site != number && !log) return 0;
   static auto* const seen = new std::set<std::string>;
-  const std::string here = std::to_string(site) + "@" + kernel;
+  const std::string here = std::to_string(site) + "@" + cuda_double_kernel();
   if (log && seen->insert(here).second) std::ofstream(log, std::ios::app) << here << "\n";
   return wanted && here == wanted;
 }
@@ -61,6 +62,22 @@ def masked(text):
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.DOTALL)
 
 
+def parts(code, begin, end):
+    """What commas part in a statement, behind its conditions: [(begin, end)]."""
+    head = re.compile(r"\s*(?:if(?:\s+constexpr)?|for|while)\s*\(")
+    while match := head.match(code, begin, end):
+        begin, depth = match.end(), 1
+        while depth > 0:
+            depth += (code[begin] in "([{") - (code[begin] in ")]}")
+            begin += 1
+    found, depth = [begin], 0
+    for i in range(begin, end):
+        depth += (code[i] in "([{") - (code[i] in ")]}")
+        if code[i] == "," and depth == 0:
+            found.append(i + 1)
+    return list(zip(found, [*(i - 1 for i in found[1:]), end]))
+
+
 def statement(code, at):
     """Begin and end of the statement that `at` is in; None where it cannot be left out."""
     begin = max(code.rfind(c, 0, at) for c in ";{}") + 1
@@ -71,6 +88,8 @@ def statement(code, at):
     depth, end = 0, begin
     while depth > 0 or code[end] != ";":
         depth += (code[end] in "([{") - (code[end] in ")]}")
+        if depth < 0:  # it began within the head of a loop
+            return None
         end += 1
     inside = code[begin:end]
     if re.match(r"return\b|[\w:<>]+[\s&*]+\w+\s*[=({]", inside) and not re.match(r"if\b|for\b", inside):
@@ -81,7 +100,7 @@ def statement(code, at):
 def mutated(path, sites):
     """The text of a source with a switch for each statement; the statements go into `sites`."""
     text = (TREE / path).read_text(encoding="utf-8")
-    code, places, last = masked(text), [], -1
+    code, places, last = masked(text), [], -1  # places: number, begin, end, whether all of it
     for match in SITE.finditer(code):
         if match.start() < last:  # of the same statement
             continue
@@ -95,11 +114,16 @@ def mutated(path, sites):
         if found is None:
             sys.exit(f"mutants: {path}:{line}: cannot be left out as it is written: "
                      f"{' '.join(code[begin:end].split())}")
-        last = found[1]
-        places.append((len(sites), found))
-        sites.append(Site(path, line, " ".join(text[found[0]:found[1]].split())))
-    for number, (begin, end) in reversed(places):
-        text = f"{text[:begin]}if (!{SWITCH}({number})) {{ {text[begin:end]} }}{text[end:]}"
+        pieces = parts(code, found[0], found[1] - 1)
+        whole = len(pieces) == 1
+        begin, end = found if whole else next(p for p in pieces if p[0] <= match.start() < p[1])
+        last = end
+        places.append((len(sites), begin, end, whole))
+        sites.append(Site(path, line, " ".join(text[begin:end].split())))
+    for number, begin, end, whole in reversed(places):
+        inside, here = text[begin:end], f"{SWITCH}({number})"
+        switched = f"if (!{here}) {{ {inside} }}" if whole else f" ({here} ? void() : void({inside}))"
+        text = text[:begin] + switched + text[end:]
     return f'extern "C" int {SWITCH}(int);\n{text}' if places else text
 
 

@@ -15,8 +15,8 @@
 #include "tessera/memory/regions.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/engine/device_testing.h"
+#include "tessera/tests/engine/gpu_double.h"
 #include "tessera/tests/engine/gpu_schedule.h"
-#include "tessera/tests/engine/simulated_gpu.h"
 
 namespace tessera {
 namespace {
@@ -233,18 +233,19 @@ TEST_F(CudaTwins, TheSearchForWhatIsNotFiniteSeesTheRunThatWasCollected) {
 
 // Of all runs from the third on; the second is captured.
 TEST_F(CudaTwins, ARunIsOneLaunchThreeCopiesAndOneWait) {
-  if (!simulated_gpu::is_here()) GTEST_SKIP() << "a real GPU does not count its calls";
+  const GpuDouble gpu;
+  if (!gpu.here()) GTEST_SKIP() << "a real GPU does not count its calls";
   Learner learner(kGpu, 24, 3);
   Feed feed(kGpu, 8, 24);
   CompiledStep& step = learner.prepared(8);
   cuda_double_counts before{};
   for (int k = 0; k < 1000; ++k) {
-    if (k >= 2) before = simulated_gpu::counts();
+    if (k >= 2) before = gpu.counts();
     feed.fill(step, k);
     step.submit();
     if (k > 0) step.collect();
     if (k < 2) continue;
-    const cuda_double_counts now = simulated_gpu::counts();
+    const cuda_double_counts now = gpu.counts();
     EXPECT_EQ(now.allocations + now.pinned_allocations + now.frees,
               before.allocations + before.pinned_allocations + before.frees);
     EXPECT_EQ(now.graph_launches - before.graph_launches, 1);
@@ -265,21 +266,22 @@ struct Pace {
 // Of runs 6 to 25, for which batches come every `loader` seconds.
 Pace pace(int64_t side, int layers, double loader) {
   constexpr int kFirst = 6, kRuns = 26;
+  const GpuDouble gpu;
   Learner learner(kGpu, side, layers);
   Feed feed(kGpu, 8, side);
   CompiledStep& step = learner.prepared(8);
   const size_t bytes = step.signature().arguments[0].bytes();
-  const double start = simulated_gpu::now();
+  const double start = gpu.now();
   double begin = 0, end = 0;
   for (int k = 0; k < kRuns; ++k) {
-    simulated_gpu::pass(std::max(0.0, start + k * loader - simulated_gpu::now()));
+    gpu.pass(std::max(0.0, start + k * loader - gpu.now()));
     feed.fill(step, k);
     step.submit();
     if (k > 0) step.collect();
-    if (k == kFirst) begin = simulated_gpu::now(), simulated_gpu::forget_done();
-    end = simulated_gpu::now();
+    if (k == kFirst) begin = gpu.now(), gpu.forget_done();
+    end = gpu.now();
   }
-  const std::vector<cuda_double_done> all = simulated_gpu::done();
+  const std::vector<cuda_double_done> all = gpu.done();
   step.collect();
   Pace pace{(end - begin) / (kRuns - 1 - kFirst), 0, static_cast<double>(bytes) / 25e9};
   std::vector<double> copied, ended;
@@ -304,7 +306,7 @@ class CudaPace : public OnGpu {
  protected:
   void SetUp() override {
     OnGpu::SetUp();
-    if (!IsSkipped() && !simulated_gpu::is_here()) GTEST_SKIP() << "of simulated time";
+    if (!IsSkipped() && !GpuDouble().here()) GTEST_SKIP() << "of simulated time";
   }
 };
 

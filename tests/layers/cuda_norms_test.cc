@@ -75,7 +75,8 @@ TEST_F(CudaNorms, RunningStatisticsRefuseNan) {
 
 // As group norm asks for them: a block a sample, each with statistics of its own.
 TEST_F(CudaNorms, BlocksWithStatisticsOfTheirOwn) {
-  for (const Shape& shape : {Shape{3, 10, 4}, Shape{2, 1, 5}, Shape{0, 4, 4}, Shape{2, 70, 129}}) {
+  for (const Shape& shape :
+       {Shape{3, 10, 4}, Shape{2, 1, 5}, Shape{0, 4, 4}, Shape{2, 70, 129}, Shape{40, 3, 4}}) {
     const ChannelBlocks blocks{shape[0] * shape[1], shape[1]};
     const Shape own{shape[0], shape[2]};
     expect_gpu_matches(
