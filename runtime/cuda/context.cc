@@ -108,20 +108,17 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
   CudaDeviceGuard guard(index);
   const Blas& blas = tessera::blas();
-  void* counter = nullptr;
-  cuda_check(cudaMalloc(&counter, sizeof(int64_t)), "cudaMalloc");
-  const auto give_back = [](void* block) { cuda_try([&] { return cudaFree(block); }); };
-  std::unique_ptr<void, decltype(give_back)> taken(counter, give_back);
-  CudaContext::fill(counter, 0, sizeof(int64_t));
+  const auto own = std::make_shared<CudaMemory>(index);  // tensors have no part in it
+  refused_ = {static_cast<int64_t*>(own->allocate(sizeof(int64_t), "refused updates")),
+              [own](int64_t* counter) { own->release(counter, sizeof(int64_t)); }};
+  CudaContext::fill(refused_counter(), 0, sizeof(int64_t));
   cuda_check(blas.cublasLtCreate(&blas_), "cublasLtCreate");
-  refused_ = static_cast<int64_t*>(taken.release());
 }
 
 CudaContext::~CudaContext() {
   if (device_is_lost()) return;
   if (dnn_ != nullptr) tessera::dnn().cudnnDestroy(dnn_);
   tessera::blas().cublasLtDestroy(blas_);
-  cuda_try([&] { return cudaFree(refused_); });
 }
 
 cudnnContext* CudaContext::dnn() {
@@ -155,12 +152,12 @@ void CudaContext::issue_from_host(void* device, const void* host, size_t bytes, 
 }
 
 void CudaContext::issue_refused_updates(void* to) {
-  copy_within(to, refused_, sizeof(int64_t));
+  copy_within(to, refused_counter(), sizeof(int64_t));
 }
 
 int64_t CudaContext::refused_updates() const {
   int64_t count = 0;
-  cuda_check(cudaMemcpyAsync(&count, refused_, sizeof count, cudaMemcpyDeviceToHost,
+  cuda_check(cudaMemcpyAsync(&count, refused_.get(), sizeof count, cudaMemcpyDeviceToHost,
                              static_cast<CudaStream&>(*stream_).handle()),
              "cudaMemcpyAsync to the host");
   stream_->synchronize();

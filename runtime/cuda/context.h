@@ -41,7 +41,7 @@ class CudaContext final : public Context {
   void fill(void* block, unsigned char value, size_t bytes) override;
   int64_t refused_updates() const override;  // waits for the stream
   void issue_refused_updates(void* to) override;
-  int64_t* refused_counter() { return refused_; }  // where kernels count them up
+  int64_t* refused_counter() { return refused_.get(); }  // where kernels count them up
 
  private:
   const int index_;
@@ -51,7 +51,7 @@ class CudaContext final : public Context {
   std::unique_ptr<const DeviceFacts> facts_;
   cublasLtContext* blas_ = nullptr;
   cudnnContext* dnn_ = nullptr;
-  int64_t* refused_ = nullptr;
+  std::shared_ptr<int64_t> refused_;
 };
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <dlfcn.h>
+#include "tessera/tests/engine/gpu_double.h"
 
 namespace tessera {
 
@@ -28,10 +28,8 @@ class GpuSchedule {
   }
 
  private:
-  // By name, so that the same test is linked where GPUs are real.
   static void set(const char* text) {
-    void* const found = dlsym(RTLD_DEFAULT, "cuda_double_schedule");
-    if (found != nullptr) reinterpret_cast<void (*)(const char*)>(found)(text);
+    if (const auto schedule = GpuDouble().schedule) schedule(text);
   }
 };
 
