@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tessera/graph/lower.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
@@ -72,6 +73,8 @@ std::string text_of(const cuda_double_held& held) {
 struct Case {
   const char *name, *kind, *schedule;
   long least;
+  Mode mode = Mode::kGraph;
+  bool synchronous = false;  // gpu.synchronous
 
   friend void PrintTo(const Case& one, std::ostream* to) { *to << one.name; }
   bool sticky() const { return std::string_view(kind).starts_with("sticky"); }
@@ -119,6 +122,8 @@ threads: 1
 )",
                                  "failures");
     config.run.dir = temporary_.path(dir);
+    config.mode = GetParam().mode;
+    config.gpu.synchronous = GetParam().synchronous;
     return config;
   }
   void run(const std::string& dir, const TrainOptions& options = {.overwrite = true}) const {
@@ -163,8 +168,11 @@ void CudaFailures::find_out_what_is_right() {
   right_ = result("right");
   const std::string places = in_child([&] {
     std::string lines;
-    const Config asked = config("right");
-    const auto session = prepared_session(asked, known_data(asked), Purpose::training);
+    Config asked = config("right");
+    asked.mode = Mode::kGraph;  // the same ops at the same places
+    CompileOptions options;
+    if (GetParam().mode == Mode::kEager) options.disabled_passes = pass_names();
+    const auto session = prepared_session(asked, known_data(asked), Purpose::training, options);
     for (CompiledStep* step : {&session->train_step(2), &session->evaluation_step(2)})
       for (const Node& node : step->program()->graph().nodes)
         lines += op_at(node.op->name(), node.module_path) + ": \n";
@@ -186,10 +194,12 @@ std::string CudaFailures::fault_of(const Error& error, const std::string& failed
     return text.find("asked for: ") == text.npos ? "it does not say for what: " + text : "";
   // A kernel that failed shows where it is waited for, or where a graph is launched that has it.
   const bool kernel = std::string_view(GetParam().kind) == "sticky:kernel",
-             later = kernel && (std::string_view(GetParam().schedule) != "eager" ||
-                                text.starts_with("cudaGraphLaunch: "));
+             later = kernel && !GetParam().synchronous &&
+                     (std::string_view(GetParam().schedule) != "eager" ||
+                      text.starts_with("cudaGraphLaunch: "));
   const bool silent = GetParam().sticky() && is_silent(failed);
-  if (!later && !silent && text.find(failed) == text.npos)
+  const bool waited = kernel && GetParam().synchronous;  // of the op, not of the kernel
+  if (!later && !silent && !waited && text.find(failed) == text.npos)
     return fmt::format("it does not name {}: {}", failed, text);
   const bool in_op = !later && !failed.starts_with("cuda");  // a kernel, or a library
   const bool placed = std::any_of(places_.begin(), places_.end(), [&](const std::string& place) {
@@ -278,6 +288,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"StickyKernel", "sticky:kernel", "eager", 60},
                     Case{"StickyKernelLazy", "sticky:kernel", "lazy", 60},
                     Case{"StickyKernelRandom", "sticky:kernel", "random:1", 60},
+                    Case{"SynchronousLazy", "sticky:kernel", "lazy", 60, Mode::kGraph, true},
+                    Case{"SynchronousEagerMode", "sticky:kernel", "lazy", 60, Mode::kEager, true},
                     Case{"DnnPlan", "dnn:plan", "eager", 10},
                     Case{"DnnRun", "dnn:run", "eager", 5}),
     [](const auto& info) { return info.param.name; });
