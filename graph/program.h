@@ -9,6 +9,7 @@
 #include "tessera/graph/arena.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
+#include "tessera/graph/slot_layout.h"
 
 namespace tessera {
 
@@ -34,16 +35,6 @@ struct DevicePlan {
   Plan plan;
   size_t slot_bytes = 0;
   size_t arena_bytes() const { return static_cast<size_t>(plan.bytes); }
-};
-
-// How the slots of a program lie that is run ahead of the host (twins.h), in bytes: first the
-// argument `ahead`, -1 for none, which is much of them all; then the others from `arguments` on;
-// then the results from `results` on, and an int64, the refused updates of the device, at
-// `refused`.
-struct SlotLayout {
-  int ahead = -1;
-  size_t arguments = 0, results = 0, refused = 0;
-  size_t end() const { return refused + sizeof(int64_t); }
 };
 
 class Program {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tessera/engine/storage.h"
+#include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

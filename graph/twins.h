@@ -12,10 +12,13 @@
 #include <memory>
 
 #include "tessera/engine/tensor.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/slot_layout.h"
 #include "tessera/memory/regions.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
+
+class Program;  // program.h
 
 // Not thread-safe. The program, which has a slot_layout(), must outlive it.
 class Twins {
