@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// In bytes: first the argument `ahead`, -1 for none, which is much of them all; then the others from
-// `arguments` on; then the results from `results` on, and an int64, the refused updates of the
+// In bytes: first the argument `ahead`, -1 for none, which is much of them all; then the others
+// from `arguments` on; then the results from `results` on, and an int64, the refused updates of the
 // device, at `refused`. So the others are one copy, and so are the results (twins.h).
 struct SlotLayout {
   int ahead = -1;
