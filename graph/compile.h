@@ -63,12 +63,13 @@ class CompiledStep {
   virtual void run() = 0;
 
   // Arguments and results on the host, of runs that a GPU works on while the host prepares the
-  // next:
-  //   step.host_input(1).assign(...); step.bring(0, images); step.submit();
+  // next. Where runs cannot be ahead of the host, submit() returns when all is done: so the same
+  // code serves both.
+  //
+  //   step.bring(0, images);  step.host_input(1).assign(...);  step.submit();
   //   ... the same for the next run, at most lag() runs ahead ...
-  //   step.collect(); step.host_output(0).item<float>();
-  // Where runs cannot be ahead of the host, submit() returns when all is done; so the same program
-  // serves both.
+  //   step.collect();  step.host_output(0).item<float>();
+  //
   // Write argument i of the next submit() here. On the CPU a slot of the program.
   virtual const Tensor& host_input(size_t i);
   // Instead: takes it, whole, from there: staging_memory() of the device (runtime/context.h), which
@@ -78,7 +79,8 @@ class CompiledStep {
   // How many runs may be submitted and not yet collected when the next is filled: 1 for a program
   // on one GPU, else 0.
   virtual int lag() const { return 0; }
-  // Waits for the oldest run that is submitted and not collected. Throws Error where there is none.
+  // Waits for the oldest run that is submitted and not collected. Throws Error where lag() is 1 and
+  // there is none.
   virtual void collect();
   // Result i of the run collected last, until the next submit(), with lag() 1 the next but one.
   virtual const Tensor& host_output(size_t i);
@@ -88,8 +90,8 @@ class CompiledStep {
   // gradients go where the signature says so.
   virtual Tensors call(const Tensors& arguments) = 0;
   // After a run, or of that collected last: which op was the first to make a NaN or an infinity
-  // (program.h), with the parameters as they are now. In eager mode a
-  // program is made for it, which computes the same bits.
+  // (program.h), with the parameters as they are now. In eager mode a program is made for it, which
+  // computes the same bits.
   virtual std::optional<NonFinite> find_non_finite() = 0;
 
   // Bytes of arguments, results and what is saved for the gradient; 0 in eager mode.

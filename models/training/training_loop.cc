@@ -172,8 +172,8 @@ bool TrainingLoop::next_step() {
 void TrainingLoop::look_at(const Issued& run) {
   const double loss = run.step->host_output(0).item<double>();
   const bool skipped = skips_ && !std::isfinite(run.step->host_output(2).item<double>());
-  const bool refused =
-      run.step->refused_updates() != std::exchange(refused_, run.step->refused_updates());
+  const int64_t refusals = run.step->refused_updates();
+  const bool refused = std::exchange(refused_, refusals) != refusals;
   if (!std::isfinite(loss) || refused) not_finite(run, loss, skipped);
   if (skipped) return;
   since_log_.add(*run.step, run.batch.count);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -248,6 +249,29 @@ TEST(LoaderTest, SaysWhatItHolds) {
   EXPECT_GT(loader.times().read, 0);
   EXPECT_GT(loader.times().augment, 0);
   EXPECT_GE(loader.wait_seconds(), 0);
+}
+
+// What is handed out stays for as many calls, however eager the workers are.
+TEST(LoaderTest, HeldBatchesStayAsTheyAre) {
+  const auto data = std::make_shared<Hashed>(50);
+  for (const int workers : {0, 1, 3}) {
+    LoaderOptions options = training(workers, 1);
+    Loader one(data, options);
+    options.held = 3;
+    Loader loader(data, options);
+    EXPECT_EQ(loader.bytes(), Loader::planned_bytes(kShape, 50, options));
+    EXPECT_GT(loader.bytes(), one.bytes());
+    std::vector<Batch> held;
+    std::vector<Copy> copies;
+    for (int i = 0; i < 3 * 7; ++i) {
+      held.push_back(loader.next());
+      copies.push_back(copy(held.back(), loader));
+      EXPECT_EQ(copies.back(), copy(one.next(), one)) << workers << " workers, batch " << i;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // the workers go on
+      for (size_t k = held.size() - std::min<size_t>(3, held.size()); k < held.size(); ++k)
+        EXPECT_EQ(copy(held[k], loader), copies[k]) << workers << " workers, batch " << k;
+    }
+  }
 }
 
 TEST(LoaderTest, ABatchLargerThanTheDataTakesOnlyItsMemory) {
