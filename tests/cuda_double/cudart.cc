@@ -103,15 +103,15 @@ cudaError_t waited(Machine& machine) {
 }  // namespace
 
 cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t parameter_bytes,
-                  std::function<void()> thread) {
+                  unsigned most_threads, std::function<void()> thread) {
   return call(name, [&](Machine& machine) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > 1024 ||
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > kMostThreads ||
         block.z > 64 || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535 ||
         config.dynamicSmemBytes > kMostShared)
       return cudaErrorInvalidConfiguration;
-    if (parameter_bytes > kMostParameters) return cudaErrorInvalidValue;
+    if (parameter_bytes > kMostParameters || threads > most_threads) return cudaErrorInvalidValue;
     Operation operation;
     operation.name = name;
     operation.engine = Engine::compute;
@@ -186,7 +186,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int device) {
     about->totalGlobalMem = device_bytes();
     about->multiProcessorCount = kMultiprocessors;
     about->sharedMemPerBlock = kMostShared;
-    about->maxThreadsPerBlock = 1024;
+    about->maxThreadsPerBlock = kMostThreads;
     about->warpSize = 32;
     return cudaSuccess;
   });

@@ -20,8 +20,15 @@
 // Its size would be unknown to whoever launches, and its bytes could not be checked.
 #undef __shared__
 #define __shared__ static_assert(false, "shared memory is taken with dynamic_shared()");
+// For most_threads(). Clang does not take such a number from a template's parameters.
 #undef __launch_bounds__
+#if defined(__x86_64__) && !defined(__clang__)
+#define __launch_bounds__(...)                                                       \
+  __attribute__((patchable_function_entry(::cuda_double::bound_threads(__VA_ARGS__), \
+                                          ::cuda_double::bound_threads(__VA_ARGS__))))
+#else
 #define __launch_bounds__(...)
+#endif
 #undef __grid_constant__
 #define __grid_constant__
 
@@ -37,6 +44,8 @@ inline void __syncwarp(unsigned mask = ~0u,
 }
 
 namespace cuda_double {
+
+constexpr int bound_threads(int threads, int /*blocks at once*/ = 0) { return threads; }
 
 // The lane to read, or the caller's own where the other lies outside its part of the warp.
 inline int lane_within(int wanted, int width) {

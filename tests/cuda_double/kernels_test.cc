@@ -203,6 +203,11 @@ struct Parameters {
 };
 template <int kBytes>
 __global__ void takes(Parameters<kBytes>) {}
+template <class T>
+constexpr int kBoundOf = 16 * sizeof(T);
+__global__ void __launch_bounds__(96) bounded() {}
+template <class A, class B>
+__global__ void __launch_bounds__(kBoundOf<B>, 4) bounded_by_type() {}
 
 // Programming Guide, Technical Specifications: blocks have 1 to 1024 threads, at most 64 of them
 // deep, and 48 KiB of shared memory unless more is asked for; grids have 65535 blocks in y and z;
@@ -227,6 +232,25 @@ TEST(KernelLimits, AreKept) {
   EXPECT_DEATH(launch("nothing", nothing, 1, 1, 0, nullptr), "nothing on the default stream");
 #endif
 }
+
+#if !defined(__clang__)  // with which the double does not know them
+// Programming Guide, Launch Bounds: a kernel fails to launch with more threads per block than it
+// was compiled for.
+TEST(KernelLimits, AreThoseThatAKernelWasCompiledFor) {
+  if (const std::string reason = why_not_here("eager"); !reason.empty()) GTEST_SKIP() << reason;
+  Stream stream;
+  const auto expect_bound = [&](void (*kernel)(), unsigned bound) {
+    EXPECT_NO_THROW(launch("bounded", kernel, 1, bound, 0, stream));
+    EXPECT_NO_THROW(launch("bounded", kernel, 1, dim3(1, bound / 2), 0, stream));
+    EXPECT_THROW(launch("bounded", kernel, 1, bound + 1, 0, stream), tessera::DeviceError);
+    EXPECT_THROW(launch("bounded", kernel, 1, dim3(bound, 2), 0, stream), tessera::DeviceError);
+  };
+  expect_bound(bounded, 96);
+  expect_bound(bounded_by_type<int, char>, 16);
+  expect_bound(bounded_by_type<char, double>, 128);
+  EXPECT_NO_THROW(launch("unbounded", nothing, 1, 1024, 0, stream));
+}
+#endif
 
 __global__ void some_skip_the_barrier() {
   if (threadIdx.x < 3) return;

@@ -191,11 +191,13 @@ def sanitizer(machine, options):
     return {"tools": found}
 
 
-def bench_ours(machine, network, tf32, steps, *more):
-    settings, _, _ = NETWORKS[network]
+def settings_of(network, tf32):
+    return ["device=gpu", f"gpu.tf32={str(tf32).lower()}", *NETWORKS[network][0]]
+
+
+def bench_ours(machine, network, tf32, steps, *settings, **environment):
     return machine.json_of(machine.program("trainer"), "bench", "--config", CONFIG, "--json",
-                           "--steps", steps, "device=gpu", f"gpu.tf32={str(tf32).lower()}",
-                           *settings, *more)
+                           "--steps", steps, *settings_of(network, tf32), *settings, **environment)
 
 
 def bench_peer(machine, network, tf32, options, variant):
@@ -227,17 +229,43 @@ def bench(machine, options):
     return {"cases": cases}
 
 
+def tune_case(machine, network, tf32, options, share, **cache):
+    """Measures the plans, in half of the case's share of the time; then both ways in turn."""
+    start = time.monotonic()
+    code, said, took = machine.run(machine.program("trainer"), "tune", "--config", CONFIG,
+                                   *settings_of(network, tf32), seconds=share / 2, **cache)
+    last = said.strip().splitlines()[-1:] or [""]
+    case = {"network": network, "tf32": tf32, "code": code, "seconds": took, "said": last[0],
+            "settings": {"gpu.plans=rule": [], "gpu.plans=tuned": []}}
+    longest = 0.0
+    for number in range(options.rounds):
+        begun = time.monotonic()
+        if number > 0 and begun - start + longest > share:
+            break
+        for setting, results in case["settings"].items():
+            results.append(bench_ours(machine, network, tf32, options.tune_steps, setting, **cache))
+        longest = max(longest, time.monotonic() - begun)
+    case["longest"] = longest / 2
+    return case
+
+
 def tune(machine, options):
-    """What the settings of a GPU are worth, with cuDNN's workspace at most so large."""
-    settings = ["gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=1GiB"]
-    rows = []
-    for network in NETWORKS:
-        for tf32 in (True, False):
-            for setting in [""] + settings:
-                result = bench_ours(machine, network, tf32, options.bench_steps,
-                                    *[setting] * bool(setting))
-                rows.append({"network": network, "tf32": tf32, "setting": setting} | result)
-    return {"rows": rows}
+    """What trainer tune is worth; of the time that is left then, what other settings are: cuDNN's
+    workspace is at most so large."""
+    others = ("gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=1GiB")
+    cases = []
+    with tempfile.TemporaryDirectory() as cache:
+        for network in NETWORKS:
+            for tf32 in (True, False):
+                share = machine.left() / (2 * len(NETWORKS) - len(cases))
+                cases.append(tune_case(machine, network, tf32, options, share, TESSERA_CACHE=cache))
+        for setting in others:
+            for case in cases:
+                fits = machine.left() > 1.5 * case["longest"]
+                case["settings"][setting] = [
+                    bench_ours(machine, case["network"], case["tf32"], options.tune_steps, setting,
+                               TESSERA_CACHE=cache)] if fits else []
+    return {"cases": cases}
 
 
 PARTS = {"correctness": correctness, "sanitizer": sanitizer, "bench": bench, "tune": tune}
@@ -294,8 +322,9 @@ def main():
     runner.add_argument("--steps", type=int, default=100, help="of each of them")
     runner.add_argument("--sanitized", default=SANITIZED, help="tests under the sanitizer")
     runner.add_argument("--peer", default=ROOT / "tools/bench/gpu_peer.py", help="of the bench")
-    runner.add_argument("--rounds", type=int, default=3, help="of the bench")
+    runner.add_argument("--rounds", type=int, default=3, help="of bench and of tune, at most")
     runner.add_argument("--bench-steps", type=int, default=100)
+    runner.add_argument("--tune-steps", type=int, default=40, help="of each bench in tune")
     runner.add_argument("--variants", type=lambda text: text.split(","),
                         default=["compile", "graph", "eager"], help="of PyTorch")
     reader = verbs.add_parser("table")

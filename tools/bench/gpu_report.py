@@ -88,17 +88,26 @@ def bench(found):
 
 
 def tune(found):
-    plain = {(row["network"], row["tf32"]): row.get("images_per_second")
-             for row in found["rows"] if not row["setting"]}
-    lines = []
-    for row in found["rows"]:
-        speed, base = row.get("images_per_second"), plain.get((row["network"], row["tf32"]))
-        lines.append((f"{row['network']}, {'TF32' if row['tf32'] else 'float32'}",
-                      f"`{row['setting']}`" if row["setting"] else "as configured",
-                      row.get("fault") or f"{speed:.0f}",
-                      f"{speed / base:.3f}" if speed and base else ""))
-    return rows(("network", "setting", "images/s", "to as configured"), lines), \
-        all("fault" not in row for row in found["rows"])
+    tunings, lines, notes, good = [], [], [], True
+    for case in found["cases"]:
+        name = f"{case['network']}, {'TF32' if case['tf32'] else 'float32'}"
+        good &= case["code"] == 0
+        said = case["said"].partition("; kept in ")[0] if case["code"] == 0 else \
+            "time was up" if case["code"] == 124 else f"exit {case['code']}: {case['said'][:200]}"
+        tunings.append((name, said, f"{case['seconds']:.0f} s"))
+        rule = speeds(case["settings"]["gpu.plans=rule"])
+        for setting, results in case["settings"].items():
+            ran, faulty = speeds(results), faults(results)
+            good &= not faulty
+            notes += [f"{name}, `{setting}`: {fault}" for fault in faulty or
+                      ["no time was left"] * (not results)]
+            if ran:
+                speed = statistics.median(ran)
+                lines.append((name, f"`{setting}`", len(ran), f"{speed:.0f}",
+                              f"{speed / statistics.median(rule):.3f}" if rule else ""))
+    return rows(("network", "`trainer tune`", "took"), tunings) + \
+        rows(("network", "setting", "rounds", "images/s", "to `rule`"), lines) + \
+        [f"- did not run: {note}" for note in notes], good
 
 
 def page(parts):
