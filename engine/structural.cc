@@ -326,13 +326,14 @@ Tensor cast(const Tensor& x, DType dtype) {
   return apply1(std::make_shared<Cast>(CastParams{dtype}), {x});
 }
 
-// In a captured step the program waits.
+// In a captured step the program waits. Into the host's eager memory, which is pageable, the copy
+// is done when it has been issued.
 Tensor copy(const Tensor& x, Device device) {
   const DeviceScope scope(device);
-  const bool waits = current_recorder() == nullptr && x.device() != device;
-  if (waits) context(x.device()).synchronize();
+  const bool waits = current_recorder() == nullptr && x.device() != device && !device.is_cpu();
+  if (waits && !x.device().is_cpu()) context(x.device()).synchronize();
   Tensor y = apply1(std::make_shared<Copy>(CopyParams{device}), {x});
-  if (waits) context(x.device()).synchronize(), context(device).synchronize();
+  if (waits) context(device).synchronize();
   return y;
 }
 

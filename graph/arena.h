@@ -59,11 +59,12 @@ class Arena {
 // An arena for each device that the programs which share them run on. Not thread-safe.
 class Arenas {
  public:
-  // Made at the first call, over the memory of the device.
-  Arena& on(Device device) {
+  // Made at the first call, over the memory of the device, or that given.
+  Arena& on(Device device) { return on(device, context(device).memory()); }
+  Arena& on(Device device, RawMemory& memory) {
     for (const auto& [known, arena] : arenas_)
       if (known == device) return *arena;
-    return add(device, Arena(context(device).memory()));
+    return add(device, Arena(memory));
   }
   // Another one for a device on which no program has been prepared yet. Throws Error where one has.
   Arena& add(Device device, Arena arena) {

@@ -73,7 +73,8 @@ class CompiledStep {
   // Write argument i of the next submit() here. On the CPU a slot of the program.
   virtual const Tensor& host_input(size_t i);
   // Instead: takes it, whole, from there: staging_memory() of the device (runtime/context.h), which
-  // must stay as it is until that run is collected. Worth it for the largest argument.
+  // must stay as it is until that run is collected, and while find_non_finite() asks about it.
+  // Worth it for the largest argument.
   virtual void bring(size_t i, const void* staged);
   virtual void submit();
   // How many runs may be submitted and not yet collected when the next is filled: 1 for a program

@@ -36,7 +36,7 @@ Program::Program(Graph graph, const CompileOptions& options)
   make_plans(options);
   place_slots();
   for (const DevicePlan& plan : plans_) {
-    Arena& arena = arenas_->on(plan.device);
+    Arena& arena = arenas_->on(plan.device, memory_of(plan.device));
     arena.reserve(plan.arena_bytes());
     memories_.push_back({&arena, 0, nullptr});
   }
@@ -109,6 +109,13 @@ void Program::make_plan(const CompileOptions& options, DevicePlan& plan) {
   // Every plan is checked: a planner may be the user's own.
   if (auto fault = check(plan.problem, plan.plan))
     throw Error(fmt::format("planner {}: {}", planner_, fault->text));
+}
+
+// Beside a GPU the host's memory is page-locked: a copy then goes on while others work.
+RawMemory& Program::memory_of(Device device) const {
+  const Device first = plans_.front().device;
+  return device.is_cpu() && !first.is_cpu() ? context(first).staging_memory()
+                                            : context(device).memory();
 }
 
 size_t Program::index_of(Device device) const {
@@ -218,8 +225,8 @@ void Program::bind_slots() {
   if (!inputs_.empty() || !outputs_.empty()) return;
   for (size_t i = 0; i < plans_.size(); ++i)
     if (!memories_[i].slots)
-      memories_[i].slots = std::make_shared<Region>("slots", plans_[i].slot_bytes,
-                                                    context(plans_[i].device).memory());
+      memories_[i].slots =
+          std::make_shared<Region>("slots", plans_[i].slot_bytes, memory_of(plans_[i].device));
   hand_out();
 }
 

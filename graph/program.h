@@ -116,6 +116,7 @@ class Program {
   void wait_for_others(Device device);
   void issue();
   void hand_out();
+  RawMemory& memory_of(Device device) const;
   size_t index_of(Device device) const;  // in plans_; plans_.size() where there is none
   void* address(ValueId id);
   std::byte* block_address(int block);

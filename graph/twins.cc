@@ -53,8 +53,7 @@ void Twins::make_twin(Twin& twin) {
 Twins::~Twins() {
   if (submitted_ == 0) return;
   try {
-    where_.copy_stream().synchronize();
-    where_.synchronize();
+    where_.synchronize();         // which has waited for the copies
   } catch (const DeviceError&) {  // said where the next call is made
   }
 }
@@ -140,10 +139,8 @@ int64_t Twins::refused_updates() const {
 
 void Twins::put_back() {
   if (collected_ == 0) return;
-  where_.copy_stream().synchronize();
   issue_arguments(last());
   if (layout_.ahead >= 0) issue_ahead(last().ahead_from, where_.stream());
-  where_.synchronize();
 }
 
 }  // namespace tessera

@@ -35,7 +35,8 @@ class Twins {
   const Tensor& output(size_t i) const;
   int64_t refused_updates() const;
 
-  // The arguments of the run collected last, in the slots once more; waits for all runs.
+  // Issues that the arguments of the run collected last stand in the slots once more, after all
+  // runs.
   void put_back();
 
   // Without those of the largest argument, which are taken when input() is asked for it.

@@ -157,10 +157,7 @@ void CudaContext::issue_refused_updates(void* to) {
 
 int64_t CudaContext::refused_updates() const {
   int64_t count = 0;
-  cuda_check(cudaMemcpyAsync(&count, refused_.get(), sizeof count, cudaMemcpyDeviceToHost,
-                             static_cast<CudaStream&>(*stream_).handle()),
-             "cudaMemcpyAsync to the host");
-  stream_->synchronize();
+  const_cast<CudaContext*>(this)->copy_to_host(&count, refused_.get(), sizeof count);
   return count;
 }
 

@@ -7,6 +7,7 @@
 #include "tessera/layers/activation.h"
 #include "tessera/layers/matmul.h"
 #include "tessera/layers/sgd.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/tests/engine/device_testing.h"
 #include "tessera/tests/engine/gpu_schedule.h"
 
@@ -136,6 +137,55 @@ TEST_F(CudaMixed, ParametersLearnOnBothDevices) {
     const GpuSchedule schedule(text);
     for (const bool eager : {false, true}) EXPECT_TRUE(learn(kGpu, eager) == found) << text;
   }
+}
+
+// Two parts of a GPU have streams of their own: one step goes back and forth between them.
+TEST_F(CudaMixed, PartsOfAGpuWorkOnOneStep) {
+  configure_devices({{"gpu:0", 2, size_t{64} << 20}});
+  const auto run = [](Device one, Device two, bool eager) {
+    auto compiled = compile(
+        [&](const Tensor& x) {
+          const DeviceScope here(one);
+          Tensor y = copy(x, one), sum_of_all = y * 0.0;
+          for (int i = 0; i < 4; ++i) {
+            y = tanh(y * 1.5);
+            Tensor there;
+            {
+              const DeviceScope scope(two);
+              there = exp(copy(y, two) * -0.5);
+            }
+            sum_of_all = sum_of_all + copy(there, one);
+          }
+          return copy(sum_of_all, kHost);
+        },
+        {.eager = eager});
+    std::vector<std::vector<double>> values;
+    for (int i = 0; i < 3; ++i)
+      values.push_back(as_doubles(compiled(random_normal({40, 50}, static_cast<uint64_t>(i)))));
+    return values;
+  };
+  const auto right = run(kGpu, kGpu, false);
+  for (const std::string& text : GpuSchedule::all()) {
+    const GpuSchedule schedule(text);
+    for (const bool eager : {false, true})
+      EXPECT_TRUE(run(kGpu, Device{DeviceKind::gpu, 1}, eager) == right) << text << eager;
+  }
+  configure_devices({});
+}
+
+// The source, in memory that the GPU reads by itself, may be overwritten when copy() returns.
+TEST_F(CudaMixed, EagerCopiesHaveReadTheirSource) {
+  const GpuSchedule lazy("lazy");
+  auto compiled = compile([](const Tensors& in) { return Tensors{sum(in[0])}; });
+  Tensor source, there;
+  {
+    const DeviceScope scope(kGpu);
+    source = compiled.prepare({{DType::f32, {16}, kGpu}}).host_input(0);
+  }
+  source.assign(std::span<const float>(std::vector<float>(16, 3.f)));
+  there = copy(source, kGpu);
+  source.assign(std::span<const float>(std::vector<float>(16, 4.f)));
+  EXPECT_EQ(as_doubles(copy(there, kHost)), std::vector<double>(16, 3));
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ class Learner {
                                {DType::f64, {}, device_},
                                {DType::f32, {16}, device_}});
   }
+  void drop_steps() { compiled_.reset(); }
   std::vector<float> weight() const { return weight_.to_vector<float>(); }
 
  private:
@@ -146,6 +147,95 @@ TEST_F(CudaTwins, TheLargestArgumentMayBeWrittenToItsTwin) {
     }
   }
   EXPECT_EQ(brought.weight(), written.weight());
+}
+
+// The last op of all reads the images, so their slot is free when the run is over.
+TEST_F(CudaTwins, TheImagesMayBeReadLast) {
+  const auto run = [] {
+    Compiled compiled(
+        [](const Tensors& in) {
+          Tensor small = in[1];
+          for (int i = 0; i < 3; ++i) small = tanh(small);
+          return Tensors{small, image_normalize(in[0], {{0}, {1}})};
+        },
+        {});
+    const DeviceScope scope(kGpu);
+    CompiledStep& step =
+        compiled.prepare({{DType::u8, {1, 80, 80, 1}, kGpu}, {DType::f32, {4}, kGpu}});
+    EXPECT_EQ(step.program()->graph().nodes.back().op->name(), "image_normalize");
+    Region images("images", 2 * 6400, context(kGpu).staging_memory());
+    std::vector<std::vector<float>> seen;
+    for (int k = 0; k < 5; ++k) {
+      std::byte* const image = images.data() + k % 2 * 6400;
+      std::memset(image, 10 * k, 6400);
+      step.bring(0, image);
+      Tensor(step.host_input(1)).assign(std::span<const float>(std::vector<float>(4, 0.1f)));
+      step.submit();
+      if (k == 0) continue;
+      step.collect();
+      seen.push_back(step.host_output(1).to_vector<float>());
+    }
+    step.collect();
+    for (size_t k = 0; k < seen.size(); ++k)
+      EXPECT_EQ(seen[k], std::vector<float>(6400, static_cast<float>(10 * k) / 255)) << k;
+  };
+  for (const std::string& schedule : GpuSchedule::all()) {
+    const GpuSchedule now(schedule);
+    run();
+  }
+}
+
+// What runs when a step ends still writes to its twins.
+TEST_F(CudaTwins, AStepMayEndWhileItRuns) {
+  const GpuSchedule lazy("lazy");
+  for (int runs = 1; runs <= 2; ++runs) {
+    std::vector<float> right;
+    {
+      Learner learner(kGpu, 24, 1);
+      Feed feed(kGpu, 8, 24);
+      for (int k = 0; k < runs; ++k) {
+        feed.fill(learner.prepared(8), k);
+        learner.prepared(8).submit();
+      }
+      learner.drop_steps();
+      right = learner.weight();
+    }
+    Learner waits(kGpu, 24, 1);
+    Feed feed(kGpu, 8, 24);
+    for (int k = 0; k < runs; ++k) {
+      feed.fill(waits.prepared(8), k);
+      waits.prepared(8).submit();
+      waits.prepared(8).collect();
+    }
+    EXPECT_EQ(waits.weight(), right);
+  }
+}
+
+// --sync: the host waits after each op, so what goes wrong is told where it went wrong.
+TEST_F(CudaTwins, SynchronousStepsWaitAfterEachOp) {
+  const GpuDouble gpu;
+  if (!gpu.here()) GTEST_SKIP() << "a real GPU does not count its calls";
+  GpuSettings settings = gpu_settings();
+  const GpuSettings before = settings;
+  settings.synchronous = true;
+  set_gpu_settings(settings);
+  const auto waits_of = [&](auto&& work) {
+    const long waits = gpu.counts().waits;
+    work();
+    return gpu.counts().waits - waits;
+  };
+  {
+    Learner learner(kGpu, 24, 2);
+    CompiledStep& step = learner.prepared(8);
+    step.bind();
+    long ops = 0;
+    for (const Node& node : step.program()->graph().nodes) ops += node.op->views(0) < 0;
+    for (int k = 0; k < 3; ++k) EXPECT_EQ(waits_of([&] { step.run(); }), ops);
+    const DeviceScope scope(kGpu);
+    const Tensor x = ones({8});
+    EXPECT_EQ(waits_of([&] { tanh(x); }), 1);
+  }
+  set_gpu_settings(before);
 }
 
 std::string error_of(const std::function<void()>& call) {
