@@ -110,17 +110,20 @@ TEST_P(Conv2dFallback, AfterTheFirstRunAFailureIsAnError) {
   EXPECT_TRUE(warnings_.empty());
 }
 
+// In a process of its own, whose device stays lost.
 TEST_P(Conv2dFallback, ALostDeviceIsAnError) {
   const auto kernel = prepare();
   const Tensor x = copy(x_, kGpu), w = copy(w_, kGpu), y = copy(y_, kGpu);
   const Buffer in[] = {{x.impl()->data(), x.spec()}, {w.impl()->data(), w.spec()}};
   const Buffer out[] = {{y.impl()->data(), y.spec()}};
-  cuda_double_fail("sticky:call:2");  // after the look at which device is current
-  EXPECT_THROW(kernel->run(where(), in, out, {scratch_->pointer, {}}), DeviceLost);
-  EXPECT_STREQ(cuda_double_failed_call(), "cudnnBackendExecute");
-  EXPECT_TRUE(warnings_.empty());
-  cuda_double_fail("");  // mended, but for what the runtime remembers of it
-  cudaGetLastError();
+  const auto lose = [&] {
+    cuda_double_fail("sticky:call:2");  // after the look at which device is current
+    EXPECT_THROW(kernel->run(where(), in, out, {scratch_->pointer, {}}), DeviceLost);
+    EXPECT_STREQ(cuda_double_failed_call(), "cudnnBackendExecute");
+    EXPECT_TRUE(warnings_.empty());
+    std::_Exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(lose(), testing::ExitedWithCode(0), "");
 }
 
 TEST_P(Conv2dFallback, TheWarningNamesOpAndPlace) {

@@ -56,7 +56,11 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                                                     static_cast<const char*>(from) + bytes);
     operation.run = [=] { std::memcpy(to, held->data(), bytes); };
   } else {
-    operation.run = [=] { std::memmove(to, from, bytes); };
+    operation.run = [=] {
+      if (region_of(to).place != target.place || region_of(from).place != source.place)
+        broken("page-locked memory was freed before a copy from or to it was done");
+      std::memmove(to, from, bytes);
+    };
   }
   ++machine.counters.copies;
   const cudaError_t code = issue(stream, std::move(operation));
@@ -284,7 +288,6 @@ cudaError_t cudaFreeHost(void* block) {
   return call("cudaFreeHost", [&](Machine& machine) {
     if (block == nullptr) return cudaSuccess;
     if (const cudaError_t code = unsafe_in_capture(); code != cudaSuccess) return code;
-    for (int device = 0; device < device_count(); ++device) machine.wait_for_device(device);
     return give_pinned(block) ? machine.sticky : cudaErrorInvalidValue;
   });
 }

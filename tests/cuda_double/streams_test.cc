@@ -60,7 +60,8 @@ TEST_P(Streams, WorkOutlivesItsHandles) {
   EXPECT_EQ(result.data[9], 0x01010101);
 }
 
-// Runtime API, Memory Management, cudaFree and cudaFreeHost: they wait for the work of the device.
+// Runtime API, Memory Management, cudaFree: it waits for the work of the device. Of cudaFreeHost
+// nothing of the kind is promised.
 TEST_P(Streams, FreeingWaits) {
   Stream stream;
   Pinned<int> result(10);
@@ -96,6 +97,21 @@ TEST(LazyStreams, APinnedBufferThatIsReusedTooEarlyIsSeen) {
   source.data[0] = 6;
   EXPECT_EQ(x.get(stream)[0], 6);
   cuda_double_schedule("eager");
+}
+
+TEST(LazyStreamsDeathTest, APinnedBufferThatIsFreedTooEarlyIsSeen) {
+  ONLY_SIMULATED();
+  const auto early = [] {
+    cuda_double_schedule("lazy");
+    Stream stream;
+    OnDevice<int> x(1);
+    {
+      Pinned<int> result(1);
+      OK(cudaMemcpyAsync(result.data, x.data, 4, cudaMemcpyDeviceToHost, stream));
+    }
+    stream.wait();
+  };
+  EXPECT_DEATH(early(), "freed before a copy");
 }
 
 // Stream Management: streams that nothing orders may run in any order; lazily, one that nobody

@@ -153,6 +153,10 @@ TEST_F(CudaMixed, PartsOfAGpuWorkOnOneStep) {
             {
               const DeviceScope scope(two);
               there = exp(copy(y, two) * -0.5);
+              const DeviceScope back(one);
+              const Tensor again = tanh(y + 0.25);  // made while nothing else is on its way
+              const DeviceScope there_again(two);
+              there = there + copy(again, two);
             }
             sum_of_all = sum_of_all + copy(there, one);
           }
