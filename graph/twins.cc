@@ -50,14 +50,6 @@ void Twins::make_twin(Twin& twin) {
                                      graph.values[graph.outputs[i]].spec));
 }
 
-Twins::~Twins() {
-  if (submitted_ == 0) return;
-  try {
-    where_.synchronize();         // which has waited for the copies
-  } catch (const DeviceError&) {  // said where the next call is made
-  }
-}
-
 Twins::Twin& Twins::next() {
   if (submitted_ > collected_ + 1)
     throw Error("step: two runs are submitted; collect() the first before the third is filled");

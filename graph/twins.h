@@ -25,7 +25,6 @@ class Twins {
  public:
   // Takes bytes(program) of the device's staging_memory(), and events. Throws OutOfMemory.
   explicit Twins(Program& program);
-  ~Twins();  // waits for what was submitted
 
   // As CompiledStep says (compile.h).
   const Tensor& input(size_t i);

@@ -9,6 +9,32 @@
 namespace tessera {
 namespace {
 
+// Without the guard, which may throw. The call is made whichever device is current: blocks know
+// theirs.
+template <class Call>
+bool on_device(int index, Call&& call) noexcept {
+  int outer = index;
+  cuda_try([&] { return cudaGetDevice(&outer); });
+  if (outer != index) cuda_try([&] { return cudaSetDevice(index); });
+  const bool made = cuda_try(std::forward<Call>(call));
+  if (outer != index) cuda_try([&] { return cudaSetDevice(outer); });
+  return made;
+}
+
+// nullptr where there is no memory.
+template <class Allocate>
+void* take_on_device(int index, std::string_view name, Allocate&& allocate) {
+  CudaDeviceGuard guard(index);
+  void* block = nullptr;
+  const cudaError_t code = allocate(&block);
+  if (code == cudaErrorMemoryAllocation) {
+    forget_cuda_error();
+    return nullptr;
+  }
+  cuda_check(code, name);
+  return block;
+}
+
 class CudaMemory final : public RawMemory {
  public:
   explicit CudaMemory(int index) : index_(index) {}
@@ -16,39 +42,20 @@ class CudaMemory final : public RawMemory {
   size_t alignment() const override { return alignment_of({DeviceKind::gpu, index_}); }
   size_t available() const override {
     size_t free = 0, total = 0;
-    return on_device([&] { return cudaMemGetInfo(&free, &total); }) ? free : kNoLimit;
+    return on_device(index_, [&] { return cudaMemGetInfo(&free, &total); }) ? free : kNoLimit;
   }
 
  protected:
   void* take(size_t bytes) override {
-    CudaDeviceGuard guard(index_);
-    void* block = nullptr;
-    const cudaError_t code = cudaMalloc(&block, bytes);
-    if (code == cudaErrorMemoryAllocation) {
-      forget_cuda_error();
-      return nullptr;
-    }
-    cuda_check(code, "cudaMalloc");
-    return block;
+    return take_on_device(index_, "cudaMalloc",
+                          [&](void** block) { return cudaMalloc(block, bytes); });
   }
   // cudaFree waits for the device, so no kernel still works on the block.
   void give(void* block, size_t) noexcept override {
-    on_device([&] { return cudaFree(block); });
+    on_device(index_, [&] { return cudaFree(block); });
   }
 
  private:
-  // Without the guard, which may throw. The call is made whichever device is current: blocks know
-  // theirs.
-  template <class Call>
-  bool on_device(Call&& call) const noexcept {
-    int outer = index_;
-    cuda_try([&] { return cudaGetDevice(&outer); });
-    if (outer != index_) cuda_try([&] { return cudaSetDevice(index_); });
-    const bool made = cuda_try(std::forward<Call>(call));
-    if (outer != index_) cuda_try([&] { return cudaSetDevice(outer); });
-    return made;
-  }
-
   const int index_;
 };
 
@@ -62,17 +69,13 @@ class PageLockedMemory final : public RawMemory {
 
  protected:
   void* take(size_t bytes) override {
-    CudaDeviceGuard guard(index_);
-    void* block = nullptr;
-    const cudaError_t code = cudaHostAlloc(&block, bytes, cudaHostAllocDefault);
-    if (code == cudaErrorMemoryAllocation) {
-      forget_cuda_error();
-      return nullptr;
-    }
-    cuda_check(code, "cudaHostAlloc");
-    return block;
+    return take_on_device(index_, "cudaHostAlloc", [&](void** block) {
+      return cudaHostAlloc(block, bytes, cudaHostAllocDefault);
+    });
   }
+  // What a run that was given up has issued may still be to come; cudaFreeHost need not wait.
   void give(void* block, size_t) noexcept override {
+    on_device(index_, [] { return cudaDeviceSynchronize(); });
     cuda_try([&] { return cudaFreeHost(block); });
   }
 
