@@ -60,6 +60,9 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
   result.compile_ms = session->compile_milliseconds();
   result.peak_bytes = context(session->device()).memory().statistics().peak_bytes;
+  if (session->device().is_cpu())  // where the batches stand too, which are not the step's
+    result.peak_bytes -=
+        static_cast<size_t>(GeneratedBatches::planned_bytes(batch, session->image()));
   result.arena_bytes = session->arena_bytes();
   result.total_bytes =
       static_cast<size_t>(total_bytes(session->regions()) + total_bytes(session->gpu_regions()));
