@@ -93,7 +93,8 @@ def statement(code, at):
             return None
         end += 1
     inside = code[begin:end]
-    if re.match(r"return\b|[\w:<>]+[\s&*]+\w+\s*[=({]", inside) and not re.match(r"if\b|for\b", inside):
+    if (re.match(r"[\w:<>]+[\s&*]+\w+\s*[=({]", inside)
+            and not re.match(r"if\b|for\b|return\b", inside)):
         return None
     return None if re.match(r";\s*else\b", code[end:]) else (begin, end + 1)
 
@@ -123,7 +124,13 @@ def mutated(path, sites):
         sites.append(Site(path, line, " ".join(text[begin:end].split())))
     for number, begin, end, whole in reversed(places):
         inside, here = text[begin:end], f"{SWITCH}({number})"
-        switched = f"if (!{here}) {{ {inside} }}" if whole else f" ({here} ? void() : void({inside}))"
+        if code.startswith("return", begin):  # of success, which is 0
+            value = inside.removeprefix("return").rstrip(" ;")
+            switched = f"return {here} ? decltype({value}){{}} : {value};"
+        elif whole:
+            switched = f"if (!{here}) {{ {inside} }}"
+        else:
+            switched = f" ({here} ? void() : void({inside}))"
         text = text[:begin] + switched + text[end:]
     return f'extern "C" int {SWITCH}(int);\n{text}' if places else text
 
