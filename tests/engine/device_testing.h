@@ -42,7 +42,8 @@ inline Tensor on_gpu(const Tensor& x, Placed placed) {
   const size_t size = size_of(x.dtype());
   std::vector<std::byte> bytes((static_cast<size_t>(count) + 1) * size);
   const Tensor host = copy(x);
-  std::memcpy(bytes.data() + size, host.impl()->data(), static_cast<size_t>(count) * size);
+  if (count > 0)
+    std::memcpy(bytes.data() + size, host.impl()->data(), static_cast<size_t>(count) * size);
   const Tensor whole = copy(from_bytes({count + 1}, x.dtype(), bytes.data()), gpu);
   const DeviceScope scope(gpu);
   return reshape(rows(whole, 1, count + 1), x.shape());
