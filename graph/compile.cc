@@ -127,7 +127,7 @@ class ProgramStep final : public CompiledStep {
 
   std::unique_ptr<Program> program_;
   std::unique_ptr<Twins> twins_;
-  bool submitted_ = false;                                  // the last run, not called for
+  bool submitted_ = false;                                  // the last run came by submit()
   std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive the step
   std::vector<std::shared_ptr<const GradientStop>> stops_;  // of each result
   Tensors results_;

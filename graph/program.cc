@@ -21,6 +21,10 @@ namespace tessera {
 // One node with its kernel and the addresses it works on.
 struct Program::Bound {
   Context* where = nullptr;
+  // Whose stream its work is issued on, and whether it reads what stands on another device. A copy
+  // to the host is issued on the GPU that it comes from.
+  Device issues_on;
+  bool crosses = false;
   std::unique_ptr<Kernel> kernel;
   std::vector<Buffer> in, out;
   Buffer scratch;
@@ -61,6 +65,9 @@ void Program::choose_kernels() {
         const RunningOp running(node.op->name());
         Specs in = graph_.input_specs(node);
         bound->where = &context(node.device);
+        bound->crosses = std::any_of(in.begin(), in.end(),
+                                     [&](const TensorSpec& x) { return x.device != node.device; });
+        bound->issues_on = bound->crosses && node.device.is_cpu() ? in.front().device : node.device;
         const Algorithm chosen = choose_algorithm(*node.op, in, bound->where->target());
         if (!bound->where->plans_only())
           bound->kernel = node.op->prepare(in, *bound->where, chosen);
@@ -311,13 +318,6 @@ void Program::compute_addresses() {
   }
 }
 
-// A copy to the host is issued on the GPU that it comes from.
-Device Program::issues_on(const Node& node) const {
-  return node.device.is_cpu() && !node.inputs.empty() && node.op->crosses_devices()
-             ? graph_.values[node.inputs[0]].spec.device
-             : node.device;
-}
-
 // What copies between devices read and write is theirs until they are done; on the stream that
 // issued them the order is kept anyway.
 void Program::wait_for_others(Device device) {
@@ -328,25 +328,24 @@ void Program::wait_for_others(Device device) {
   });
 }
 
+// Before a copy, which is then one of those that others must wait for.
+void Program::wait_for_source(const Bound& bound) {
+  const Device from = bound.in.front().spec.device;
+  if (from != bound.issues_on && !from.is_cpu()) context(from).synchronize();  // of two GPUs
+  if (std::find(crossings_.begin(), crossings_.end(), bound.issues_on) == crossings_.end())
+    crossings_.push_back(bound.issues_on);
+}
+
 void Program::run_node(size_t s) {
   Bound& bound = *bound_[s];
   const Node& node = graph_.nodes[s];
   try {
-    const Device issuing = issues_on(node);
-    wait_for_others(issuing);
-    bool crosses = false;
-    for (const Buffer& input : bound.in) {
-      const Device from = input.spec.device;
-      if (from == node.device) continue;
-      crosses = true;
-      if (from != issuing && !from.is_cpu()) context(from).synchronize();  // of two GPUs
-    }
+    wait_for_others(bound.issues_on);
+    if (bound.crosses) wait_for_source(bound);
     bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
-    if (crosses && std::find(crossings_.begin(), crossings_.end(), issuing) == crossings_.end())
-      crossings_.push_back(issuing);
     if (synchronous_ || guard_) {
       wait_for_others(Device{});
-      context(issuing).synchronize();
+      context(bound.issues_on).synchronize();
     }
   } catch (Error& error) {
     error.locate(node.module_path, node.op->name());

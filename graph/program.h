@@ -112,8 +112,8 @@ class Program {
   bool take_regions();
   void compute_addresses();
   void run_node(size_t s);
-  Device issues_on(const Node& node) const;
-  void wait_for_others(Device device);
+  void wait_for_others(Device device);  // of the host: for all GPUs
+  void wait_for_source(const Bound& bound);
   void issue();
   void hand_out();
   RawMemory& memory_of(Device device) const;

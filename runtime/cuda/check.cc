@@ -31,7 +31,7 @@ std::string_view cuda_remedy(cudaError_t code) {
     default:
       if (is_device_lost(code))
         return "an earlier kernel failed and the process must be restarted, from its last "
-               "checkpoint; compute-sanitizer names the kernel";
+               "checkpoint; --sync names the op, compute-sanitizer the kernel";
       return "nvidia-smi shows the state of the driver and the GPU";
   }
 }

@@ -24,18 +24,7 @@ def step_of(torch, arguments):
     x = torch.randn(arguments.batch, *image, device="cuda")
     x = x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(peer.MODELS[arguments.model], (arguments.batch,), device="cuda")
-    loss_of = torch.nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9, nesterov=True, weight_decay=5e-4,
-                                fused=True)
-    network = torch.compile(model) if arguments.variant == "compile" else model
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(network(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
+    step = peer.step_of(torch, model, x, y, arguments.variant, 0.01, "fused")
     if arguments.variant != "graph":
         return step
     beside = torch.cuda.Stream()  # as PyTorch's manual warms up before it captures

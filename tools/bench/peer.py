@@ -92,6 +92,23 @@ def build(torch, name, classes):
 MODELS = {"lenet5": 10, "resnet20": 10, "resnet18_cifar": 10, "resnet50": 1000}  # name: classes
 
 
+def step_of(torch, model, x, y, variant, lr, sgd):
+    """A function that trains one step and returns the loss, where the model stands."""
+    loss_of = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr, 0.9, nesterov=True, weight_decay=5e-4,
+                                fused=sgd == "fused", foreach=sgd == "foreach")
+    network = torch.compile(model) if variant.startswith("compile") else model
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(network(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def measure(arguments):
     import torch
 
@@ -107,18 +124,10 @@ def measure(arguments):
     if arguments.variant.endswith("channels_last"):
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
-    loss_of = torch.nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), arguments.lr, 0.9, nesterov=True,
-                                weight_decay=5e-4, fused=arguments.sgd == "fused",
-                                foreach=arguments.sgd == "foreach")
-    network = torch.compile(model) if arguments.variant.startswith("compile") else model
+    train = step_of(torch, model, x, y, arguments.variant, arguments.lr, arguments.sgd)
 
     def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(network(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return train().item()
 
     start = time.perf_counter()
     first_loss = step()
