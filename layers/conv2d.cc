@@ -77,8 +77,8 @@ struct ConvOpParams {
 template <class T>
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(std::shared_ptr<const Convolution<T>> convolution, const ScalarProgram& epilogue)
-      : convolution_(std::move(convolution)), epilogue_(epilogue) {}
+  ConvKernel(std::shared_ptr<const Convolution<T>> convolution, PointwisePlan epilogue)
+      : convolution_(std::move(convolution)), epilogue_(std::move(epilogue)) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     EpilogueRun epilogue(epilogue_, in.subspan(2), out[0]);
@@ -88,7 +88,7 @@ class ConvKernel final : public Kernel {
 
  private:
   const std::shared_ptr<const Convolution<T>> convolution_;
-  const ScalarProgram epilogue_;
+  const PointwisePlan epilogue_;
 };
 
 // What the convolution and its gradients share. Derived has a name, the names of its inputs,
@@ -139,7 +139,8 @@ class ConvOp : public OpBase<Derived> {
       if constexpr (kNativeKernels)
         if (chosen.name == "native") convolution = native_convolution<T>(kPass, shape);
       if (!convolution) convolution = eigen_convolution<T>(kPass, shape);
-      kernel = std::make_unique<ConvKernel<T>>(std::move(convolution), params.epilogue);
+      kernel = std::make_unique<ConvKernel<T>>(
+          std::move(convolution), epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]));
     });
     return kernel;
   }

@@ -1,0 +1,143 @@
+// Compiled code for the known programs, for pointwise_simd.cc alone: everything here is local to the
+// file that includes it.
+#pragma once
+
+#include <cstring>
+#include <utility>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "tessera/engine/pointwise_known.h"
+
+namespace tessera {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64, kUnroll = 4;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32, kUnroll = 4;
+#else
+constexpr int kVectorBytes = 16, kUnroll = 4;
+#endif
+
+template <class T>
+struct Wide {
+  using Register __attribute__((vector_size(kVectorBytes))) = T;
+  using Unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias)) = T;
+  static constexpr int kLanes = kVectorBytes / sizeof(T);
+  static Register load(const T* p) { return *reinterpret_cast<const Unaligned*>(p); }
+  static void store(T* p, Register v) { *reinterpret_cast<Unaligned*>(p) = v; }
+  // The first `count` lanes only, 0 < count < kLanes.
+#if defined(__AVX512F__)
+  static Register load_first(const T* p, int64_t count) {
+    const unsigned first = (1u << count) - 1;
+    if constexpr (sizeof(T) == sizeof(float))
+      return _mm512_maskz_loadu_ps(static_cast<__mmask16>(first), p);
+    else
+      return _mm512_maskz_loadu_pd(static_cast<__mmask8>(first), p);
+  }
+  static void store_first(T* p, Register v, int64_t count) {
+    const unsigned first = (1u << count) - 1;
+    if constexpr (sizeof(T) == sizeof(float))
+      _mm512_mask_storeu_ps(p, static_cast<__mmask16>(first), v);
+    else
+      _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first), v);
+  }
+#else
+  static Register load_first(const T* p, int64_t count) {
+    T lanes[kLanes] = {};
+    for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
+    return load(lanes);
+  }
+  static void store_first(T* p, Register v, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) p[i] = v[i];
+  }
+#endif
+};
+
+// As the interpreter computes it, in every lane.
+template <ScalarOp kOp, class V>
+V evaluate(V a, V b, V c, V value) {
+  const V zero{}, one = zero + 1;
+  if constexpr (kOp == ScalarOp::constant) return value;
+  if constexpr (kOp == ScalarOp::add) return a + b;
+  if constexpr (kOp == ScalarOp::sub) return a - b;
+  if constexpr (kOp == ScalarOp::mul) return a * b;
+  if constexpr (kOp == ScalarOp::div) return a / b;
+  if constexpr (kOp == ScalarOp::max) return a <= b ? b : a;
+  if constexpr (kOp == ScalarOp::min) return a >= b ? b : a;
+  if constexpr (kOp == ScalarOp::greater) return a > b ? one : zero;
+  if constexpr (kOp == ScalarOp::select) return a != zero ? b : c;
+  if constexpr (kOp == ScalarOp::neg) return -a;
+  if constexpr (kOp == ScalarOp::abs) return a < zero ? -a : a;
+}
+
+// What has no vector instruction is left to the interpreter.
+constexpr bool is_arithmetic(const KnownProgram& program) {
+  for (int j = 0; j < program.length; ++j)
+    switch (program.code[j].op) {
+      case ScalarOp::pow:
+      case ScalarOp::exp:
+      case ScalarOp::log:
+      case ScalarOp::sqrt:
+      case ScalarOp::tanh:
+      case ScalarOp::erf:
+      case ScalarOp::sigmoid:
+        return false;
+      default:
+        break;
+    }
+  return true;
+}
+
+// The program on one register of elements; load(k) reads input k.
+template <int kProgram, class T, class Load>
+typename Wide<T>::Register compute(const Load& load) {
+  constexpr KnownProgram program = kKnownPrograms[kProgram];
+  using V = typename Wide<T>::Register;
+  V r[program.inputs + program.length];
+  [&]<int... K>(std::integer_sequence<int, K...>) {
+    ((r[K] = load(K)), ...);
+  }
+  (std::make_integer_sequence<int, program.inputs>());
+  [&]<int... J>(std::integer_sequence<int, J...>) {
+    ((r[program.inputs + J] = evaluate<program.code[J].op>(
+          r[program.code[J].a], r[program.code[J].b], r[program.code[J].c],
+          V{} + static_cast<T>(program.code[J].value))),
+     ...);
+  }
+  (std::make_integer_sequence<int, program.length>());
+  return r[program.inputs + program.length - 1];
+}
+
+template <int kProgram, class T>
+void run_known(const T* const* in, int64_t n, T* out) {
+  using W = Wide<T>;
+  constexpr int kLanes = W::kLanes, kInputs = kKnownPrograms[kProgram].inputs;
+  const T* x[kInputs];
+  for (int k = 0; k < kInputs; ++k) x[k] = in[k];
+  const auto at = [&](int64_t i) {
+    return compute<kProgram, T>([&](int k) { return W::load(x[k] + i); });
+  };
+  int64_t i = 0;
+  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
+    typename W::Register y[kUnroll];
+    for (int u = 0; u < kUnroll; ++u) y[u] = at(i + u * kLanes);
+    for (int u = 0; u < kUnroll; ++u) W::store(out + i + u * kLanes, y[u]);
+  }
+  for (; i + kLanes <= n; i += kLanes) W::store(out + i, at(i));
+  if (i == n) return;
+  const auto y = compute<kProgram, T>([&](int k) { return W::load_first(x[k] + i, n - i); });
+  W::store_first(out + i, y, n - i);
+}
+
+template <int kProgram, class T>
+constexpr auto known_code() -> void (*)(const T* const*, int64_t, T*) {
+  if constexpr (is_arithmetic(kKnownPrograms[kProgram])) return run_known<kProgram, T>;
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace tessera

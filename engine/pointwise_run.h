@@ -1,0 +1,92 @@
+// Running a scalar program on the CPU. A PointwisePlan is made once, when a kernel is prepared: it
+// finds the compiled code for the program, or lays it out for the interpreter, and settles how each
+// input is read. A PointwiseRun is made for each run of the kernel, on its stack, and then applied to
+// ranges of the output, on any thread. Only the plan allocates.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tessera/engine/dtype.h"
+#include "tessera/engine/pointwise_simd.h"
+#include "tessera/engine/scalar_program.h"
+
+namespace tessera {
+
+enum class PointwiseCode : uint8_t { automatic, interpreted };  // the same bits
+
+class PointwisePlan {
+ public:
+  // For an output of `total` elements; input k of the program is read as broadcasts[k] says.
+  PointwisePlan(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
+                int64_t total, PointwiseCode code = PointwiseCode::automatic);
+  bool is_known() const { return known_ >= 0; }
+  bool does_nothing() const { return known_ < 0 && steps_.empty(); }
+  // Of a chunk to cut the output into, near `wanted` elements: whole rows, so that rows are not cut.
+  int64_t chunk(int64_t wanted) const;
+
+ private:
+  friend class PointwiseRun;
+  // One that is not as large as the output is read from ...
+  enum class Read : uint8_t {
+    whole,     // ... the output's place in it
+    ring,      // ... its place in its period
+    pattern,   // ... the same, in a copy that holds the period several times
+    gathered,  // ... a block that is filled for each stretch of the output
+  };
+  struct Input {
+    Read read = Read::whole;
+    uint8_t source = 0;  // of the program's inputs
+    uint8_t ring = 0;    // of rings_, for a ring or pattern
+    Broadcast broadcast;
+    int64_t pattern = 0;  // where its pattern starts
+  };
+  // What inputs of the same period share. A pattern can be read `slack` elements past its end.
+  struct Ring {
+    int64_t period, slack;
+    bool operator==(const Ring&) const = default;
+  };
+  struct Constant {
+    uint8_t block;
+    double value;
+  };
+
+  Input prepare_input(int source, const Broadcast& broadcast, int64_t total);
+  uint8_t ring(const Ring& wanted);
+  void interpret(const ScalarProgram& program);
+
+  DType dtype_;
+  int known_ = -1;
+  std::vector<Input> inputs_;
+  std::vector<Ring> rings_;
+  int64_t patterns_ = 0;  // elements
+  std::vector<InterpretedStep> steps_;
+  std::vector<Constant> constants_;
+  int blocks_ = 0;  // of the interpreter
+};
+
+class PointwiseRun {
+ public:
+  // inputs[k] is the program's input k, `out` the whole output, which may be an input of its size.
+  PointwiseRun(const PointwisePlan& plan, const void* const* inputs, void* out);
+  PointwiseRun(const PointwiseRun&) = delete;
+  PointwiseRun& operator=(const PointwiseRun&) = delete;
+  // Computes elements [first, first + count) of the output.
+  void apply(int64_t first, int64_t count) const;
+
+  static constexpr int64_t kPatternBytes = 32 << 10;
+
+ private:
+  template <class T>
+  void repeat_patterns();
+  template <class T>
+  void apply_to(int64_t first, int64_t count) const;
+
+  const PointwisePlan& plan_;
+  const void* inputs_[kMaxScalarRegisters];  // in the order of the plan's
+  void* out_;
+  alignas(64) std::byte patterns_[kPatternBytes];
+};
+
+}  // namespace tessera
