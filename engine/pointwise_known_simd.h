@@ -59,7 +59,7 @@ struct Wide {
 
 // As the interpreter computes it, in every lane.
 template <ScalarOp kOp, class V>
-V evaluate(V a, V b, V c, V value) {
+[[gnu::always_inline]] inline V evaluate(V a, V b, V c, V value) {
   const V zero{}, one = zero + 1;
   if constexpr (kOp == ScalarOp::constant) return value;
   if constexpr (kOp == ScalarOp::add) return a + b;
@@ -92,17 +92,15 @@ constexpr bool is_arithmetic(const KnownProgram& program) {
   return true;
 }
 
-// The program on one register of elements; load(k) reads input k.
+// The program on one register of elements; Load::load(x[k]) reads input k.
 template <int kProgram, class T, class Load>
-typename Wide<T>::Register compute(const Load& load) {
+[[gnu::always_inline]] inline typename Wide<T>::Register compute(
+    const T* const (&x)[kKnownPrograms[kProgram].inputs], int64_t at, const Load& load) {
   constexpr KnownProgram program = kKnownPrograms[kProgram];
   using V = typename Wide<T>::Register;
   V r[program.inputs + program.length];
-  [&]<int... K>(std::integer_sequence<int, K...>) {
-    ((r[K] = load(K)), ...);
-  }
-  (std::make_integer_sequence<int, program.inputs>());
-  [&]<int... J>(std::integer_sequence<int, J...>) {
+  for (int k = 0; k < program.inputs; ++k) r[k] = load(x[k] + at);
+  [&]<int... J>(std::integer_sequence<int, J...>) __attribute__((always_inline)) {
     ((r[program.inputs + J] = evaluate<program.code[J].op>(
           r[program.code[J].a], r[program.code[J].b], r[program.code[J].c],
           V{} + static_cast<T>(program.code[J].value))),
@@ -118,18 +116,17 @@ void run_known(const T* const* in, int64_t n, T* out) {
   constexpr int kLanes = W::kLanes, kInputs = kKnownPrograms[kProgram].inputs;
   const T* x[kInputs];
   for (int k = 0; k < kInputs; ++k) x[k] = in[k];
-  const auto at = [&](int64_t i) {
-    return compute<kProgram, T>([&](int k) { return W::load(x[k] + i); });
-  };
+  const auto load = [](const T* p) __attribute__((always_inline)) { return W::load(p); };
   int64_t i = 0;
   for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
     typename W::Register y[kUnroll];
-    for (int u = 0; u < kUnroll; ++u) y[u] = at(i + u * kLanes);
+    for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, i + u * kLanes, load);
     for (int u = 0; u < kUnroll; ++u) W::store(out + i + u * kLanes, y[u]);
   }
-  for (; i + kLanes <= n; i += kLanes) W::store(out + i, at(i));
+  for (; i + kLanes <= n; i += kLanes) W::store(out + i, compute<kProgram>(x, i, load));
   if (i == n) return;
-  const auto y = compute<kProgram, T>([&](int k) { return W::load_first(x[k] + i, n - i); });
+  const auto y = compute<kProgram>(
+      x, i, [&](const T* p) __attribute__((always_inline)) { return W::load_first(p, n - i); });
   W::store_first(out + i, y, n - i);
 }
 
