@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_simd.h"
 
 namespace tessera {
 namespace {
@@ -110,19 +110,25 @@ template <int kProgram, class T, class Load>
   return r[program.inputs + program.length - 1];
 }
 
-template <int kProgram, class T>
-void run_known(const T* const* in, int64_t n, T* out) {
+// n elements in which no ring ends. Nothing is stored but the result, as what waits to be stored is
+// what bounds how much of it is on its way to memory.
+template <int kProgram, class T, int kInputs>
+[[gnu::always_inline]] inline void run_turn(const T* const (&in)[kInputs],
+                                            const int64_t (&moves)[kInputs], int64_t n, T* out) {
   using W = Wide<T>;
-  constexpr int kLanes = W::kLanes, kInputs = kKnownPrograms[kProgram].inputs;
-  const T* x[kInputs];
-  for (int k = 0; k < kInputs; ++k) x[k] = in[k];
+  constexpr int kLanes = W::kLanes, kTogether = kUnroll * kLanes;
   const auto load = [](const T* p) __attribute__((always_inline)) { return W::load(p); };
+  const T* x[kInputs];
   int64_t i = 0;
-  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
+  for (; i + kTogether <= n; i += kTogether) {
+    for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (i & moves[k]);
     typename W::Register y[kUnroll];
-    for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, i + u * kLanes, load);
+    for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, u * kLanes, load);
     for (int u = 0; u < kUnroll; ++u) W::store(out + i + u * kLanes, y[u]);
   }
+  if (i == n) return;
+  for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (i & moves[k]);
+  out += i, n -= i, i = 0;
   for (; i + kLanes <= n; i += kLanes) W::store(out + i, compute<kProgram>(x, i, load));
   if (i == n) return;
   const auto y = compute<kProgram>(
@@ -131,7 +137,23 @@ void run_known(const T* const* in, int64_t n, T* out) {
 }
 
 template <int kProgram, class T>
-constexpr auto known_code() -> void (*)(const T* const*, int64_t, T*) {
+void run_known(const PointwiseStretch<T>& from, int64_t n, T* out) {
+  constexpr int kInputs = kKnownPrograms[kProgram].inputs;
+  int64_t phase = from.phase, moves[kInputs];
+  for (int k = 0; k < kInputs; ++k) moves[k] = from.moves[k] == PointwiseMove::nowhere ? 0 : -1;
+  for (int64_t done = 0; done < n;) {
+    int64_t turn = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
+    if (turn > n - done) turn = n - done;
+    const int64_t at[] = {done, phase, 0};  // of each PointwiseMove
+    const T* in[kInputs];
+    for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.moves[k])];
+    run_turn<kProgram>(in, moves, turn, out + done);
+    done += turn, phase += turn - from.period;
+  }
+}
+
+template <int kProgram, class T>
+constexpr typename PointwiseMicrokernelsOf<T>::Known known_code() {
   if constexpr (is_arithmetic(kKnownPrograms[kProgram])) return run_known<kProgram, T>;
   return nullptr;
 }

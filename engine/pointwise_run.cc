@@ -11,8 +11,7 @@ namespace {
 
 // Periods are repeated to this length, so that the stretches between their ends are long.
 constexpr int64_t kPatternLength = 512, kLongestPattern = 1024;
-// Patterns are continued by this much, so that stretches end at multiples of it: no vector is cut.
-constexpr int64_t kSlack = 64;
+constexpr int64_t kNoPeriod = int64_t{1} << 60;
 constexpr int64_t kShortestRing = 64;  // a shorter stretch costs more than to gather
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
@@ -25,21 +24,31 @@ int64_t pattern_length(int64_t period, int64_t total) {
   return period * (period * aligned <= kLongestPattern ? aligned : repeats);
 }
 
+// Fills y with x[0], .., x[period - 1] again and again.
+template <class T>
+void repeat(const T* x, int64_t period, int64_t count, T* y) {
+  int64_t done = std::min(period, count);
+  std::copy_n(x, done, y);
+  for (int64_t n; done < count; done += n) {
+    n = std::min(done, count - done);
+    std::copy_n(y, n, y + done);
+  }
+}
+
 // Fills y with x[first], x[first + 1], ... as broadcast.
 template <class T>
 void gather(const T* x, const Broadcast& broadcast, int64_t first, int64_t count, T* y) {
   const auto [repeat, period] = broadcast;
   int64_t at = first / repeat % period, inside = first % repeat;
   for (int64_t i = 0; i < count;) {
-    const int64_t run = std::min(repeat == 1 ? period - at : repeat - inside, count - i);
     if (repeat == 1) {
-      std::copy_n(x + at, run, y + i);
-      at += run;
+      y[i++] = x[at];
     } else {
-      std::fill_n(y + i, run, x[at++]);
+      const int64_t end = std::min(i + repeat - inside, count);
+      for (; i < end; ++i) y[i] = x[at];
+      inside = 0;
     }
-    i += run, inside = 0;
-    if (at == period) at = 0;
+    if (++at == period) at = 0;
   }
 }
 
@@ -62,6 +71,8 @@ PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
     const int source = is_known() ? match.inputs[k] : k;
     inputs_.push_back(prepare_input(source, broadcasts[static_cast<size_t>(source)], total));
   }
+  in_one_go_ = is_known() && rings_.size() <= 1;
+  for (const Input& input : inputs_) in_one_go_ = in_one_go_ && input.read != Read::gathered;
 }
 
 PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& broadcast,
@@ -70,23 +81,31 @@ PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& b
   const auto [repeat, period] = broadcast;
   if (repeat == 1 && period >= total) return input;
   input.read = Read::gathered;
-  // A block filled with one value serves for as long as that is read.
-  if (period == 1) input.broadcast.repeat = std::max<int64_t>(total, 1);
-  if (repeat != 1 || period == 1) return input;
-  const int64_t element = static_cast<int64_t>(size_of(dtype_));
-  const int64_t length = pattern_length(period, total), end = patterns_ + length + kSlack;
-  const bool whole_rows = period >= kPatternLength && period % 16 == 0;
-  if (!whole_rows && length <= kLongestPattern &&
-      end * element <= PointwiseRun::kPatternBytes) {
+  if (period == 1) {
+    // A block filled with one value serves for as long as that is read.
+    input.broadcast.repeat = std::max<int64_t>(total, 1);
+    if (is_known() && take_pattern(kPointwiseStep, input)) input.read = Read::one;
+    return input;
+  }
+  if (repeat != 1) return input;
+  const int64_t length = pattern_length(period, total);
+  const bool in_steps = period % kPointwiseStep == 0 && period >= kPatternLength;
+  if (!in_steps && length <= kLongestPattern && take_pattern(length + kPointwiseStep, input)) {
     input.read = Read::pattern;
-    input.pattern = patterns_;
-    input.ring = ring({length, kSlack});
-    patterns_ = round_up(end, 16);
+    input.ring = ring({length, true});
   } else if (period >= kShortestRing) {
     input.read = Read::ring;
-    input.ring = ring({period, 0});
+    input.ring = ring({period, false});
   }
   return input;
+}
+
+bool PointwisePlan::take_pattern(int64_t length, Input& input) {
+  const int64_t end = patterns_ + round_up(length, kPointwiseStep);
+  if (end * static_cast<int64_t>(size_of(dtype_)) > PointwiseRun::kPatternBytes) return false;
+  input.pattern = patterns_;
+  patterns_ = end;
+  return true;
 }
 
 uint8_t PointwisePlan::ring(const Ring& wanted) {
@@ -161,78 +180,151 @@ void PointwiseRun::repeat_patterns() {
   T* patterns = reinterpret_cast<T*>(patterns_);
   for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
     const PointwisePlan::Input& input = plan_.inputs_[k];
-    if (input.read != PointwisePlan::Read::pattern) continue;
-    const PointwisePlan::Ring& ring = plan_.rings_[input.ring];
-    gather(static_cast<const T*>(inputs_[k]), input.broadcast, 0, ring.period + ring.slack,
-           patterns + input.pattern);
-    inputs_[k] = patterns + input.pattern;
+    const T* x = static_cast<const T*>(inputs_[k]);
+    T* pattern = patterns + input.pattern;
+    if (input.read == PointwisePlan::Read::one)
+      std::fill_n(pattern, kPointwiseStep, x[0]);
+    else if (input.read == PointwisePlan::Read::pattern)
+      repeat(x, input.broadcast.period, plan_.rings_[input.ring].period + kPointwiseStep, pattern);
+    else
+      continue;
+    inputs_[k] = pattern;
   }
 }
 
 void PointwiseRun::apply(int64_t first, int64_t count) const {
+  const bool at_once = in_one_go(first);
   if (plan_.dtype_ == DType::f32)
-    apply_to<float>(first, count);
+    at_once ? run_known<float>(first, count) : run_stretches<float>(first, count);
   else
-    apply_to<double>(first, count);
+    at_once ? run_known<double>(first, count) : run_stretches<double>(first, count);
 }
 
-// The range is cut into stretches in which every input is read side by side.
+// A ring that does not go on after its end is read in whole steps only.
+bool PointwiseRun::in_one_go(int64_t first) const {
+  if (!plan_.in_one_go_ || plan_.rings_.empty() || plan_.rings_[0].goes_on)
+    return plan_.in_one_go_;
+  return plan_.rings_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
+}
+
 template <class T>
-void PointwiseRun::apply_to(int64_t first, int64_t count) const {
+void PointwiseRun::run_known(int64_t first, int64_t count) const {
   using Read = PointwisePlan::Read;
+  const T* in[kMaxScalarRegisters];
+  PointwiseMove moves[kMaxScalarRegisters];
+  for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
+    const Read read = plan_.inputs_[k].read;
+    in[k] = static_cast<const T*>(inputs_[k]) + (read == Read::whole ? first : 0);
+    moves[k] = read == Read::whole ? PointwiseMove::on
+               : read == Read::one ? PointwiseMove::nowhere
+                                   : PointwiseMove::round;
+  }
+  const int64_t period = plan_.rings_.empty() ? kNoPeriod : plan_.rings_[0].period;
   const auto& microkernels =
       microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
-  alignas(64) T blocks[kMaxScalarRegisters][kPointwiseBlock<T>];  // stay uninitialised
-  const T* in[kMaxScalarRegisters];
-  int64_t phase[kMaxScalarRegisters], held[kMaxScalarRegisters];  // the value that a block is full of
-  const InterpretedProgram program{plan_.steps_.data(), static_cast<int>(plan_.steps_.size()),
-                                   static_cast<int>(plan_.inputs_.size()), plan_.blocks_};
-  for (const auto& [block, value] : plan_.constants_)
-    std::fill_n(blocks[block], std::min(count, kPointwiseBlock<T>), static_cast<T>(value));
-  const size_t inputs = plan_.inputs_.size(), rings = plan_.rings_.size();
-  for (size_t g = 0; g < rings; ++g) phase[g] = first % plan_.rings_[g].period;
-  int64_t longest = count;
-  int block = plan_.blocks_;
-  T* gathered[kMaxScalarRegisters];
-  for (size_t k = 0; k < inputs; ++k) {
-    if (plan_.inputs_[k].read != Read::gathered) continue;
-    gathered[k] = blocks[block++], held[k] = -1;
-    longest = std::min(longest, kPointwiseBlock<T>);
-  }
-  T* out = static_cast<T*>(out_) + first;
-  for (const int64_t end = first + count; first < end;) {
-    int64_t n = std::min(longest, end - first);
-    for (size_t g = 0; g < rings; ++g) {
-      const auto [period, slack] = plan_.rings_[g];
-      n = std::min(n, slack == 0 ? period - phase[g] : round_up(period - phase[g], kSlack));
+  microkernels.known[plan_.known_]({in, moves, first % period, period}, count,
+                                   static_cast<T*>(out_) + first);
+}
+
+// The range is cut into stretches in which every input is read side by side, or is one value.
+template <class T>
+class PointwiseRun::Stretches {
+ public:
+  Stretches(const PointwiseRun& run, int64_t first, int64_t count)
+      : run_(run), plan_(run.plan_), first_(first), end_(first + count), longest_(count) {
+    for (size_t g = 0; g < plan_.rings_.size(); ++g) phase_[g] = first % plan_.rings_[g].period;
+    int block = plan_.blocks_;
+    for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
+      moves_[k] = plan_.inputs_[k].read == Read::one ? PointwiseMove::nowhere : PointwiseMove::on;
+      if (plan_.inputs_[k].read != Read::gathered) continue;
+      gathered_[k] = blocks_[block++], held_[k] = -1;
+      longest_ = std::min(longest_, kPointwiseBlock<T>);
     }
-    for (size_t k = 0; k < inputs; ++k) {
+    for (const auto& [at, value] : plan_.constants_)
+      std::fill_n(blocks_[at], std::min(count, kPointwiseBlock<T>), static_cast<T>(value));
+  }
+
+  void run() {
+    const auto& microkernels =
+        microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
+    const InterpretedProgram program{plan_.steps_.data(), static_cast<int>(plan_.steps_.size()),
+                                     static_cast<int>(plan_.inputs_.size()), plan_.blocks_};
+    while (first_ < end_) {
+      const int64_t n = length();
+      for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
+      T* out = static_cast<T*>(run_.out_) + first_;
+      if (plan_.is_known())
+        microkernels.known[plan_.known_]({in_, moves_, 0, kNoPeriod}, n, out);
+      else
+        microkernels.interpret(program, blocks_, in_, n, out);
+      move_on(n);
+    }
+  }
+
+ private:
+  using Read = PointwisePlan::Read;
+
+  int64_t length() const {
+    int64_t n = end_ - first_;
+    for (size_t g = 0; g < plan_.rings_.size(); ++g) {
+      const auto [period, goes_on] = plan_.rings_[g];
+      const int64_t left = period - phase_[g];
+      n = std::min(n, goes_on ? round_up(left, kPointwiseStep) : left);
+    }
+    for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
       const PointwisePlan::Input& input = plan_.inputs_[k];
-      const T* x = static_cast<const T*>(inputs_[k]);
-      if (input.read == Read::gathered) {
-        const auto [repeat, period] = input.broadcast;
-        const int64_t value = first / repeat;
-        const bool one_value = first + n <= (value + 1) * repeat;
-        in[k] = gathered[k];
-        if (!one_value)
-          gather(x, input.broadcast, first, n, gathered[k]);
-        else if (value != held[k])
-          std::fill_n(gathered[k], longest, x[value % period]);
-        held[k] = one_value ? value : -1;
-      } else {
-        in[k] = x + (input.read == Read::whole ? first : phase[input.ring]);
-      }
+      if (input.read != Read::gathered) continue;
+      const int64_t run = input.broadcast.repeat - first_ % input.broadcast.repeat;
+      n = std::min(n, plan_.is_known() && run >= kShortestRing ? run : longest_);
     }
-    if (plan_.known_ >= 0)
-      microkernels.known[plan_.known_](in, n, out);
-    else
-      microkernels.interpret(program, blocks, in, n, out);
-    first += n, out += n;
-    for (size_t g = 0; g < rings; ++g) {
-      phase[g] += n;
-      if (phase[g] >= plan_.rings_[g].period) phase[g] -= plan_.rings_[g].period;
+    return n;
+  }
+
+  // Where input k is read in the next n elements.
+  void seek(size_t k, int64_t n) {
+    const PointwisePlan::Input& input = plan_.inputs_[k];
+    const T* x = static_cast<const T*>(run_.inputs_[k]);
+    if (input.read == Read::gathered) return fill(k, x, n);
+    in_[k] = x + (input.read == Read::whole ? first_
+                  : input.read == Read::one ? 0
+                                            : phase_[input.ring]);
+  }
+
+  void fill(size_t k, const T* x, int64_t n) {
+    const auto [repeat, period] = plan_.inputs_[k].broadcast;
+    const int64_t value = first_ / repeat;
+    const bool one_value = first_ + n <= (value + 1) * repeat;
+    if (!one_value)
+      gather(x, plan_.inputs_[k].broadcast, first_, n, gathered_[k]);
+    else if (value != held_[k])
+      std::fill_n(gathered_[k], plan_.is_known() ? kPointwiseStep : longest_, x[value % period]);
+    held_[k] = one_value ? value : -1;
+    moves_[k] = one_value && plan_.is_known() ? PointwiseMove::nowhere : PointwiseMove::on;
+    in_[k] = gathered_[k];
+  }
+
+  void move_on(int64_t n) {
+    first_ += n;
+    for (size_t g = 0; g < plan_.rings_.size(); ++g) {
+      phase_[g] += n;
+      if (phase_[g] >= plan_.rings_[g].period) phase_[g] -= plan_.rings_[g].period;
     }
   }
+
+  const PointwiseRun& run_;
+  const PointwisePlan& plan_;
+  int64_t first_, end_, longest_;
+  int64_t phase_[kMaxScalarRegisters];  // of each ring
+  const T* in_[kMaxScalarRegisters];
+  PointwiseMove moves_[kMaxScalarRegisters];
+  T* gathered_[kMaxScalarRegisters];
+  int64_t held_[kMaxScalarRegisters];  // the value that a block is full of
+  alignas(64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
+};
+
+template <class T>
+void PointwiseRun::run_stretches(int64_t first, int64_t count) const {
+  Stretches<T>(*this, first, count).run();
 }
 
 }  // namespace tessera

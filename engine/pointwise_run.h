@@ -33,6 +33,7 @@ class PointwisePlan {
     whole,     // ... the output's place in it
     ring,      // ... its place in its period
     pattern,   // ... the same, in a copy that holds the period several times
+    one,       // ... a pattern, as it is one value
     gathered,  // ... a block that is filled for each stretch of the output
   };
   struct Input {
@@ -42,9 +43,10 @@ class PointwisePlan {
     Broadcast broadcast;
     int64_t pattern = 0;  // where its pattern starts
   };
-  // What inputs of the same period share. A pattern can be read `slack` elements past its end.
+  // What inputs of the same period share. A pattern goes on after its end.
   struct Ring {
-    int64_t period, slack;
+    int64_t period;
+    bool goes_on;
     bool operator==(const Ring&) const = default;
   };
   struct Constant {
@@ -53,11 +55,13 @@ class PointwisePlan {
   };
 
   Input prepare_input(int source, const Broadcast& broadcast, int64_t total);
+  bool take_pattern(int64_t length, Input& input);
   uint8_t ring(const Ring& wanted);
   void interpret(const ScalarProgram& program);
 
   DType dtype_;
   int known_ = -1;
+  bool in_one_go_ = false;  // a range is one stretch for compiled code
   std::vector<Input> inputs_;
   std::vector<Ring> rings_;
   int64_t patterns_ = 0;  // elements
@@ -79,9 +83,15 @@ class PointwiseRun {
 
  private:
   template <class T>
-  void repeat_patterns();
+  class Stretches;
+
   template <class T>
-  void apply_to(int64_t first, int64_t count) const;
+  void repeat_patterns();
+  bool in_one_go(int64_t first) const;
+  template <class T>
+  void run_known(int64_t first, int64_t count) const;
+  template <class T>
+  void run_stretches(int64_t first, int64_t count) const;
 
   const PointwisePlan& plan_;
   const void* inputs_[kMaxScalarRegisters];  // in the order of the plan's

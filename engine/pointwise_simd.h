@@ -28,12 +28,26 @@ struct InterpretedProgram {
   int count, inputs, blocks;
 };
 
+// How compiled code reads an input: side by side as the output is written; the same in a ring, which
+// is entered at `phase` and goes on for kPointwiseStep elements after its end where its period is no
+// multiple of that; or kPointwiseStep elements again and again, all of them one value.
+enum class PointwiseMove : uint8_t { on, round, nowhere };
+inline constexpr int64_t kPointwiseStep = 64;
+
+template <class T>
+struct PointwiseStretch {
+  const T* const* in;
+  const PointwiseMove* moves;
+  int64_t phase, period;
+};
+
 template <class T>
 struct PointwiseMicrokernelsOf {
-  // out[i] = program(in[0][i], in[1][i], ..) for i < n. It may be one of the inputs.
-  using Known = void (*)(const T* const* in, int64_t n, T* out);
+  // Of n elements. `out` may be an input that is read side by side.
+  using Known = void (*)(const PointwiseStretch<T>& from, int64_t n, T* out);
   Known known[kKnownCount];
-  // The same by interpretation. Blocks have kPointwiseBlock elements.
+  // The same by interpretation, every input being read side by side. Blocks have kPointwiseBlock
+  // elements.
   void (*interpret)(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],
                     const T* const* in, int64_t n, T* out);
 };
