@@ -70,6 +70,7 @@ void interpret(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>
   for (int64_t i = 0; i < n; i += kPointwiseBlock<T>) {
     const int64_t count = n - i < kPointwiseBlock<T> ? n - i : kPointwiseBlock<T>;
     for (int k = 0; k < program.inputs; ++k) registers[k] = in[k] + i;
+    if (program.count == 0) each(out + i, count, [x = in[0] + i](int64_t j) { return x[j]; });
     for (int j = 0; j < program.count; ++j) {
       const InterpretedStep& step = program.steps[j];
       T* y = j + 1 == program.count ? out + i : blocks[step.to];

@@ -22,7 +22,8 @@ struct InterpretedStep {
   double value = 0;
 };
 
-// Blocks of constants have been filled in. The last step writes the result.
+// Blocks of constants have been filled in. The last step writes the result; without steps that is
+// input 0.
 struct InterpretedProgram {
   const InterpretedStep* steps;
   int count, inputs, blocks;

@@ -94,7 +94,7 @@ class ConvKernel final : public Kernel {
 // What the convolution and its gradients share. Derived has a name, the names of its inputs,
 // shape(in), which trusts that the inputs have four axes, output(check, in) and grad().
 template <class Derived, ConvPass kPass>
-class ConvOp : public OpBase<Derived> {
+class ConvOp : public OpBase<Derived>, public HasEpilogue {
  public:
   explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return Derived::kName; }
@@ -149,6 +149,7 @@ class ConvOp : public OpBase<Derived> {
     return {kPass, self().shape(in), size_of(in[0].dtype)};
   }
 
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
   bool differentiable() const override { return params.epilogue.code.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 

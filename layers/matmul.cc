@@ -97,7 +97,7 @@ class MatmulKernel final : public Kernel {
   const bool eigen_;
 };
 
-class Matmul final : public OpBase<Matmul> {
+class Matmul final : public OpBase<Matmul>, public HasEpilogue {
  public:
   explicit Matmul(EpilogueParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "matmul"; }
@@ -149,6 +149,7 @@ class Matmul final : public OpBase<Matmul> {
         epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]), chosen.name == "eigen");
   }
 
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
   bool differentiable() const override { return params.epilogue.code.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 

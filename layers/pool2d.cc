@@ -80,7 +80,7 @@ class MaxPoolGradKernel final : public Kernel {
   const PointwisePlan epilogue_;
 };
 
-class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
+class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
  public:
   explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "max_pool2d_grad"; }
@@ -113,6 +113,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
   std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {

@@ -14,6 +14,15 @@ namespace tessera {
 
 inline ScalarProgram no_epilogue() { return {.inputs = 1, .code = {}}; }
 
+// An op that can have a program applied to its result.
+class HasEpilogue {
+ public:
+  virtual const ScalarProgram& epilogue() const = 0;
+
+ protected:
+  ~HasEpilogue() = default;
+};
+
 // For a kernel whose op has `program` applied to its result; `more` are the program's inputs after
 // the result.
 PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> more,
