@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Elements one task works on; a multiple of most channel counts, half of a second-level cache.
+// Elements one task works on: whole steps of compiled code, half of a second-level cache.
 constexpr int64_t kChunk = 1 << 14;
 
 Broadcast broadcast_or_throw(const std::string& who, const Shape& in, const Shape& out) {
@@ -31,22 +31,22 @@ class PointwiseKernel final : public Kernel {
  public:
   PointwiseKernel(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
                   int64_t total)
-      : plan_(program, dtype, broadcasts, total), chunk_(plan_.chunk(kChunk)), total_(total) {}
+      : plan_(program, dtype, broadcasts, total), total_(total) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
     const void* inputs[kMaxScalarRegisters];
     for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].data;
     const PointwiseRun run(plan_, inputs, out[0].data);
-    const int64_t chunks = (total_ + chunk_ - 1) / chunk_;
+    const int64_t chunks = (total_ + kChunk - 1) / kChunk;
     static_cast<CpuContext&>(where).pool().parallel_for(chunks, [&](int64_t chunk) {
-      const int64_t first = chunk * chunk_;
-      run.apply(first, std::min(chunk_, total_ - first));
+      const int64_t first = chunk * kChunk;
+      run.apply(first, std::min(kChunk, total_ - first));
     });
   }
 
  private:
   const PointwisePlan plan_;
-  const int64_t chunk_, total_;
+  const int64_t total_;
 };
 
 }  // namespace

@@ -111,23 +111,28 @@ template <int kProgram, class T, class Load>
 }
 
 // n elements in which no ring ends. Nothing is stored but the result, as what waits to be stored is
-// what bounds how much of it is on its way to memory.
-template <int kProgram, class T, int kInputs>
+// what bounds how much of it is on its way to memory. kStays: some inputs are one value.
+template <int kProgram, bool kStays, class T, int kInputs>
 [[gnu::always_inline]] inline void run_turn(const T* const (&in)[kInputs],
-                                            const int64_t (&moves)[kInputs], int64_t n, T* out) {
+                                            const PointwiseMove* moves, int64_t n, T* out) {
   using W = Wide<T>;
   constexpr int kLanes = W::kLanes, kTogether = kUnroll * kLanes;
   const auto load = [](const T* p) __attribute__((always_inline)) { return W::load(p); };
+  int64_t mask[kInputs];
+  for (int k = 0; k < kInputs; ++k) mask[k] = moves[k] == PointwiseMove::nowhere ? 0 : -1;
   const T* x[kInputs];
   int64_t i = 0;
+  const auto seek = [&]() __attribute__((always_inline)) {
+    for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (kStays ? i & mask[k] : i);
+  };
   for (; i + kTogether <= n; i += kTogether) {
-    for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (i & moves[k]);
+    seek();
     typename W::Register y[kUnroll];
     for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, u * kLanes, load);
     for (int u = 0; u < kUnroll; ++u) W::store(out + i + u * kLanes, y[u]);
   }
   if (i == n) return;
-  for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (i & moves[k]);
+  seek();
   out += i, n -= i, i = 0;
   for (; i + kLanes <= n; i += kLanes) W::store(out + i, compute<kProgram>(x, i, load));
   if (i == n) return;
@@ -136,20 +141,27 @@ template <int kProgram, class T, int kInputs>
   W::store_first(out + i, y, n - i);
 }
 
-template <int kProgram, class T>
-void run_known(const PointwiseStretch<T>& from, int64_t n, T* out) {
+template <int kProgram, bool kStays, class T>
+void run_turns(const PointwiseStretch<T>& from, int64_t n, T* out) {
   constexpr int kInputs = kKnownPrograms[kProgram].inputs;
-  int64_t phase = from.phase, moves[kInputs];
-  for (int k = 0; k < kInputs; ++k) moves[k] = from.moves[k] == PointwiseMove::nowhere ? 0 : -1;
+  int64_t phase = from.phase;
   for (int64_t done = 0; done < n;) {
     int64_t turn = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
     if (turn > n - done) turn = n - done;
     const int64_t at[] = {done, phase, 0};  // of each PointwiseMove
     const T* in[kInputs];
     for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.moves[k])];
-    run_turn<kProgram>(in, moves, turn, out + done);
+    run_turn<kProgram, kStays>(in, from.moves, turn, out + done);
     done += turn, phase += turn - from.period;
   }
+}
+
+template <int kProgram, class T>
+void run_known(const PointwiseStretch<T>& from, int64_t n, T* out) {
+  bool stays = false;
+  for (int k = 0; k < kKnownPrograms[kProgram].inputs; ++k)
+    stays |= from.moves[k] == PointwiseMove::nowhere;
+  stays ? run_turns<kProgram, true>(from, n, out) : run_turns<kProgram, false>(from, n, out);
 }
 
 template <int kProgram, class T>

@@ -157,14 +157,6 @@ void PointwisePlan::interpret(const ScalarProgram& program) {
   }
 }
 
-int64_t PointwisePlan::chunk(int64_t wanted) const {
-  int64_t row = 1;
-  for (const Input& input : inputs_)
-    if (input.read == Read::ring || input.read == Read::pattern)
-      row = std::max(row, input.broadcast.period);
-  return std::max<int64_t>(wanted / row, 1) * row;
-}
-
 PointwiseRun::PointwiseRun(const PointwisePlan& plan, const void* const* inputs, void* out)
     : plan_(plan), out_(out) {
   for (size_t k = 0; k < plan.inputs_.size(); ++k) inputs_[k] = inputs[plan.inputs_[k].source];

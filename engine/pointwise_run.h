@@ -23,8 +23,6 @@ class PointwisePlan {
                 int64_t total, PointwiseCode code = PointwiseCode::automatic);
   bool is_known() const { return known_ >= 0; }
   bool does_nothing() const { return known_ < 0 && steps_.empty(); }
-  // Of a chunk to cut the output into, near `wanted` elements: whole rows, so that rows are not cut.
-  int64_t chunk(int64_t wanted) const;
 
  private:
   friend class PointwiseRun;
@@ -76,7 +74,8 @@ class PointwiseRun {
   PointwiseRun(const PointwisePlan& plan, const void* const* inputs, void* out);
   PointwiseRun(const PointwiseRun&) = delete;
   PointwiseRun& operator=(const PointwiseRun&) = delete;
-  // Computes elements [first, first + count) of the output.
+  // Computes elements [first, first + count) of the output; fastest where `first` is a multiple of
+  // kPointwiseStep.
   void apply(int64_t first, int64_t count) const;
 
   static constexpr int64_t kPatternBytes = 32 << 10;

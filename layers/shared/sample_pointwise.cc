@@ -19,22 +19,21 @@ class SamplePointwiseKernel final : public Kernel {
       : element_(static_cast<int64_t>(size_of(in[0].dtype))),
         samples_(in[0].shape[0]),
         size_(in[0].shape.elements(1, in[0].shape.rank())),
-        plan_(plan(program, in)),
-        task_(plan_.chunk(kTask)) {
+        plan_(plan(program, in)) {
     const Shape& y = in[0].shape;
     for (const TensorSpec& x : in)
       strides_.push_back(x.shape == y ? size_ : x.shape.rank() == 2 ? y.back() : 0);
   }
 
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
-    const int64_t parts = (size_ + task_ - 1) / task_;
+    const int64_t parts = (size_ + kTask - 1) / kTask;
     static_cast<CpuContext&>(where).pool().parallel_for(samples_ * parts, [&](int64_t task) {
-      const int64_t sample = task / parts, first = task % parts * task_;
+      const int64_t sample = task / parts, first = task % parts * kTask;
       const void* inputs[kMaxScalarRegisters];
       for (size_t k = 0; k < in.size(); ++k)
         inputs[k] = in[k].as<char>() + sample * strides_[k] * element_;
       const PointwiseRun run(plan_, inputs, out[0].as<char>() + sample * size_ * element_);
-      run.apply(first, std::min(task_, size_ - first));
+      run.apply(first, std::min(kTask, size_ - first));
     });
   }
 
@@ -50,7 +49,6 @@ class SamplePointwiseKernel final : public Kernel {
 
   const int64_t element_, samples_, size_;
   const PointwisePlan plan_;
-  const int64_t task_;
   std::vector<int64_t> strides_;  // from sample to sample
 };
 

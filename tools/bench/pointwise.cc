@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include <fmt/format.h>
@@ -57,8 +58,21 @@ ScalarProgram known(int index) {
   return {program.inputs, {program.code, program.code + program.length}};
 }
 
-std::vector<float> values(int64_t n, int key) {
-  std::vector<float> all(static_cast<size_t>(n));
+// Aligned as blocks of tensors are.
+template <class T>
+struct Aligned {
+  using value_type = T;
+  T* allocate(size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{kAlignment}));
+  }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t{kAlignment}); }
+  bool operator==(const Aligned&) const = default;
+  static constexpr size_t kAlignment = 256;
+};
+using Floats = std::vector<float, Aligned<float>>;
+
+Floats values(int64_t n, int key) {
+  Floats all(static_cast<size_t>(n));
   uint32_t state = 2463534242u + static_cast<uint32_t>(key);
   for (float& x : all) {
     state ^= state << 13, state ^= state >> 17, state ^= state << 5;
@@ -72,7 +86,7 @@ Work run(const PointwisePlan& plan, const std::vector<const void*>& in, float* o
          int64_t range) {
   return [&plan, &in, out, total, range] {
     const PointwiseRun run(plan, in.data(), out);
-    const int64_t step = range > 0 ? range : plan.chunk(1 << 14);
+    const int64_t step = range > 0 ? range : 1 << 14;
     for (int64_t i = 0; i < total; i += step) run.apply(i, std::min(step, total - i));
   };
 }
@@ -90,7 +104,7 @@ void compare(const Case& one, int64_t c, int64_t elements, const char* where, in
   const ScalarProgram program = known(one.known);
   const int64_t repeats = c < 64 ? (256 + c - 1) / c : 1, row = c * repeats;
   const int64_t rows = std::max<int64_t>(elements / row, 1), total = rows * row;
-  std::vector<std::vector<float>> data;
+  std::vector<Floats> data;
   std::vector<Broadcast> broadcasts;
   std::vector<const float*> in;
   std::vector<const void*> operands;
@@ -100,8 +114,8 @@ void compare(const Case& one, int64_t c, int64_t elements, const char* where, in
     for (int64_t i = c; i < row && !whole; ++i) data.back()[i] = data.back()[i - c];
     broadcasts.push_back({1, whole ? total : c});
   }
-  for (const std::vector<float>& x : data) in.push_back(x.data()), operands.push_back(x.data());
-  std::vector<float> out(static_cast<size_t>(total));
+  for (const Floats& x : data) in.push_back(x.data()), operands.push_back(x.data());
+  Floats out(static_cast<size_t>(total));
   const PointwisePlan compiled(program, DType::f32, broadcasts, total);
   const PointwisePlan interpreted(program, DType::f32, broadcasts, total,
                                   PointwiseCode::interpreted);
@@ -119,8 +133,8 @@ void compare_scale(int64_t c, bool one, int64_t elements, const char* where, int
   const ByHand& hand = TESSERA_SELECT_MICROKERNELS(by_hand);
   const ScalarProgram program = known(13);
   const int64_t rows = std::max<int64_t>(elements / c, 1), total = rows * c;
-  const std::vector<float> x = values(total, 1), factor = values(rows, 2);
-  std::vector<float> out(static_cast<size_t>(total));
+  const Floats x = values(total, 1), factor = values(rows, 2);
+  Floats out(static_cast<size_t>(total));
   const std::vector<Broadcast> broadcasts{{1, total}, {one ? 1 : c, one ? 1 : rows}};
   const std::vector<const void*> operands{x.data(), factor.data()};
   const PointwisePlan compiled(program, DType::f32, broadcasts, total);
