@@ -60,13 +60,11 @@ PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
     : dtype_(dtype) {
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
-  const PointwiseMicrokernels& microkernels = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
   KnownMatch match;
-  if (code == PointwiseCode::automatic) match = known_program(program);
-  if (match.program >= 0 && microkernels.f32.known[match.program] != nullptr)
-    known_ = match.program;
-  else
-    interpret(program);
+  if (code == PointwiseCode::automatic && dtype == DType::f32) match = known_program(program);
+  if (match.program >= 0)
+    compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).known[match.program];
+  if (!is_known()) interpret(program);
   for (int k = 0; k < program.inputs; ++k) {
     const int source = is_known() ? match.inputs[k] : k;
     inputs_.push_back(prepare_input(source, broadcasts[static_cast<size_t>(source)], total));
@@ -184,14 +182,6 @@ void PointwiseRun::repeat_patterns() {
   }
 }
 
-void PointwiseRun::apply(int64_t first, int64_t count) const {
-  const bool at_once = in_one_go(first);
-  if (plan_.dtype_ == DType::f32)
-    at_once ? run_known<float>(first, count) : run_stretches<float>(first, count);
-  else
-    at_once ? run_known<double>(first, count) : run_stretches<double>(first, count);
-}
-
 // A ring that does not go on after its end is read in whole steps only.
 bool PointwiseRun::in_one_go(int64_t first) const {
   if (!plan_.in_one_go_ || plan_.rings_.empty() || plan_.rings_[0].goes_on)
@@ -199,23 +189,19 @@ bool PointwiseRun::in_one_go(int64_t first) const {
   return plan_.rings_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
 }
 
-template <class T>
 void PointwiseRun::run_known(int64_t first, int64_t count) const {
   using Read = PointwisePlan::Read;
-  const T* in[kMaxScalarRegisters];
+  const float* in[kMaxScalarRegisters];
   PointwiseMove moves[kMaxScalarRegisters];
   for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
     const Read read = plan_.inputs_[k].read;
-    in[k] = static_cast<const T*>(inputs_[k]) + (read == Read::whole ? first : 0);
+    in[k] = static_cast<const float*>(inputs_[k]) + (read == Read::whole ? first : 0);
     moves[k] = read == Read::whole ? PointwiseMove::on
                : read == Read::one ? PointwiseMove::nowhere
                                    : PointwiseMove::round;
   }
   const int64_t period = plan_.rings_.empty() ? kNoPeriod : plan_.rings_[0].period;
-  const auto& microkernels =
-      microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
-  microkernels.known[plan_.known_]({in, moves, first % period, period}, count,
-                                   static_cast<T*>(out_) + first);
+  plan_.compiled_({in, moves, first % period, period}, count, static_cast<float*>(out_) + first);
 }
 
 // The range is cut into stretches in which every input is read side by side, or is one value.
@@ -237,7 +223,7 @@ class PointwiseRun::Stretches {
   }
 
   void run() {
-    const auto& microkernels =
+    const auto interpret =
         microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
     const InterpretedProgram program{plan_.steps_.data(), static_cast<int>(plan_.steps_.size()),
                                      static_cast<int>(plan_.inputs_.size()), plan_.blocks_};
@@ -245,10 +231,9 @@ class PointwiseRun::Stretches {
       const int64_t n = length();
       for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
       T* out = static_cast<T*>(run_.out_) + first_;
-      if (plan_.is_known())
-        microkernels.known[plan_.known_]({in_, moves_, 0, kNoPeriod}, n, out);
-      else
-        microkernels.interpret(program, blocks_, in_, n, out);
+      if constexpr (sizeof(T) == sizeof(float))
+        if (plan_.is_known()) plan_.compiled_({in_, moves_, 0, kNoPeriod}, n, out);
+      if (!plan_.is_known()) interpret(program, blocks_, in_, n, out);
       move_on(n);
     }
   }
@@ -314,9 +299,12 @@ class PointwiseRun::Stretches {
   alignas(64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
 };
 
-template <class T>
-void PointwiseRun::run_stretches(int64_t first, int64_t count) const {
-  Stretches<T>(*this, first, count).run();
+void PointwiseRun::apply(int64_t first, int64_t count) const {
+  if (in_one_go(first)) return run_known(first, count);
+  if (plan_.dtype_ == DType::f32)
+    Stretches<float>(*this, first, count).run();
+  else
+    Stretches<double>(*this, first, count).run();
 }
 
 }  // namespace tessera

@@ -21,8 +21,8 @@ class PointwisePlan {
   // For an output of `total` elements; input k of the program is read as broadcasts[k] says.
   PointwisePlan(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
                 int64_t total, PointwiseCode code = PointwiseCode::automatic);
-  bool is_known() const { return known_ >= 0; }
-  bool does_nothing() const { return known_ < 0 && steps_.empty(); }
+  bool is_known() const { return compiled_ != nullptr; }
+  bool does_nothing() const { return !is_known() && steps_.empty(); }
 
  private:
   friend class PointwiseRun;
@@ -58,7 +58,7 @@ class PointwisePlan {
   void interpret(const ScalarProgram& program);
 
   DType dtype_;
-  int known_ = -1;
+  PointwiseMicrokernels::Known compiled_ = nullptr;
   bool in_one_go_ = false;  // a range is one stretch for compiled code
   std::vector<Input> inputs_;
   std::vector<Ring> rings_;
@@ -87,10 +87,7 @@ class PointwiseRun {
   template <class T>
   void repeat_patterns();
   bool in_one_go(int64_t first) const;
-  template <class T>
   void run_known(int64_t first, int64_t count) const;
-  template <class T>
-  void run_stretches(int64_t first, int64_t count) const;
 
   const PointwisePlan& plan_;
   const void* inputs_[kMaxScalarRegisters];  // in the order of the plan's

@@ -79,19 +79,17 @@ void interpret(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>
   }
 }
 
-template <class T, int... kProgram>
-constexpr PointwiseMicrokernelsOf<T> microkernels(std::integer_sequence<int, kProgram...>) {
-  return {{known_code<kProgram, T>()...}, interpret<T>};
+template <int... kProgram>
+constexpr PointwiseMicrokernels microkernels(std::integer_sequence<int, kProgram...>) {
+  return {{known_code<kProgram>()...}, interpret<float>, interpret<double>};
 }
-
-constexpr std::make_integer_sequence<int, kKnownCount> kAll{};
 
 }  // namespace
 
 namespace TESSERA_ISA {
 extern const PointwiseMicrokernels pointwise_microkernels;
-const PointwiseMicrokernels pointwise_microkernels{microkernels<float>(kAll),
-                                                   microkernels<double>(kAll)};
+const PointwiseMicrokernels pointwise_microkernels =
+    microkernels(std::make_integer_sequence<int, kKnownCount>());
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

@@ -35,27 +35,25 @@ struct InterpretedProgram {
 enum class PointwiseMove : uint8_t { on, round, nowhere };
 inline constexpr int64_t kPointwiseStep = 64;
 
-template <class T>
 struct PointwiseStretch {
-  const T* const* in;
+  const float* const* in;
   const PointwiseMove* moves;
   int64_t phase, period;
 };
 
-template <class T>
-struct PointwiseMicrokernelsOf {
-  // Of n elements. `out` may be an input that is read side by side.
-  using Known = void (*)(const PointwiseStretch<T>& from, int64_t n, T* out);
-  Known known[kKnownCount];
-  // The same by interpretation, every input being read side by side. Blocks have kPointwiseBlock
-  // elements.
-  void (*interpret)(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],
-                    const T* const* in, int64_t n, T* out);
-};
-
+// Compiled code is for float32 alone, as float64 is for checking gradients.
 struct PointwiseMicrokernels {
-  PointwiseMicrokernelsOf<float> f32;
-  PointwiseMicrokernelsOf<double> f64;
+  // Of n elements. `out` may be an input that is read side by side. Null where the program has more
+  // than arithmetic.
+  using Known = void (*)(const PointwiseStretch& from, int64_t n, float* out);
+  Known known[kKnownCount];
+  // Any program by interpretation, every input being read side by side. Blocks have kPointwiseBlock
+  // elements.
+  template <class T>
+  using Interpret = void (*)(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],
+                             const T* const* in, int64_t n, T* out);
+  Interpret<float> f32;
+  Interpret<double> f64;
 };
 TESSERA_DECLARE_MICROKERNELS(PointwiseMicrokernels, pointwise_microkernels)
 
