@@ -1,16 +1,19 @@
-// Speed of scalar programs, compiled and interpreted, over the same expression written out as a loop:
-// a Markdown table on stdout. Medians of processor time on one thread, the three run in turn. Built
-// on request: ninja pointwise_bench; pointwise_bench [ROUNDS]. Few channels are given to the loops as
-// rows of 256 elements and more.
+// Speed of scalar programs, compiled and interpreted, over the same expression written out as a loop,
+// or that of the sums of norms over a loop that only reads: a Markdown table on stdout. Medians of
+// processor time on one thread, all run in turn. Built on request: ninja pointwise_bench;
+// pointwise_bench [programs|sums [ROUNDS]]. Few channels are given to the loops as rows of 256
+// elements and more.
 #include <algorithm>
 #include <ctime>
 #include <functional>
 #include <new>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise_run.h"
+#include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/tools/bench/by_hand_simd.h"
 
 namespace tessera {
@@ -153,14 +156,41 @@ void compare_scale(int64_t c, bool one, int64_t elements, const char* where, int
   print(one ? "by one value" : "by a value for each row", c, where, 8.0 * total, times);
 }
 
-void tables(int rounds) {
-  struct Size {
-    const char* name;
-    int64_t elements;
-  };
-  fmt::print("| program | c | data | loop, GB/s | compiled | in ranges of 512 | interpreted |\n"
-             "|---|---|---|---|---|---|---|\n");
-  for (const Size size : {Size{"L1", 3072}, Size{"L2", 1 << 16}, Size{"memory", 12 << 20}}) {
+struct Size {
+  const char* name;
+  int64_t elements;
+};
+
+// The sums of norms over the bandwidth at which the same bytes are read.
+void compare_sums(int64_t c, const Size& size, int rounds) {
+  const ByHand& hand = TESSERA_SELECT_MICROKERNELS(by_hand);
+  const int64_t rows = std::max<int64_t>(size.elements / c, 1), total = rows * c;
+  const Floats x = values(total, 1), dy = values(total, 2), mean = values(c, 3);
+  const ChannelBlocks blocks = channel_blocks({DType::f32, {rows, c}, {}});
+  Floats sums(static_cast<size_t>(blocks.count() * 2 * c));
+  ThreadPool pool(1);
+  volatile float read;
+  const auto times = medians(
+      {[&] { read = hand.sum(x.data(), total); },
+       [&] { block_moments(pool, blocks, c, x.data(), sums.data()); },
+       [&] {
+         block_gradient_sums(pool, blocks, c, dy.data(), x.data(), mean.data(), mean.data(), 0,
+                             sums.data());
+       },
+       [&] { read = hand.sum(x.data(), total) + hand.sum(dy.data(), total); }},
+      rounds);
+  fmt::print("| {} | {} | {:.1f} | {:.2f} | {:.2f} |\n", c, size.name,
+             4.0 * static_cast<double>(total) / times[0] * 1e-9, times[0] / times[1],
+             times[3] / times[2]);
+}
+
+constexpr Size kSizes[] = {{"L1", 3072}, {"L2", 1 << 16}, {"memory", 12 << 20}};
+
+void programs(int rounds) {
+  fmt::print(
+      "| program | c | data | loop, GB/s | compiled | in ranges of 512 | interpreted |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const Size& size : kSizes) {
     for (const Case& one : kCases)
       for (const int64_t c : {1, 3, 6, 8, 16, 17, 24, 64, 100, 512, 2048})
         if (one.known != 2 || c == 64) compare(one, c, size.elements, size.name, rounds);
@@ -170,7 +200,16 @@ void tables(int rounds) {
   }
 }
 
+void sums(int rounds) {
+  fmt::print("| c | data | read, GB/s | moments | gradient sums |\n|---|---|---|---|---|\n");
+  for (const Size& size : kSizes)
+    for (const int64_t c : {8, 16, 24, 32, 64, 128, 512}) compare_sums(c, size, rounds);
+}
+
 }  // namespace
 }  // namespace tessera
 
-int main(int argc, char** argv) { tessera::tables(argc > 1 ? std::atoi(argv[1]) : 9); }
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "programs";
+  (what == "sums" ? tessera::sums : tessera::programs)(argc > 2 ? std::atoi(argv[2]) : 9);
+}
