@@ -12,21 +12,14 @@ namespace {
 template <int64_t kChannels>
 using Fixed = std::integral_constant<int64_t, kChannels>;
 
-// Calls fn with c, which is a constant where it is small and common.
+// Calls fn(first channel, channels) for parts of c channels that have code of their own, or for all.
 template <class F>
 void with_channels(int64_t c, F&& fn) {
-  switch (c) {
-    case 16:
-      return fn(Fixed<16>());
-    case 24:
-      return fn(Fixed<24>());
-    case 32:
-      return fn(Fixed<32>());
-    case 64:
-      return fn(Fixed<64>());
-    default:
-      return fn(c);
-  }
+  if (c == 16) return fn(0, Fixed<16>());
+  if (c == 24) return fn(0, Fixed<24>());
+  if (c == 32) return fn(0, Fixed<32>());
+  if (c % 64 != 0) return fn(0, c);
+  for (int64_t first = 0; first < c; first += 64) fn(first, Fixed<64>());
 }
 
 // How many sums there may be: as many as c where that is a constant.
@@ -88,7 +81,9 @@ void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mea
 
 template <class T>
 void moments(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2) {
-  with_channels(c, [&](auto channels) { moments_of(x, rows, stride, channels, mean, m2); });
+  with_channels(c, [&](int64_t first, auto channels) {
+    moments_of(x + first, rows, stride, channels, mean + first, m2 + first);
+  });
 }
 
 template <class T, class C>
@@ -117,8 +112,9 @@ void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T
 template <class T>
 void gradient_sums(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
                    int64_t stride, int64_t c, T* sums, T* products) {
-  with_channels(c, [&](auto channels) {
-    gradient_sums_of(dy, x, mean, scale, rows, stride, channels, sums, products);
+  with_channels(c, [&](int64_t first, auto channels) {
+    gradient_sums_of(dy + first, x + first, mean + first, scale + first, rows, stride, channels,
+                     sums + first, products + first);
   });
 }
 
