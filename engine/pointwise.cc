@@ -107,8 +107,7 @@ std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Conte
   std::vector<Broadcast> broadcasts;
   for (const TensorSpec& x : in)
     broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
-  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts,
-                                           out.elements());
+  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts, out.elements());
 }
 
 Saved Pointwise::saved() const {

@@ -1,5 +1,5 @@
-// The scalar programs that there is compiled code for, on CPUs and GPUs: those of the networks of the
-// zoo, which a test finds in their training steps, and a few more. The others are interpreted.
+// The scalar programs that there is compiled code for, on CPUs and GPUs: those of the networks of
+// the zoo, which a test finds in their training steps, and a few more. The others are interpreted.
 #pragma once
 
 #include <initializer_list>
@@ -131,8 +131,8 @@ inline constexpr int kKnownCount = static_cast<int>(std::size(kKnownPrograms));
 
 // Which of them a program is, whatever the order of its inputs.
 struct KnownMatch {
-  int program = -1;                         // or none
-  uint8_t inputs[kMaxScalarRegisters] = {}; // the program's, for each of the known one's
+  int program = -1;                          // or none
+  uint8_t inputs[kMaxScalarRegisters] = {};  // the program's, for each of the known one's
 };
 KnownMatch known_program(const ScalarProgram& program);
 

@@ -1,5 +1,5 @@
-// Compiled code for the known programs, for pointwise_simd.cc alone: everything here is local to the
-// file that includes it.
+// Compiled code for the known programs, for pointwise_simd.cc alone: everything here is local to
+// the file that includes it.
 #pragma once
 
 #include <utility>
@@ -69,8 +69,7 @@ template <ScalarOp kOp>
 
 // What has no vector instruction is left to the interpreter.
 constexpr bool is_arithmetic(const KnownProgram& program) {
-  for (int j = 0; j < program.length; ++j)
-    switch (program.code[j].op) {
+  for (int j = 0; j < program.length; ++j) switch (program.code[j].op) {
       case ScalarOp::pow:
       case ScalarOp::exp:
       case ScalarOp::log:

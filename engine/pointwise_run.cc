@@ -16,7 +16,8 @@ constexpr int64_t kShortestRing = 64;  // a shorter stretch costs more than to g
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
-// How long a pattern is: repetitions of the period, in whole lines of the cache where that is short.
+// How long a pattern is: repetitions of the period, in whole lines of the cache where that is
+// short.
 int64_t pattern_length(int64_t period, int64_t total) {
   constexpr int64_t kLine = 16;
   const int64_t repeats = std::min((kPatternLength + period - 1) / period, total / period + 1);
@@ -135,8 +136,8 @@ void PointwisePlan::interpret(const ScalarProgram& program) {
     InterpretedStep step{in.op, of(0, in.a), of(1, in.b), of(2, in.c), 0, in.value};
     for (int r = program.inputs; r < program.inputs + j; ++r) {
       const auto at = static_cast<size_t>(r);
-      if (last_read[at] != j || program.code[at - static_cast<size_t>(program.inputs)].op ==
-                                    ScalarOp::constant)
+      if (last_read[at] != j ||
+          program.code[at - static_cast<size_t>(program.inputs)].op == ScalarOp::constant)
         continue;
       free.push_back(static_cast<uint8_t>(place[at] - kMaxScalarRegisters));
     }
@@ -184,8 +185,7 @@ void PointwiseRun::repeat_patterns() {
 
 // A ring that does not go on after its end is read in whole steps only.
 bool PointwiseRun::in_one_go(int64_t first) const {
-  if (!plan_.in_one_go_ || plan_.rings_.empty() || plan_.rings_[0].goes_on)
-    return plan_.in_one_go_;
+  if (!plan_.in_one_go_ || plan_.rings_.empty() || plan_.rings_[0].goes_on) return plan_.in_one_go_;
   return plan_.rings_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
 }
 
@@ -223,8 +223,7 @@ class PointwiseRun::Stretches {
   }
 
   void run() {
-    const auto interpret =
-        microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
+    const auto interpret = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
     const InterpretedProgram program{plan_.steps_.data(), static_cast<int>(plan_.steps_.size()),
                                      static_cast<int>(plan_.inputs_.size()), plan_.blocks_};
     while (first_ < end_) {
@@ -296,7 +295,8 @@ class PointwiseRun::Stretches {
   PointwiseMove moves_[kMaxScalarRegisters];
   T* gathered_[kMaxScalarRegisters];
   int64_t held_[kMaxScalarRegisters];  // the value that a block is full of
-  alignas(64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
+  alignas(
+      64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
 };
 
 void PointwiseRun::apply(int64_t first, int64_t count) const {

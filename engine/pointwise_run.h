@@ -1,7 +1,7 @@
 // Running a scalar program on the CPU. A PointwisePlan is made once, when a kernel is prepared: it
 // finds the compiled code for the program, or lays it out for the interpreter, and settles how each
-// input is read. A PointwiseRun is made for each run of the kernel, on its stack, and then applied to
-// ranges of the output, on any thread. Only the plan allocates.
+// input is read. A PointwiseRun is made for each run of the kernel, on its stack, and then applied
+// to ranges of the output, on any thread. Only the plan allocates.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The microkernels of scalar programs, over elements side by side: one for each known program, which
-// holds its registers in those of the machine, and an interpreter.
+// The microkernels of scalar programs, over elements side by side: one for each known program,
+// which holds its registers in those of the machine, and an interpreter.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ struct InterpretedProgram {
   int count, inputs, blocks;
 };
 
-// How compiled code reads an input: side by side as the output is written; the same in a ring, which
-// is entered at `phase` and goes on for kPointwiseStep elements after its end where its period is no
-// multiple of that; or kPointwiseStep elements again and again, all of them one value.
+// How compiled code reads an input: side by side as the output is written; the same in a ring,
+// which is entered at `phase` and goes on for kPointwiseStep elements after its end where its
+// period is no multiple of that; or kPointwiseStep elements again and again, all of them one value.
 enum class PointwiseMove : uint8_t { on, round, nowhere };
 inline constexpr int64_t kPointwiseStep = 64;
 

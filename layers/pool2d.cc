@@ -100,8 +100,8 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
                                   const Algorithm& chosen) const override {
     if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
     const TensorSpec dx = infer(in)[0];
-    return std::make_unique<MaxPoolGradKernel>(
-        pool_shape(params.pool, dx.shape), epilogue_plan(params.epilogue, in.subspan(2), dx));
+    return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
+                                               epilogue_plan(params.epilogue, in.subspan(2), dx));
   }
   void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)

@@ -12,7 +12,8 @@ namespace {
 template <int64_t kChannels>
 using Fixed = std::integral_constant<int64_t, kChannels>;
 
-// Calls fn(first channel, channels) for parts of c channels that have code of their own, or for all.
+// Calls fn(first channel, channels) for parts of c channels that have code of their own, or for
+// all.
 template <class F>
 void with_channels(int64_t c, F&& fn) {
   if (c == 16) return fn(0, Fixed<16>());

@@ -1,8 +1,7 @@
 // A channel's sums have the same bits whatever channels stand beside it.
-#include "tessera/layers/shared/channel_reduce_simd.h"
-
 #include <vector>
 
+#include "tessera/layers/shared/channel_reduce_simd.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

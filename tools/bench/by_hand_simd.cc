@@ -68,8 +68,8 @@ float sum(const float* x, int64_t n) {
 
 namespace TESSERA_ISA {
 extern const ByHand by_hand;
-const ByHand by_hand = {bias,      batch_norm_relu, batch_norm_add_relu, batch_norm_input_grad,
-                        relu_grad, scale,           copy,                sum};
+const ByHand by_hand = {
+    bias, batch_norm_relu, batch_norm_add_relu, batch_norm_input_grad, relu_grad, scale, copy, sum};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
-// Speed of scalar programs, compiled and interpreted, over the same expression written out as a loop,
-// or that of the sums of norms over a loop that only reads: a Markdown table on stdout. Medians of
-// processor time on one thread, all run in turn. Built on request: ninja pointwise_bench;
-// pointwise_bench [programs|sums [ROUNDS]]. Few channels are given to the loops as rows of 256
-// elements and more.
+// Speed of scalar programs, compiled and interpreted, over the same expression written out as a
+// loop, or that of the sums of norms over a loop that only reads: a Markdown table on stdout.
+// Medians of processor time on one thread, all run in turn. Built on request: ninja
+// pointwise_bench; pointwise_bench [programs|sums [ROUNDS]]. Few channels are given to the loops as
+// rows of 256 elements and more.
 #include <algorithm>
 #include <ctime>
 #include <functional>
@@ -43,9 +43,10 @@ std::vector<double> medians(const std::vector<Work>& all, int rounds) {
 
 struct Case {
   const char* name;
-  ByHand::Loop ByHand::* loop;
+  ByHand::Loop ByHand::*loop;
   int known;
-  std::vector<int> whole;  // inputs as large as the output; the others have a value for each channel
+  std::vector<int>
+      whole;  // inputs as large as the output; the others have a value for each channel
 };
 
 const std::vector<Case> kCases = {
@@ -66,9 +67,9 @@ template <class T>
 struct Aligned {
   using value_type = T;
   T* allocate(size_t n) {
-    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{kAlignment}));
+    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{kAlignment}));
   }
-  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t{kAlignment}); }
+  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{kAlignment}); }
   bool operator==(const Aligned&) const = default;
   static constexpr size_t kAlignment = 256;
 };
@@ -149,10 +150,11 @@ void compare_scale(int64_t c, bool one, int64_t elements, const char* where, int
     else
       hand.scale(x.data(), factor.data(), rows, c, out.data());
   };
-  const auto times = medians({loop, run(compiled, operands, out.data(), total, 0),
-                              run(compiled, operands, out.data(), total, std::max<int64_t>(512 / c, 1) * c),
-                              run(interpreted, operands, out.data(), total, 0)},
-                             rounds);
+  const auto times =
+      medians({loop, run(compiled, operands, out.data(), total, 0),
+               run(compiled, operands, out.data(), total, std::max<int64_t>(512 / c, 1) * c),
+               run(interpreted, operands, out.data(), total, 0)},
+              rounds);
   print(one ? "by one value" : "by a value for each row", c, where, 8.0 * total, times);
 }
 
@@ -170,15 +172,15 @@ void compare_sums(int64_t c, const Size& size, int rounds) {
   Floats sums(static_cast<size_t>(blocks.count() * 2 * c));
   ThreadPool pool(1);
   volatile float read;
-  const auto times = medians(
-      {[&] { read = hand.sum(x.data(), total); },
-       [&] { block_moments(pool, blocks, c, x.data(), sums.data()); },
-       [&] {
-         block_gradient_sums(pool, blocks, c, dy.data(), x.data(), mean.data(), mean.data(), 0,
-                             sums.data());
-       },
-       [&] { read = hand.sum(x.data(), total) + hand.sum(dy.data(), total); }},
-      rounds);
+  const auto times =
+      medians({[&] { read = hand.sum(x.data(), total); },
+               [&] { block_moments(pool, blocks, c, x.data(), sums.data()); },
+               [&] {
+                 block_gradient_sums(pool, blocks, c, dy.data(), x.data(), mean.data(), mean.data(),
+                                     0, sums.data());
+               },
+               [&] { read = hand.sum(x.data(), total) + hand.sum(dy.data(), total); }},
+              rounds);
   fmt::print("| {} | {} | {:.1f} | {:.2f} | {:.2f} |\n", c, size.name,
              4.0 * static_cast<double>(total) / times[0] * 1e-9, times[0] / times[1],
              times[3] / times[2]);

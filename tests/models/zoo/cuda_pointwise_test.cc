@@ -31,7 +31,7 @@ TEST(CudaKnownPrograms, AreThoseOfTheZoo) {
       if (!program) continue;
       ++programs;
       EXPECT_GE(known_program(*program).program, 0) << model << " " << node.op->name() << "\n"
-                                            << program->text();
+                                                    << program->text();
     }
     EXPECT_GT(programs, 0) << model;
   }
