@@ -73,9 +73,8 @@ const char* name_of(ScalarOp op) { return form(op).name; }
 int operand_count(ScalarOp op) { return form(op).operands; }
 
 int ScalarProgram::operations() const {
-  return static_cast<int>(std::count_if(code.begin(), code.end(), [](const Instruction& i) {
-    return i.op != ScalarOp::constant;
-  }));
+  return static_cast<int>(std::count_if(
+      code.begin(), code.end(), [](const Instruction& i) { return i.op != ScalarOp::constant; }));
 }
 
 std::string ScalarProgram::text() const {

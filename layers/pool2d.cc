@@ -113,8 +113,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
                     join_inputs(in.size(), p, fused_input)};
   }
   Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in,
-                     in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
+    return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
   }
 
   const PoolOpParams params;

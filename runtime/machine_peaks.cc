@@ -33,8 +33,7 @@ double multiply_add_rate(ThreadPool& pool, int64_t threads) {
   std::atomic<float> result{0};
   const auto flops = static_cast<double>(threads * kRounds * leaf.flops);
   return best_rate(flops, [&] {
-    pool.parallel_for(threads,
-                      [&](int64_t) { result = leaf.multiply_add(kRounds, 0.5f, 0.25f); });
+    pool.parallel_for(threads, [&](int64_t) { result = leaf.multiply_add(kRounds, 0.5f, 0.25f); });
   });
 }
 

@@ -13,8 +13,8 @@ struct MachinePeaks {
   double copy_gbytes = 0;
 };
 
-// With the instruction set that the kernels use (runtime/simd/isa.h). Takes a fifth of a second and,
-// while it runs, 128 MiB. Other work on the machine shows in it.
+// With the instruction set that the kernels use (runtime/simd/isa.h). Takes a fifth of a second
+// and, while it runs, 128 MiB. Other work on the machine shows in it.
 MachinePeaks measure_peaks(ThreadPool& pool);
 
 }  // namespace tessera

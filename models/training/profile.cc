@@ -69,16 +69,22 @@ std::string shapes_text(const Graph& graph, const std::vector<ValueId>& values) 
   return text;
 }
 
+std::string place_of(const Graph& graph, const Node& node) {
+  if (!node.module_path.empty()) return node.module_path;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (node.op->updates(static_cast<int>(i)) >= 0) return graph.values[node.outputs[i]].name;
+  return "";
+}
+
 ProfiledOp described(const Program& program, size_t n) {
   const Graph& graph = program.graph();
   const Node& node = graph.nodes[n];
   return {.node = n,
           .op = std::string(node.op->name()),
-          .place = node.module_path,
+          .place = place_of(graph, node),
           .phase = name_of(node.phase),
           .algorithm = program.algorithm(n),
-          .shape =
-              shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
+          .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
           .cost = node.op->cost(graph.input_specs(node)),
           .us = {}};
 }
@@ -141,6 +147,14 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
 Spread spread_of(std::vector<double>& values) {
   std::sort(values.begin(), values.end());
   return {values.front(), values[values.size() / 2], values.back()};
+}
+
+std::string ProfiledOp::title() const { return place.empty() ? op : op + " " + place; }
+
+double Profile::ops_us() const {
+  double sum = 0;
+  for (const ProfiledOp& op : ops) sum += op.us.median;
+  return sum;
 }
 
 Profile profile(const Config& given, const ProfileOptions& options) {

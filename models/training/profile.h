@@ -1,7 +1,6 @@
 // Where the time of a configuration's training step goes, op by op: trainer profile.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,10 +13,13 @@
 namespace tessera {
 
 struct ProfileOptions {
-  int64_t steps = 20;   // to time, at least 1
-  int64_t warmup = 3;   // before them, not timed
+  int64_t steps = 20;  // to time, at least 1
+  int64_t warmup = 3;  // before them, not timed
   CompileOptions compile = {};
 };
+
+// What the JSON of a profile begins with, so that another version is not taken for this one.
+inline constexpr const char* kProfileFormat = "tessera profile 1";
 
 struct Spread {
   double min = 0, median = 0, max = 0;
@@ -25,17 +27,17 @@ struct Spread {
 // Of at least one value, which it sorts.
 Spread spread_of(std::vector<double>& values);
 
-// A node of the program, views aside. An op that others were fused into is told with their cost, at
-// its own place.
+// A node of the program, views aside. What was fused into it counts with it.
 struct ProfiledOp {
   size_t node = 0;        // in the program
   std::string op;         // "conv2d"
-  std::string place;      // in the model: "layer1.0.conv1"; empty outside of modules
+  std::string place;      // in the model: "layer1.0.conv1"; outside of modules what it updates
   std::string phase;      // forward | backward | update
   std::string algorithm;  // native | eigen | default
   std::string shape;      // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
   Cost cost;
-  Spread us;  // microseconds
+  Spread us;                  // microseconds
+  std::string title() const;  // "conv2d layer1.0.conv1"
 };
 
 // When something began and ended, in microseconds since the profile began.
@@ -55,6 +57,8 @@ struct Profile {
   std::vector<ProfiledOp> ops = {};  // in the order that they run
   std::vector<TimeSpan> plain_steps = {}, observed_steps = {};
   std::vector<TimeSpan> op_times = {};  // of each op, step after step
+
+  double ops_us() const;  // the sum of the ops' medians, of which each has its share
 
   // The summary and a table of the `most` ops that take longest; 0: of all.
   std::string text(size_t most) const;

@@ -23,9 +23,7 @@ struct Work {
     ++nodes;
   }
   double gflops() const { return rate(static_cast<double>(cost.flops)); }
-  double gbytes() const {
-    return rate(static_cast<double>(cost.bytes_read + cost.bytes_written));
-  }
+  double gbytes() const { return rate(static_cast<double>(cost.bytes_read + cost.bytes_written)); }
 
  private:
   double rate(double amount) const { return us > 0 ? amount / us / 1000 : 0; }
@@ -49,8 +47,9 @@ Kinds kinds_of(const Profile& profile) {
   return kinds;
 }
 
-double share_of_step(const Profile& profile, double us) {
-  return profile.step_ms.median > 0 ? us / 1000 / profile.step_ms.median : 0;
+double share(const Profile& profile, double us) {
+  const double all = profile.ops_us();
+  return all > 0 ? us / all : 0;
 }
 
 std::string percent_of(double value, double peak) {
@@ -61,8 +60,7 @@ constexpr const char* kRateTitles = "  share  GFLOP/s   peak     GB/s   copy";
 
 std::string rates_text(const Profile& profile, const Work& work) {
   const std::string gflops = work.gflops() > 0 ? fmt::format("{:.2f}", work.gflops()) : "";
-  return fmt::format("{:>5.1f} % {:>8} {:>6} {:>8.2f} {:>6}",
-                     100 * share_of_step(profile, work.us), gflops,
+  return fmt::format("{:>5.1f} % {:>8} {:>6} {:>8.2f} {:>6}", 100 * share(profile, work.us), gflops,
                      percent_of(work.gflops(), profile.peaks.gflops), work.gbytes(),
                      percent_of(work.gbytes(), profile.peaks.copy_gbytes));
 }
@@ -88,17 +86,16 @@ std::string kinds_text(const Profile& profile) {
 std::string ops_text(const Profile& profile, size_t most) {
   std::vector<const ProfiledOp*> longest;
   for (const ProfiledOp& op : profile.ops) longest.push_back(&op);
-  std::stable_sort(longest.begin(), longest.end(), [](const auto* a, const auto* b) {
-    return a->us.median > b->us.median;
-  });
+  std::stable_sort(longest.begin(), longest.end(),
+                   [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
   const size_t shown = most == 0 ? longest.size() : std::min(most, longest.size());
   std::string text = fmt::format("{:>10} {:>9} {:>9} {}  {:<9} {}\n", "us", "min", "max",
-                                 kRateTitles, "algorithm", "step, op, place, shape");
+                                 kRateTitles, "algorithm", "step, op, place; shape");
   for (size_t i = 0; i < shown; ++i) {
     const ProfiledOp& op = *longest[i];
-    text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<9} {} {}{}{} {}\n", op.us.median,
+    text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<9} {} {}; {}\n", op.us.median,
                         op.us.min, op.us.max, rates_text(profile, work_of(op)), op.algorithm,
-                        op.node, op.op, op.place.empty() ? "" : " ", op.place, op.shape);
+                        op.node, op.title(), op.shape);
   }
   if (shown < longest.size())
     text += fmt::format("and {} ops more; --ops 0 shows all\n", longest.size() - shown);
@@ -114,7 +111,7 @@ Json op_json(const Profile& profile, const ProfiledOp& op) {
                        {"algorithm", op.algorithm},
                        {"shape", op.shape},
                        {"us", spread_json(op.us)},
-                       {"share", rounded(share_of_step(profile, work.us), 5)},
+                       {"share", rounded(share(profile, work.us), 5)},
                        {"flops", op.cost.flops},
                        {"bytes_read", op.cost.bytes_read},
                        {"bytes_written", op.cost.bytes_written},
@@ -126,7 +123,7 @@ Json kind_json(const Profile& profile, const std::string& name, const Work& work
   return Json::object({{"op", name},
                        {"ops", work.nodes},
                        {"us", rounded(work.us, 4)},
-                       {"share", rounded(share_of_step(profile, work.us), 5)},
+                       {"share", rounded(share(profile, work.us), 5)},
                        {"flops", work.cost.flops},
                        {"bytes", work.cost.bytes_read + work.cost.bytes_written},
                        {"gflops", rounded(work.gflops(), 3)},
@@ -164,31 +161,33 @@ std::string Profile::text(size_t most) const {
         "peak {:.1f} GFLOP/s ({:.1f} of one thread), copy {:.1f} GB/s from memory: what caches "
         "serve is faster\n",
         peaks.gflops, peaks.gflops_of_thread, peaks.copy_gbytes);
-  text += fmt::format("step {}; timed op by op {}, of which ops {}\n\n", spread_text(step_ms),
-                      spread_text(observed_ms), spread_text(ops_ms));
+  text += fmt::format(
+      "step {}\ntimed op by op {}, of which ops {}; the sum of their medians {:.3f} ms\n\n",
+      spread_text(step_ms), spread_text(observed_ms), spread_text(ops_ms), ops_us() / 1000);
   return text + kinds_text(*this) + "\n" + ops_text(*this, most);
 }
 
 std::string Profile::json() const {
   std::vector<Json> all_ops, all_kinds;
   for (const ProfiledOp& op : ops) all_ops.push_back(op_json(*this, op));
-  for (const auto& [name, work] : kinds_of(*this)) all_kinds.push_back(kind_json(*this, name, work));
-  return Json::object(
-             {{"format", "tessera profile 1"},
-              {"device", device},
-              {"threads", threads},
-              {"kernels", kernels},
-              {"isa", isa},
-              {"batch", batch},
-              {"steps", steps},
-              {"peak_gflops", rounded(peaks.gflops, 2)},
-              {"peak_gflops_of_thread", rounded(peaks.gflops_of_thread, 2)},
-              {"peak_copy_gbytes", rounded(peaks.copy_gbytes, 2)},
-              {"step_ms", spread_json(step_ms)},
-              {"observed_step_ms", spread_json(observed_ms)},
-              {"ops_ms", spread_json(ops_ms)},
-              {"kinds", Json::list(all_kinds)},
-              {"ops", Json::list(all_ops)}})
+  for (const auto& [name, work] : kinds_of(*this))
+    all_kinds.push_back(kind_json(*this, name, work));
+  return Json::object({{"format", kProfileFormat},
+                       {"device", device},
+                       {"threads", threads},
+                       {"kernels", kernels},
+                       {"isa", isa},
+                       {"batch", batch},
+                       {"steps", steps},
+                       {"peak_gflops", rounded(peaks.gflops, 2)},
+                       {"peak_gflops_of_thread", rounded(peaks.gflops_of_thread, 2)},
+                       {"peak_copy_gbytes", rounded(peaks.copy_gbytes, 2)},
+                       {"step_ms", spread_json(step_ms)},
+                       {"observed_step_ms", spread_json(observed_ms)},
+                       {"ops_ms", spread_json(ops_ms)},
+                       {"ops_us", rounded(ops_us(), 4)},
+                       {"kinds", Json::list(all_kinds)},
+                       {"ops", Json::list(all_ops)}})
       .text(1);
 }
 
@@ -203,8 +202,7 @@ std::string Profile::trace() const {
     events.push_back(event("step, op by op", "step", kStepRow, span, {}));
   for (size_t i = 0; i < op_times.size(); ++i) {
     const ProfiledOp& op = ops[i % ops.size()];
-    events.push_back(event(op.place.empty() ? op.op : op.op + " " + op.place, op.phase.c_str(),
-                           kOpRow, op_times[i],
+    events.push_back(event(op.title(), op.phase.c_str(), kOpRow, op_times[i],
                            {{"step", op.node},
                             {"algorithm", op.algorithm},
                             {"shape", op.shape},

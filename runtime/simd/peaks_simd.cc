@@ -52,7 +52,7 @@ void copy(const float* __restrict from, float* __restrict to, int64_t count) {
 }  // namespace
 
 namespace TESSERA_ISA {
-const PeakMicrokernels peak_microkernels = {multiply_add_rounds, 2 * kSums * kLanes, copy};
+const PeakMicrokernels peak_microkernels = {multiply_add_rounds, 2 * kSums* kLanes, copy};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera
