@@ -149,7 +149,9 @@ Spread spread_of(std::vector<double>& values) {
   return {values.front(), values[values.size() / 2], values.back()};
 }
 
-std::string ProfiledOp::title() const { return place.empty() ? op : op + " " + place; }
+std::string op_title(const std::string& op, const std::string& place) {
+  return place.empty() ? op : op + " " + place;
+}
 
 double Profile::ops_us() const {
   double sum = 0;

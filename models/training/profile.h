@@ -36,9 +36,9 @@ struct ProfiledOp {
   std::string algorithm;  // native | eigen | default
   std::string shape;      // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
   Cost cost;
-  Spread us;                  // microseconds
-  std::string title() const;  // "conv2d layer1.0.conv1"
+  Spread us;  // microseconds
 };
+std::string op_title(const std::string& op, const std::string& place);  // "conv2d layer1.0.conv1"
 
 // When something began and ended, in microseconds since the profile began.
 struct TimeSpan {

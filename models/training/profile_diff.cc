@@ -51,8 +51,7 @@ ProfileFile read(const std::string& text, const std::string& name) {
       file.kinds[kind["op"].string()] = {kind["us"].number(), ""};
     std::map<std::string, int> seen;
     for (const Json& op : root["ops"].items()) {
-      std::string title =
-          ProfiledOp{.op = op["op"].string(), .place = op["place"].string()}.title();
+      std::string title = op_title(op["op"].string(), op["place"].string());
       if (const int n = seen[title]++; n > 0) title += fmt::format(" ({})", n + 1);
       file.ops[title] = {op["us"]["median"].number(),
                          fmt::format("{} {}", op["algorithm"].string(), op["shape"].string())};

@@ -95,7 +95,7 @@ std::string ops_text(const Profile& profile, size_t most) {
     const ProfiledOp& op = *longest[i];
     text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<9} {} {}; {}\n", op.us.median,
                         op.us.min, op.us.max, rates_text(profile, work_of(op)), op.algorithm,
-                        op.node, op.title(), op.shape);
+                        op.node, op_title(op.op, op.place), op.shape);
   }
   if (shown < longest.size())
     text += fmt::format("and {} ops more; --ops 0 shows all\n", longest.size() - shown);
@@ -202,7 +202,7 @@ std::string Profile::trace() const {
     events.push_back(event("step, op by op", "step", kStepRow, span, {}));
   for (size_t i = 0; i < op_times.size(); ++i) {
     const ProfiledOp& op = ops[i % ops.size()];
-    events.push_back(event(op.title(), op.phase.c_str(), kOpRow, op_times[i],
+    events.push_back(event(op_title(op.op, op.place), op.phase.c_str(), kOpRow, op_times[i],
                            {{"step", op.node},
                             {"algorithm", op.algorithm},
                             {"shape", op.shape},
