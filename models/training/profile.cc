@@ -10,6 +10,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/training/step_probe.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
@@ -122,7 +123,10 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
   const Stopwatch watch;
   NodeTimes times(watch, program.graph().nodes.size(), profile.steps);
   int64_t index = 0;
+  profile.plain_steps.reserve(static_cast<size_t>(profile.steps));
+  profile.observed_steps.reserve(static_cast<size_t>(profile.steps));
   const auto run = [&] {
+    const StepProbe probe;
     const double begin = watch.now();
     batches.fill(session, step, index++, profile.batch);
     step.submit();

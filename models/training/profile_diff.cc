@@ -17,7 +17,7 @@ namespace {
 
 struct Timed {
   double us = 0;
-  std::string how;  // algorithm and shape
+  std::string algorithm, shape;
 };
 
 using Times = std::map<std::string, Timed>;
@@ -26,16 +26,8 @@ struct ProfileFile {
   std::vector<std::pair<std::string, std::string>> settings;  // what times depend on
   double step_ms = 0;
   Times kinds;
-  Times ops;  // by name and place, numbered where these repeat
+  Times ops;  // by name, place and phase, numbered where these repeat
 };
-
-std::string kind_of_value(const Json& value) {
-  try {
-    return value.string();
-  } catch (const Error&) {
-    return std::to_string(value.integer());
-  }
-}
 
 ProfileFile read(const std::string& text, const std::string& name) {
   ProfileFile file;
@@ -45,16 +37,17 @@ ProfileFile read(const std::string& text, const std::string& name) {
       throw Error(
           fmt::format("its format is '{}', not '{}'; write it anew", format, kProfileFormat));
     for (const char* key : {"device", "isa", "kernels", "threads", "batch"})
-      file.settings.emplace_back(key, kind_of_value(root[key]));
+      file.settings.emplace_back(key, root[key].text());
     file.step_ms = root["step_ms"]["median"].number();
     for (const Json& kind : root["kinds"].items())
-      file.kinds[kind["op"].string()] = {kind["us"].number(), ""};
+      file.kinds[kind["op"].string()] = {kind["us"].number(), "", ""};
     std::map<std::string, int> seen;
     for (const Json& op : root["ops"].items()) {
       std::string title = op_title(op["op"].string(), op["place"].string());
+      if (op["phase"].string() == "backward") title += ", backward";  // gradients made of products
       if (const int n = seen[title]++; n > 0) title += fmt::format(" ({})", n + 1);
-      file.ops[title] = {op["us"]["median"].number(),
-                         fmt::format("{} {}", op["algorithm"].string(), op["shape"].string())};
+      file.ops[title] = {op["us"]["median"].number(), op["algorithm"].string(),
+                         op["shape"].string()};
     }
   } catch (const Error& error) {
     throw ConfigError(fmt::format("{}: is no profile as `trainer profile --json` writes it: {}",
@@ -67,11 +60,16 @@ struct Change {
   std::string title;
   std::optional<Timed> before, after;
   double difference() const { return (after ? after->us : 0) - (before ? before->us : 0); }
-  // How it is computed, where that has changed.
+  // What else has changed.
   std::string remark() const {
-    if (!before) return "  only in the second: " + after->how;
-    if (!after) return "  only in the first: " + before->how;
-    return before->how == after->how ? "" : fmt::format("  {} -> {}", before->how, after->how);
+    if (!before) return fmt::format("  only in the second: {} {}", after->algorithm, after->shape);
+    if (!after) return fmt::format("  only in the first: {} {}", before->algorithm, before->shape);
+    std::string text;
+    if (before->algorithm != after->algorithm)
+      text += fmt::format("  {} => {}", before->algorithm, after->algorithm);
+    if (before->shape != after->shape)
+      text += fmt::format("  {} => {}", before->shape, after->shape);
+    return text;
   }
 };
 
@@ -121,8 +119,8 @@ std::string diff_profiles(const std::string& a, const std::string& name_a, const
   std::string text;
   for (size_t i = 0; i < before.settings.size(); ++i)
     if (const auto& x = before.settings[i], &y = after.settings[i]; x != y)
-      text += fmt::format("{} is not the same: {} -> {}\n", x.first, x.second, y.second);
-  text += fmt::format("step {:.3f} -> {:.3f} ms, ratio {}\n\n", before.step_ms, after.step_ms,
+      text += fmt::format("{}: {} => {}\n", x.first, x.second, y.second);
+  text += fmt::format("step {:.3f} => {:.3f} ms, ratio {}\n\n", before.step_ms, after.step_ms,
                       ratio_text(before.step_ms, after.step_ms));
   return text + table(before.kinds, after.kinds, 0, "kind") + "\n" +
          table(before.ops, after.ops, most, "op, place");
