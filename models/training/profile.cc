@@ -49,6 +49,12 @@ class NodeTimes final : public NodeObserver {
   std::vector<TimeSpan> spans_;
 };
 
+// Of at least one value.
+Spread spread_of(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  return {values.front(), values[values.size() / 2], values.back()};
+}
+
 const char* name_of(Phase phase) {
   switch (phase) {
     case Phase::forward:
@@ -147,11 +153,6 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
 }
 
 }  // namespace
-
-Spread spread_of(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  return {values.front(), values[values.size() / 2], values.back()};
-}
 
 std::string op_title(const std::string& op, const std::string& place) {
   return place.empty() ? op : op + " " + place;

@@ -24,8 +24,6 @@ inline constexpr const char* kProfileFormat = "tessera profile 1";
 struct Spread {
   double min = 0, median = 0, max = 0;
 };
-// Of at least one value, which it sorts.
-Spread spread_of(std::vector<double>& values);
 
 // A node of the program, views aside. What was fused into it counts with it.
 struct ProfiledOp {

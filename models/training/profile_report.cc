@@ -154,8 +154,7 @@ Json row_name(const char* kind, int row, const std::string& name) {
 }  // namespace
 
 std::string Profile::text(size_t most) const {
-  std::string text = fmt::format("{} steps of {} images, {} threads, {} kernels, {}\n", steps,
-                                 batch, threads, kernels, isa);
+  std::string text = fmt::format("{} steps of {} images\n", steps, batch);
   if (peaks.gflops > 0)
     text += fmt::format(
         "peak {:.1f} GFLOP/s ({:.1f} of one thread), copy {:.1f} GB/s from memory: what caches "
