@@ -52,7 +52,8 @@ class NodeTimes final : public NodeObserver {
 // Of at least one value.
 Spread spread_of(std::vector<double>& values) {
   std::sort(values.begin(), values.end());
-  return {values.front(), values[values.size() / 2], values.back()};
+  const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+  return {values.front(), median, values.back()};
 }
 
 const char* name_of(Phase phase) {

@@ -83,6 +83,11 @@ TEST(Profile, OpsAreToldWithTheirPlaceShapeAndCost) {
     EXPECT_TRUE(titles.contains(title)) << title;
 }
 
+TEST(Profile, TheMedianOfTwoLiesBetweenThem) {
+  const Profile p = profile(small_config(), {.steps = 2, .warmup = 0});
+  for (const ProfiledOp& op : p.ops) EXPECT_EQ(op.us.median, (op.us.min + op.us.max) / 2) << op.op;
+}
+
 TEST(Profile, EagerModeHasNoProgram) {
   Config config = small_config();
   config.mode = Mode::kEager;
