@@ -145,8 +145,8 @@ class OpBase : public Op {
   }
 };
 
-// The first of op.algorithms() that target.kernels allows; the first of all where it allows none,
-// as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
+// The first of op.algorithms() that target.cpu.kernels allows; the first of all where it allows
+// none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
 Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target);
 
 // The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),
