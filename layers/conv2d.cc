@@ -174,6 +174,14 @@ class ConvOp : public OpBase<Derived> {
                     join_inputs(in.size(), p, fused_input)};
   }
 
+  // As direct convolution, whatever the algorithm: in all three passes a pixel of y and a filter
+  // have kh kw c / groups products, those with the padding included.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const ConvShape s = self().shape(in);
+    const int64_t products = s.n * s.out_h() * s.out_w() * s.o * s.kh * s.kw * (s.c / s.groups);
+    return this->cost_with(in, 2 * products + epilogue_flops(params.epilogue, infer(in)[0]));
+  }
+
   const ConvOpParams params;
 
  private:
