@@ -46,6 +46,9 @@ def page(found):
                   "largest difference"), "|" + "---|" * 5]
     lines += [row(case["title"], case["batch"], f"{case['parameters']:,}", losses(case),
                   f"{case['losses']['apart']:.1e}") for case in complete]
+    lines += ["", "Both start from the same weights and read the same batches. The first losses agree; later "
+              "ones part as fast as rounding grows, where the batch is small or the network deep: "
+              "those of the peers part from each other alike."]
     peers = sorted({who.split("/")[0] for case in cases for who in case["variants"]})
     if len(peers) > 1:
         lines += ["", row("step", "batch", *(f"{peer}'s fastest, images/s" for peer in peers)),
