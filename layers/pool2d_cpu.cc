@@ -46,7 +46,8 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
                      T* dx, const Epilogue<T>* epilogue) {
   const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.w * s.c;
   const int64_t together = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
-  pool.parallel_for((s.n * s.h + together - 1) / together, [&](int64_t task) {
+  const int64_t tasks = (s.n * s.h + together - 1) / together;
+  pool.parallel_for(tasks, s.n * s.h * length, [&](int64_t task) {
     const int64_t first = task * together, last = std::min(first + together, s.n * s.h);
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
