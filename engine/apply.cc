@@ -102,8 +102,8 @@ Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const T
   const std::vector<Algorithm> all = op.algorithms(in, target);
   if (!target.device.is_cpu()) return all.at(0);
   for (const Algorithm& algorithm : all)
-    if (target.kernels == CpuKernels::automatic ||
-        (algorithm.name == "eigen") == (target.kernels == CpuKernels::eigen))
+    if (target.cpu.kernels == CpuKernels::automatic ||
+        (algorithm.name == "eigen") == (target.cpu.kernels == CpuKernels::eigen))
       return algorithm;
   return all.at(0);
 }

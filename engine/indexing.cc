@@ -133,6 +133,10 @@ class Gather final : public OpBase<Gather> {
   Tensors grad(const GradArgs& args) const override {
     return {scatter_add(args.grad_outputs[0], args.inputs[1], params.axis, params.size), {}};
   }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const auto taken = static_cast<int64_t>(infer(in)[0].bytes());
+    return {.bytes_read = taken + static_cast<int64_t>(in[1].bytes()), .bytes_written = taken};
+  }
   const AxisParams params;
 };
 
@@ -170,6 +174,9 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
   Saved saved() const override { return {.inputs = 0b10}; }
   Tensors grad(const GradArgs& args) const override {
     return {gather(args.grad_outputs[0], params.axis, args.inputs[1]), {}};
+  }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
   }
   const AxisParams params;
 };

@@ -61,6 +61,14 @@ struct Saved {
   uint32_t inputs = 0, outputs = 0;
 };
 
+// What one run of an op does at least, counted from shapes alone: for profiles, never for a choice.
+// A multiplication and an addition are two flops, fused or not; an exponential, a root or another
+// function is one.
+struct Cost {
+  int64_t flops = 0, bytes_read = 0, bytes_written = 0;
+  bool operator==(const Cost&) const = default;
+};
+
 class Op;
 using OpPtr = std::shared_ptr<const Op>;
 
@@ -118,6 +126,13 @@ class Op {
                                                   std::span<const TensorSpec> p_in) const;
   // A copy moves values between devices, so its inputs may stand elsewhere.
   virtual bool crosses_devices() const { return false; }
+  // Default: reads its inputs and writes its outputs once, views aside, with the operations of
+  // pointwise() on every element, where it is one.
+  virtual Cost cost(std::span<const TensorSpec> in) const;
+
+ protected:
+  // The default with so many flops.
+  Cost cost_with(std::span<const TensorSpec> in, int64_t flops) const;
 };
 
 // Gives an op its same(): Derived holds its settings in `params`, which has operator==.
@@ -130,8 +145,8 @@ class OpBase : public Op {
   }
 };
 
-// The first of op.algorithms() that target.kernels allows; the first of all where it allows none,
-// as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
+// The first of op.algorithms() that target.cpu.kernels allows; the first of all where it allows
+// none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
 Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target);
 
 // The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),

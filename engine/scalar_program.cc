@@ -1,5 +1,7 @@
 #include "tessera/engine/scalar_program.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
@@ -69,6 +71,11 @@ void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map)
 
 const char* name_of(ScalarOp op) { return form(op).name; }
 int operand_count(ScalarOp op) { return form(op).operands; }
+
+int ScalarProgram::operations() const {
+  return static_cast<int>(std::count_if(
+      code.begin(), code.end(), [](const Instruction& i) { return i.op != ScalarOp::constant; }));
+}
 
 std::string ScalarProgram::text() const {
   std::string text;

@@ -48,6 +48,7 @@ struct ScalarProgram {
   bool operator==(const ScalarProgram&) const = default;
   int result() const { return code.empty() ? 0 : inputs + static_cast<int>(code.size()) - 1; }
   int registers() const { return inputs + static_cast<int>(code.size()); }
+  int operations() const;  // on an element: instructions, constants aside
   std::string text() const;
 };
 

@@ -128,6 +128,10 @@ class SumRun final : public OpBase<SumRun> {
     if constexpr (kCuda) sum_run_cuda(where, gpu_shape(in[0].spec.shape), in[0], out[0], scratch);
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, is_float(in[0].dtype) ? in[0].shape.elements() : 0);
+  }
+
   const SumRunParams params;
 
  private:

@@ -189,7 +189,7 @@ Signature signature_here() {
           .training = is_training(),
           .gradients = tape_is_on(),
           .tracked = {},
-          .kernels = cpu_context().kernels(),
+          .cpu = cpu_context().settings(),
           .gpu = gpu_settings()};
 }
 
@@ -210,7 +210,10 @@ std::string difference(const Signature& now, const Signature& before) {
     add(now.gradients ? "not in a NoGradScope" : "in a NoGradScope");
   if (now.tracked != before.tracked) add("other arguments are tracked");
   if (now.gpu != before.gpu) add("other settings of GPUs");
-  if (now.kernels != before.kernels) add(fmt::format("{} kernels", cpu_context().kernels_name()));
+  if (now.cpu.kernels != before.cpu.kernels)
+    add(fmt::format("{} kernels", cpu_context().kernels_name()));
+  if (now.cpu.winograd != before.cpu.winograd)
+    add(now.cpu.winograd == Winograd::off ? "no Winograd convolutions" : "Winograd convolutions");
   return text.empty() ? "a signature not seen before" : text;
 }
 

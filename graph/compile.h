@@ -35,11 +35,11 @@ using StepFunction = std::function<Tensors(const Tensors&)>;
 struct Signature {
   Specs arguments;
   Device device;
-  bool training = false;                       // TrainingScope (engine/scope.h)
-  bool gradients = true;                       // not in a NoGradScope (engine/autograd.h)
-  std::vector<bool> tracked = {};              // arguments that gradients go back through; or empty
-  CpuKernels kernels = CpuKernels::automatic;  // cpu_context().kernels()
-  GpuSettings gpu = {};                        // gpu_settings()
+  bool training = false;           // TrainingScope (engine/scope.h)
+  bool gradients = true;           // not in a NoGradScope (engine/autograd.h)
+  std::vector<bool> tracked = {};  // arguments that gradients go back through; or empty
+  CpuSettings cpu = {};            // cpu_context().settings()
+  GpuSettings gpu = {};            // gpu_settings()
   bool operator==(const Signature&) const = default;
 };
 

@@ -59,6 +59,7 @@ void Program::choose_kernels() {
     for (size_t o = 0; o < node.outputs.size(); ++o)
       moves = moves || node.op->views(static_cast<int>(o)) < 0;
     int64_t scratch = 0;
+    std::string algorithm;
     if (moves) {
       try {
         const ModulePathReset place(node.module_path);
@@ -72,12 +73,14 @@ void Program::choose_kernels() {
         if (!bound->where->plans_only())
           bound->kernel = node.op->prepare(in, *bound->where, chosen);
         scratch = static_cast<int64_t>(chosen.scratch_bytes);
+        algorithm = chosen.name;
       } catch (Error& error) {
         error.locate(node.module_path, node.op->name());
         throw;
       }
     }
     scratch_bytes_.push_back(scratch);
+    algorithms_.push_back(std::move(algorithm));
     bound_.push_back(std::move(bound));
   }
 }
@@ -359,7 +362,9 @@ void Program::issue() {
     if (ahead_was_read_ && s == last_reader_) context(device()).stream().record(*ahead_was_read_);
     const bool moves = bound_[s]->kernel != nullptr;
     if (guard_ && moves) guard_->before(static_cast<int>(s));
+    if (moves && observer_ != nullptr) observer_->begin(s);
     if (moves) run_node(s);
+    if (moves && observer_ != nullptr) observer_->end(s);
     if (guard_) guard_->after(static_cast<int>(s));
   }
   wait_for_others(Device{});
@@ -376,7 +381,7 @@ void Program::run() {
                     threads_, cpu_context().pool().size()));
   bind();
   // The first run loads what libraries load lazily, which cannot be captured.
-  if (captures_ && has_run_) {
+  if (captures_ && has_run_ && observer_ == nullptr) {
     if (!captured_) captured_ = context(device()).stream().capture([this] { issue(); });
     captured_->launch();
   } else {

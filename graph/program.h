@@ -28,6 +28,15 @@ struct NonFinite {
   std::string text() const;
 };
 
+// Is told when each kernel of a run begins and when it has been issued: on the CPU, and where a GPU
+// is waited for after each (GpuSettings::synchronous), that is when it is done.
+class NodeObserver {
+ public:
+  virtual ~NodeObserver() = default;
+  virtual void begin(size_t node) = 0;
+  virtual void end(size_t node) = 0;
+};
+
 // What a program needs on one of its devices.
 struct DevicePlan {
   Device device;
@@ -56,6 +65,10 @@ class Program {
   // when the CPU has more threads than when the program was made: scratch is planned for each.
   void run();
 
+  // Of the runs that follow; nullptr: nobody. The kernels are then issued one by one, also where a
+  // GPU would launch them as one graph.
+  void observe(NodeObserver* observer) { observer_ = observer; }
+
   // After a run: which node of it was the first to make a NaN or an infinity, if any did. Runs the
   // same step once more from the same arguments, without updates, and looks at every result. Where
   // a parameter or an argument is not finite already, it is named instead. Slow.
@@ -67,6 +80,8 @@ class Program {
   const Tensor& output(size_t i);
 
   const Graph& graph() const { return graph_; }
+  // How node i is computed: the name of its Algorithm; empty for views.
+  const std::string& algorithm(size_t i) const { return algorithms_.at(i); }
   const Lifetimes& lifetimes() const { return lifetimes_; }
   // One for each device that it runs on: GPUs first.
   const std::vector<DevicePlan>& plans() const { return plans_; }
@@ -127,6 +142,7 @@ class Program {
   int threads_ = 0;
   std::vector<PassRecord> passes_;
   std::vector<int64_t> scratch_bytes_;
+  std::vector<std::string> algorithms_;
   Lifetimes lifetimes_;
   std::vector<DevicePlan> plans_;
   std::vector<Memory> memories_;  // of each plan
@@ -140,6 +156,7 @@ class Program {
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
   std::unique_ptr<PlanGuard> guard_;  // with verify_plan
+  NodeObserver* observer_ = nullptr;
   // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
   bool captures_ = false, has_run_ = false;
   const bool synchronous_;  // GpuSettings

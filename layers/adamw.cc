@@ -81,6 +81,10 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
     if constexpr (kCuda) adamw_update_cuda(where, params.adamw, buffers(in, out), scratch);
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 14 * updated(in));
+  }
+
   const UpdateParams params;
 
  private:

@@ -50,6 +50,11 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  // Of a mean and a sum of squares.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 7 * in[0].shape.elements() / 2);
+  }
+
   const FinaliseParams params;
 };
 
@@ -97,6 +102,10 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 3 * 2 * in[0].shape.elements());
+  }
+
   const UpdateParams params;
 };
 
@@ -141,6 +150,10 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements() + 4 * in[1].shape.elements());
+  }
 
   const GradFinaliseParams params;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/layers/conv2d_cuda/kernels.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
@@ -64,6 +65,9 @@ Shape check_shapes(const InputCheck& check, const Conv2dParams& p, const Shape& 
   return {s.n, s.out_h(), s.out_w(), s.o};
 }
 
+// Algorithms of 3x3 filters, by the tiles of outputs that are computed together.
+constexpr std::string_view kWinograd4 = "winograd4", kWinograd2 = "winograd2";
+
 // The settings of the ops. `size` is what the inputs do not tell: the image of the input gradient,
 // the filter of the weight gradient.
 struct ConvOpParams {
@@ -121,8 +125,13 @@ class ConvOp : public OpBase<Derived> {
     const size_t element = size_of(in[0].dtype);
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
-      if (has_native_kernels())
+      if (has_native_kernels()) {
+        const bool winograd = in[0].dtype == DType::f32 && target.cpu.winograd != Winograd::off;
+        if (const int m = winograd ? winograd_tile(kPass, shape) : 0)
+          all.push_back({m == 4 ? kWinograd4 : kWinograd2,
+                         winograd_scratch(kPass, shape, m, target.threads)});
         all.push_back({"native", native_conv_scratch(kPass, shape, element, target.threads)});
+      }
     all.push_back({"eigen", eigen_conv_scratch(kPass, shape, element, target.threads)});
     return all;
   }
@@ -136,8 +145,12 @@ class ConvOp : public OpBase<Derived> {
     visit_float(in[0].dtype, [&](auto zero) {
       using T = decltype(zero);
       std::shared_ptr<const Convolution<T>> convolution;
-      if constexpr (kNativeKernels)
+      if constexpr (kNativeKernels) {
         if (chosen.name == "native") convolution = native_convolution<T>(kPass, shape);
+        if constexpr (sizeof(T) == sizeof(float))
+          if (chosen.name == kWinograd4 || chosen.name == kWinograd2)
+            convolution = make_winograd(kPass, shape, chosen.name == kWinograd4 ? 4 : 2);
+      }
       if (!convolution) convolution = eigen_convolution<T>(kPass, shape);
       kernel = std::make_unique<ConvKernel<T>>(std::move(convolution), params.epilogue);
     });
@@ -159,6 +172,14 @@ class ConvOp : public OpBase<Derived> {
     if (!whole) return std::nullopt;
     return Absorbed{std::make_shared<Derived>(ConvOpParams{params.conv, params.size, *whole}),
                     join_inputs(in.size(), p, fused_input)};
+  }
+
+  // As direct convolution, whatever the algorithm: in all three passes a pixel of y and a filter
+  // have kh kw c / groups products, those with the padding included.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const ConvShape s = self().shape(in);
+    const int64_t products = s.n * s.out_h() * s.out_w() * s.o * s.kh * s.kw * (s.c / s.groups);
+    return this->cost_with(in, 2 * products + epilogue_flops(params.epilogue, infer(in)[0]));
   }
 
   const ConvOpParams params;

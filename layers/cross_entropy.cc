@@ -102,6 +102,11 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
     return grads;
   }
 
+  // log_sum_exp() takes four of each logit, its gradient four more.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 8 * in[0].shape.elements());
+  }
+
   const CrossEntropyGradParams params;
 };
 
@@ -164,6 +169,11 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
     if (args.needs(0)) grads[0] = gradient(Wanted::logits);
     if (args.needs(1) && is_float(args.input_specs[1].dtype)) grads[1] = gradient(Wanted::targets);
     return grads;
+  }
+
+  // log_sum_exp() of the logits; of targets the sum and that of their products with the logits.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, (is_float(in[1].dtype) ? 7 : 4) * in[0].shape.elements());
   }
 
   const CrossEntropyParams params;

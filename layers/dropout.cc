@@ -66,6 +66,10 @@ class Dropout final : public OpBase<Dropout> {
   }
   uint32_t may_reuse(int) const override { return 0b01; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
+
   const DropoutParams params;
 };
 

@@ -85,6 +85,10 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 3 * in[0].shape.elements());
+  }
+
   const GroupParams params;
 };
 
@@ -127,6 +131,10 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 2 * in[0].shape.elements());
+  }
 
   const GroupParams params;
 };

@@ -72,6 +72,10 @@ class LayerMoments final : public OpBase<LayerMoments> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 5 * in[0].shape.elements());
+  }
+
   const LayerNormParams params;
 };
 
@@ -115,6 +119,10 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 6 * in[0].shape.elements());
+  }
+
   const NoParams params{};
 };
 
@@ -154,6 +162,10 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 5 * in[0].shape.elements());
+  }
 
   const ChannelBlocks params;
 };

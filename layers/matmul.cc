@@ -177,6 +177,12 @@ class Matmul final : public OpBase<Matmul> {
                     join_inputs(in.size(), p, fused_input)};
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const TensorSpec out = infer(in)[0];
+    const int64_t k = gemm_shape(params.product, in[0], in[1]).k;
+    return cost_with(in, 2 * k * out.shape.elements() + epilogue_flops(params.epilogue, out));
+  }
+
   const EpilogueParams params;
 };
 

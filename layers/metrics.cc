@@ -64,6 +64,10 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
+
   const TopKParams params;
 };
 

@@ -58,6 +58,12 @@ Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
   return {s.n, s.out_h(), s.out_w(), s.c};
 }
 
+// In every window of y a comparison or an addition for each pixel; an average ends in a division
+// but begins with no addition.
+int64_t window_flops(const Pool2dParams& p, const Shape& y) {
+  return y.elements() * p.kernel.h * p.kernel.w;
+}
+
 Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
 
 class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
@@ -105,6 +111,9 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
     joined.epilogue = *whole;
     return Absorbed{std::make_shared<MaxPool2dGrad>(joined),
                     join_inputs(in.size(), p, fused_input)};
+  }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
   }
 
   const PoolOpParams params;
@@ -156,6 +165,10 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
         {args.grad_outputs[0], args.outputs[1]})};
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, window_flops(params.pool, infer(in)[0].shape));
+  }
+
   const PoolOpParams params;
 };
 
@@ -193,6 +206,10 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     return {average_pool2d(args.grad_outputs[0], params.pool)};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, window_flops(params.pool, in[0].shape));
   }
 
   const PoolOpParams params;
@@ -235,6 +252,10 @@ class AveragePool2d final : public OpBase<AveragePool2d> {
                    {args.grad_outputs[0]})};
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, window_flops(params.pool, infer(in)[0].shape));
+  }
+
   const PoolOpParams params;
 };
 
@@ -275,6 +296,10 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
     return {global_average_pool(args.grad_outputs[0])};
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
+
   const PoolOpParams params;
 };
 
@@ -313,6 +338,10 @@ class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
     const Shape& x = args.input_specs[0].shape;
     return {apply1(std::make_shared<GlobalAveragePoolGrad>(PoolOpParams{{}, {x[1], x[2]}}),
                    {args.grad_outputs[0]})};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
   }
 
   const PoolOpParams params{};

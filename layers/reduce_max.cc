@@ -109,6 +109,10 @@ class Max final : public OpBase<Max> {
     return {apply1(std::make_shared<MaxGrad>(back), {args.grad_outputs[0], args.outputs[1]})};
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
+
   const AxisParams params;
 };
 

@@ -51,6 +51,11 @@ class SgdUpdate final : public JoinedUpdate<SgdUpdate> {
     if constexpr (kCuda) sgd_update_cuda(where, params.sgd, buffers(in, out), scratch);
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const int64_t of_element = !has_momentum() ? 4 : params.sgd.nesterov ? 8 : 6;
+    return cost_with(in, of_element * updated(in));
+  }
+
   const UpdateParams params;
 
  private:

@@ -189,6 +189,12 @@ class Slice final : public OpBase<Slice> {
                    {args.grad_outputs[0]})};
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const auto part = static_cast<int64_t>(infer(in)[0].bytes());
+    return {.bytes_read = std::min(part, static_cast<int64_t>(in[0].bytes())),
+            .bytes_written = part};
+  }
+
   const SliceParams params;
 };
 

@@ -105,6 +105,10 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
     return grads;
   }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 4 * in[0].shape.elements());
+  }
+
   const SoftmaxParams params;
 };
 
@@ -139,6 +143,11 @@ class Softmax final : public OpBase<Softmax> {
     return {apply1(std::make_shared<SoftmaxGrad>(params), {args.grad_outputs[0], args.outputs[0]})};
   }
   uint32_t may_reuse(int) const override { return 1; }
+
+  // The maximum, a difference, its exponential, the sum, and the share of it.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 5 * in[0].shape.elements());
+  }
 
   const SoftmaxParams params;
 };

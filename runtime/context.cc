@@ -37,7 +37,7 @@ void set_gpu_settings(const GpuSettings& settings) { settings_of_gpus = settings
 Target Context::target() const {
   return {.device = device_,
           .threads = threads(),
-          .kernels = cpu_context().kernels(),
+          .cpu = cpu_context().settings(),
           .facts = facts(),
           .gpu = gpu_settings()};
 }
@@ -74,7 +74,12 @@ void CpuContext::set_kernels(CpuKernels kernels) {
                     "use is {}; choose auto or eigen{}",
                     isa_name(current_isa()),
                     std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
-  kernels_ = kernels;
+  settings_.kernels = kernels;
+}
+
+void CpuContext::set_winograd(Winograd winograd) {
+  if (whole_ != nullptr) return whole_->set_winograd(winograd);
+  settings_.winograd = winograd;
 }
 
 const char* CpuContext::kernels_name() const {

@@ -23,6 +23,17 @@ struct DeviceFacts;  // runtime/cuda/facts.h
 // AVX-512, or Eigen, which runs everywhere. automatic: native where they run, else eigen.
 enum class CpuKernels { automatic, native, eigen };
 
+// Whether native convolutions of float32 with 3x3 filters are computed by Winograd's algorithm
+// where that takes less time by their shape. It rounds a little more than the sums themselves.
+enum class Winograd { automatic, off };
+
+// How the CPU computes.
+struct CpuSettings {
+  CpuKernels kernels = CpuKernels::automatic;
+  Winograd winograd = Winograd::automatic;
+  bool operator==(const CpuSettings&) const = default;
+};
+
 // Which of cuDNN's plans is taken of those that are allowed: the one that it takes for the fastest
 // itself, or the one that was when `trainer tune` measured them here.
 enum class GpuPlans { rule, tuned };
@@ -42,9 +53,9 @@ void set_gpu_settings(const GpuSettings& settings);  // not while another thread
 // What an op chooses its algorithm by: facts of a device that is there, or only described.
 struct Target {
   Device device;
-  int threads = 1;                             // of the host, that one kernel may use at once
-  CpuKernels kernels = CpuKernels::automatic;  // on the CPU
-  const DeviceFacts* facts = nullptr;          // of a GPU; nullptr where nobody knows them
+  int threads = 1;  // of the host, that one kernel may use at once
+  CpuSettings cpu = {};
+  const DeviceFacts* facts = nullptr;  // of a GPU; nullptr where nobody knows them
   GpuSettings gpu = {};
   bool operator==(const Target&) const = default;
 };
@@ -108,10 +119,12 @@ class CpuContext final : public Context {
   // a step that is prepared already can run with fewer threads, not with more.
   void set_threads(int threads);
   int threads() const override { return whole_ != nullptr ? whole_->threads() : pool_->size(); }
-  // Takes effect on ops called and steps prepared from now on; those prepared already keep theirs.
-  // The two differ in the last bits. Throws DeviceError for native where there are none.
+  // These take effect on ops called and steps prepared from now on; those prepared already keep
+  // theirs. Results differ in the last bits. Throws DeviceError for native where there are none.
   void set_kernels(CpuKernels kernels);
-  CpuKernels kernels() const { return whole_ != nullptr ? whole_->kernels_ : kernels_; }
+  void set_winograd(Winograd winograd);
+  const CpuSettings& settings() const { return whole_ != nullptr ? whole_->settings_ : settings_; }
+  CpuKernels kernels() const { return settings().kernels; }
   // What the setting comes to here: "native" or "eigen".
   const char* kernels_name() const;
   RawMemory& memory() override;
@@ -132,7 +145,7 @@ class CpuContext final : public Context {
   CpuContext* whole_ = nullptr;  // of a part
   RawMemory* memory_ = nullptr;  // of a part
   std::unique_ptr<ThreadPool> pool_;
-  CpuKernels kernels_ = CpuKernels::automatic;
+  CpuSettings settings_;
   std::unique_ptr<Stream> stream_;
 };
 

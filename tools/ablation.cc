@@ -145,6 +145,9 @@ std::vector<Variant> variants(const Config& config, bool timed) {
   if (!timed) return all;
   if (has_native_kernels() && config.cpu.kernels != CpuKernels::eigen)
     all.push_back({"kernels eigen", {}, {"cpu.kernels=eigen"}});
+  if (has_native_kernels() && config.cpu.kernels != CpuKernels::eigen &&
+      config.cpu.winograd != Winograd::off)
+    all.push_back({"without Winograd convolutions", {}, {"cpu.winograd=off"}});
   const bool needs_native = config.cpu.kernels == CpuKernels::native;
   for (const Isa isa : {Isa::avx2, Isa::baseline})
     if (isa < current_isa() && !(needs_native && isa == Isa::baseline))

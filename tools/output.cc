@@ -4,6 +4,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -65,6 +67,14 @@ int end_program(const char* program, const std::exception& error) {
   const std::string fault = take_output_fault();
   fmt::print(stderr, "{}: {}\n", program, fault.empty() ? error.what() : fault);
   return 1;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || in.bad()) throw ConfigError(fmt::format("{}: cannot be read", path));
+  return text.str();
 }
 
 void write_file(const std::string& path, std::string_view text) {

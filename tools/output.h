@@ -34,6 +34,9 @@ int end_program(const char* program, int code);
 // The same where an exception that is no Error ended it: 1.
 int end_program(const char* program, const std::exception& error);
 
+// Throws ConfigError where it cannot be read.
+std::string read_file(const std::string& path);
+
 // Throws ConfigError with the reason.
 void write_file(const std::string& path, std::string_view text);
 

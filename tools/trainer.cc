@@ -332,6 +332,7 @@ int dispatch(int argc, char** argv) {
   add_config_verbs(app, verb);
   add_data_verbs(app, verb);
   add_bench_verb(app, verb);
+  add_profile_verb(app, verb);
   add_tune_verb(app, verb);
   CLI::App* doctor =
       with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);

@@ -1,10 +1,8 @@
 // trainer plan: what a configuration needs, before anything runs.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -41,14 +39,6 @@ struct Arguments {
   bool json = false, draw = false, max_batch = false, ablation = false;
   CompileOptions compile;
 };
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || in.bad()) throw ConfigError(fmt::format("{}: cannot be read", path));
-  return text.str();
-}
 
 // Images of the training's batches, of which there may be fewer than data.batch.
 int64_t running_batch(const Config& config) {

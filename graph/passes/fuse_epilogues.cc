@@ -14,7 +14,9 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   std::vector<ValueId> inputs;
   for (int from : absorbed->inputs)
     inputs.push_back(from >= 0 ? producer.inputs[from] : consumer.inputs[-1 - from]);
-  replace(graph, readers, site, absorbed->op, std::move(inputs));
+  // Of both, the one that absorbs does most of the work.
+  std::string place = producer.module_path.empty() ? consumer.module_path : producer.module_path;
+  replace(graph, readers, site, absorbed->op, std::move(inputs), std::move(place));
   return true;
 }
 

@@ -28,7 +28,8 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
       rename_inputs(compose(*f, *g, site.fused_input), map, static_cast<int>(distinct.size()));
   std::string name = std::string(producer.op->name()) + "+" + std::string(consumer.op->name());
   auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(joined)});
-  replace(graph, readers, site, std::move(op), std::move(distinct));
+  replace(graph, readers, site, std::move(op), std::move(distinct),
+          joined_place(producer.module_path, consumer.module_path));
   return true;
 }
 

@@ -70,7 +70,7 @@ std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site) {
 }
 
 void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site, OpPtr op,
-             std::vector<ValueId> inputs) {
+             std::vector<ValueId> inputs, std::string place) {
   Node& producer = graph.nodes[site.producer];
   Node& consumer = graph.nodes[site.consumer];
   auto forget = [&](const Node& node, int index) {
@@ -84,8 +84,29 @@ void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   }
   consumer.op = std::move(op);
   consumer.inputs = std::move(inputs);
-  if (consumer.module_path.empty()) consumer.module_path = producer.module_path;
+  consumer.module_path = std::move(place);
   producer = Node{};
+}
+
+std::string joined_place(const std::string& first, const std::string& second) {
+  std::vector<std::string> places;
+  const auto within = [](std::string_view inner, std::string_view outer) {
+    return outer.empty() || inner == outer ||
+           (inner.starts_with(outer) && inner[outer.size()] == '.');
+  };
+  for (const std::string& all : {first, second})
+    for (size_t begin = 0, end = 0; end != all.npos; begin = end + 1) {
+      end = all.find('+', begin);
+      const std::string place = all.substr(begin, end - begin);
+      if (std::any_of(places.begin(), places.end(),
+                      [&](const std::string& other) { return within(other, place); }))
+        continue;
+      std::erase_if(places, [&](const std::string& other) { return within(place, other); });
+      places.push_back(place);
+    }
+  std::string text;
+  for (const std::string& place : places) text += (text.empty() ? "" : "+") + place;
+  return text;
 }
 
 void drop_emptied(Graph& graph) {

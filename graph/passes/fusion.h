@@ -22,9 +22,12 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
 // Input values of the fused node: the producer's, then the consumer's without `fused_input`.
 std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site);
 
-// Replaces the two nodes by `op` at the consumer's position and keeps `readers` right.
+// Replaces the two nodes by `op` at the consumer's position and keeps `readers` right. `place` is
+// where in the model it then stands.
 void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site, OpPtr op,
-             std::vector<ValueId> inputs);
+             std::vector<ValueId> inputs, std::string place);
+// Of two ops that have become one: the place that lies within the other, else both, joined by '+'.
+std::string joined_place(const std::string& first, const std::string& second);
 
 // Drops the nodes that replace() has emptied.
 void drop_emptied(Graph& graph);

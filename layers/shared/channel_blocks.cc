@@ -35,6 +35,11 @@ class BlockMoments final : public OpBase<BlockMoments> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  // The mean, the sum of deviations, which puts it right, and that of their squares.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 5 * in[0].shape.elements());
+  }
+
   const ChannelBlocks params;
 };
 
@@ -71,6 +76,10 @@ class BlockGradientSums final : public OpBase<BlockGradientSums> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 4 * in[0].shape.elements());
+  }
+
   const ChannelBlocks params;
 };
 
@@ -101,6 +110,10 @@ class FoldBlocks final : public OpBase<FoldBlocks> {
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
 
   const ChannelBlocks params{};
 };

@@ -12,6 +12,10 @@
 namespace tessera {
 
 inline ScalarProgram no_epilogue() { return {.inputs = 1, .code = {}}; }
+// Of an op that applies it to its result.
+inline int64_t epilogue_flops(const ScalarProgram& p, const TensorSpec& result) {
+  return p.operations() * result.shape.elements();
+}
 
 // A program over the inputs of one call. Made anew for each run; allocates nothing.
 class EpilogueRun {

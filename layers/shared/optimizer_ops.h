@@ -26,6 +26,15 @@ class JoinedUpdate : public OpBase<Derived> {
     return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
   }
 
+ protected:
+  // Elements of all parameters.
+  int64_t updated(std::span<const TensorSpec> in) const {
+    int64_t elements = 0;
+    for (const TensorSpec& x : in.first(static_cast<size_t>(tensors())))
+      elements += x.shape.elements();
+    return elements;
+  }
+
  private:
   int tensors() const { return static_cast<const Derived*>(this)->params.tensors; }
 };

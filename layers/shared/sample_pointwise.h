@@ -28,6 +28,9 @@ class SamplePointwise : public OpBase<SamplePointwise> {
                                   const Algorithm& chosen) const override;
   void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override;
   uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, params.program.operations() * in[0].shape.elements());
+  }
 
   const SamplePointwiseParams params;
 };

@@ -57,6 +57,14 @@ const char* name_of(CpuKernels value) {
   return nullptr;
 }
 
+const char* name_of(Winograd value) {
+  switch (value) {
+    case Winograd::automatic: return "auto";
+    case Winograd::off: return "off";
+  }
+  return nullptr;
+}
+
 const char* name_of(GpuPlans value) {
   switch (value) {
     case GpuPlans::rule: return "rule";

@@ -74,6 +74,7 @@ const char* name_of(ScheduleKind value);
 const char* name_of(OnNonFinite value);
 const char* name_of(BestBy value);
 const char* name_of(CpuKernels value);
+const char* name_of(Winograd value);
 const char* name_of(GpuPlans value);
 const char* name_of(Damaged value);
 const char* name_of(Channels value);
@@ -163,6 +164,7 @@ struct TrainConfig {
 
 struct CpuConfig {
   Named<CpuKernels> kernels = CpuKernels::automatic;  // auto | native | eigen
+  Named<Winograd> winograd = Winograd::automatic;     // auto | off
 };
 
 struct GpuConfig {

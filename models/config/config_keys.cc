@@ -228,6 +228,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs; the line at the end of an epoch is of all of it"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
+    {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "native convolutions with 3x3 filters by Winograd's algorithm: auto: where it takes less time by their shape; it rounds a little more"},
     {"gpu.tf32", &c.gpu.tf32, any(), "products and convolutions of float32 with ten bits of mantissa, several times as fast"},
     {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), "mode graph: from the second run on a step is launched as a whole; false launches each kernel"},
     {"gpu.synchronous", &c.gpu.synchronous, any(), "wait after each op, so that the error of a kernel names its op; slow, to find faults"},

@@ -37,6 +37,7 @@ const Planner* planner_of(const Config& config) {
 Device configured_device(const Config& config) {
   cpu_context().set_threads(config.threads);
   cpu_context().set_kernels(config.cpu.kernels);
+  cpu_context().set_winograd(config.cpu.winograd);
   set_gpu_settings({.tf32 = config.gpu.tf32,
                     .deterministic = config.deterministic,
                     .workspace = static_cast<size_t>(config.gpu.workspace.bytes),

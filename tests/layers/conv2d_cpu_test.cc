@@ -7,11 +7,13 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -77,6 +79,24 @@ const Case kCases[] = {
     {"oblong, dilated columns", {1, 6, 21, 20, 17, 1, 3, 1, 2, 0, 2, 1, 2, 1}},
     {"one row", {3, 1, 40, 8, 8, 1, 5, 1, 1, 0, 2, 1, 1, 1}},
     {"one column, many rows", {1, 200, 1, 3, 4, 3, 1, 1, 1, 1, 0, 1, 1, 1}},
+};
+
+// More for Winograd's tiles: maps that they divide and do not, blocks of images, of rows and of
+// parts of a row, channels beside whole vectors, output channels in parts.
+const Case kWinogradCases[] = {
+    {"one pixel", square(2, 1, 8, 8, 3, 1, 1)},
+    {"one tile", square(1, 4, 16, 16, 3, 1, 1)},
+    {"less than a tile", square(3, 3, 16, 20, 3, 1, 1)},
+    {"no padding", square(2, 9, 17, 9, 3, 1, 0)},
+    {"full padding", square(2, 6, 9, 33, 3, 1, 2)},
+    {"many images", square(37, 7, 19, 24, 3, 1, 1)},
+    {"rows of tiles", square(2, 32, 16, 16, 3, 1, 1)},
+    {"rows of tiles, odd", square(2, 29, 24, 40, 3, 1, 1)},
+    {"parts of a row", {1, 9, 150, 9, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1}},
+    {"oblong, other padding", {2, 21, 6, 16, 24, 3, 3, 1, 1, 2, 0, 1, 1, 1}},
+    {"runs of tiles", square(40, 12, 8, 12, 3, 1, 1)},
+    {"parts of the output channels", square(1, 6, 20, 300, 3, 1, 1)},
+    {"filters beyond the caches", square(3, 5, 352, 352, 3, 1, 1)},
 };
 
 int64_t x_size(const ConvShape& s) { return s.n * s.h * s.w * s.c; }
@@ -171,19 +191,29 @@ struct Results {
 };
 
 // The algorithms that there are; native ones where this build and processor have them.
-enum class Algorithm { native, eigen };
+enum class Algorithm { native, eigen, winograd2, winograd4 };
+constexpr const char* kNames[] = {"native", "eigen", "winograd2", "winograd4"};
+
+int tile_of(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd2 ? 2 : algorithm == Algorithm::winograd4 ? 4 : 0;
+}
 
 template <class T>
 std::shared_ptr<const Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
-  if constexpr (kNativeKernels)
+  if constexpr (kNativeKernels) {
     if (algorithm == Algorithm::native) return native_convolution<T>(pass, s);
+    if constexpr (std::is_same_v<T, float>)
+      if (const int m = tile_of(algorithm)) return make_winograd(pass, s, m);
+  }
   return eigen_convolution<T>(pass, s);
 }
 
 size_t scratch_of(Algorithm algorithm, ConvPass pass, const ConvShape& s, size_t element,
                   int threads) {
-  if constexpr (kNativeKernels)
+  if constexpr (kNativeKernels) {
     if (algorithm == Algorithm::native) return native_conv_scratch(pass, s, element, threads);
+    if (const int m = tile_of(algorithm)) return winograd_scratch(pass, s, m, threads);
+  }
   return eigen_conv_scratch(pass, s, element, threads);
 }
 
@@ -236,14 +266,14 @@ class Conv2dAlgorithms : public testing::TestWithParam<std::tuple<Algorithm, Cas
   Algorithm algorithm() const { return std::get<0>(GetParam()); }
   const Case& test() const { return std::get<1>(GetParam()); }
   void SetUp() override {
-    if (algorithm() == Algorithm::native && !has_native_kernels())
+    if (algorithm() != Algorithm::eigen && !has_native_kernels())
       GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   }
 };
 
 TEST_P(Conv2dAlgorithms, AgreeWithTheDefinition) {
-  compare<float>(algorithm(), test(), 3e-6);
-  compare<double>(algorithm(), test(), 1e-14);
+  compare<float>(algorithm(), test(), tile_of(algorithm()) ? 5e-6 : 3e-6);
+  if (!tile_of(algorithm())) compare<double>(algorithm(), test(), 1e-14);
 }
 
 TEST_P(Conv2dAlgorithms, SameBitsForAnyNumberOfThreads) {
@@ -296,7 +326,7 @@ TEST(Conv2dAlgorithm, NativeAndEigenAgreeOnRandomShapes) {
 
 std::string case_name(const testing::TestParamInfo<std::tuple<Algorithm, Case>>& info) {
   const auto& [algorithm, test] = info.param;
-  std::string name = (algorithm == Algorithm::native ? "native_" : "eigen_") +
+  std::string name = std::string(kNames[static_cast<int>(algorithm)]) + "_" +
                      std::to_string(info.index) + "_" + test.why;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
@@ -307,6 +337,35 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dAlgorithms,
                          testing::Combine(testing::Values(Algorithm::native, Algorithm::eigen),
                                           testing::ValuesIn(kCases)),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(WinogradShapes, Conv2dAlgorithms,
+                         testing::Combine(testing::Values(Algorithm::winograd2,
+                                                          Algorithm::winograd4),
+                                          testing::ValuesIn(kWinogradCases)),
+                         case_name);
+
+// The rule, where it decides clearly: what it is for, and what it must leave alone.
+TEST(Winograd, IsTakenWhereItComputesLess) {
+  if constexpr (kNativeKernels) {
+    const auto tiles = [](const ConvShape& s) {
+      return std::vector<int>{winograd_tile(ConvPass::forward, s),
+                              winograd_tile(ConvPass::input_grad, s),
+                              winograd_tile(ConvPass::weight_grad, s)};
+    };
+    const std::vector<int> direct(3, 0), four(3, 4);
+    for (const ConvShape& s : {square(128, 32, 16, 16, 3, 1, 1), square(128, 32, 64, 64, 3, 1, 1),
+                               square(128, 4, 512, 512, 3, 1, 1), square(16, 7, 512, 512, 3, 1, 1),
+                               square(32, 8, 640, 640, 3, 1, 1), square(16, 14, 256, 256, 3, 1, 1)})
+      EXPECT_EQ(tiles(s), four) << s.h << "x" << s.w << ", " << s.c << " channels";
+    for (const ConvShape& s :
+         {square(128, 32, 3, 64, 3, 1, 1), square(128, 32, 64, 64, 3, 2, 1),
+          square(128, 32, 64, 64, 1, 1, 0), square(128, 32, 64, 64, 5, 1, 2),
+          square(128, 32, 64, 64, 3, 1, 2, 2), square(128, 32, 64, 64, 3, 1, 1, 1, 64),
+          square(64, 1, 64, 64, 3, 1, 1), square(1, 4, 512, 512, 3, 1, 1),
+          square(0, 32, 64, 64, 3, 1, 1)})
+      EXPECT_EQ(tiles(s), direct) << s.h << "x" << s.w << ", " << s.c << " channels";
+    EXPECT_EQ(winograd_tile(ConvPass::forward, square(512, 6, 128, 128, 3, 1, 1)), 2);
+  }
+}
 
 TEST(Conv2dScratch, StaysSmall) {
   for (const ConvShape& s : {square(32, 224, 3, 64, 7, 2, 3), square(32, 56, 64, 64, 3, 1, 1),

@@ -79,6 +79,11 @@ class Allocations(unittest.TestCase):
                           "data.batch=2", "threads=2", f"cpu.kernels={kernels}")
             self.assertEqual((run.steps, run.inside, run.between), (steps, 0, 0), kernels)
 
+    def test_taking_the_time_of_every_op_asks_for_nothing(self):
+        run = Counted(self.folder, "profile", "--config", CONFIG, "--steps", 10, "--warmup", 5,
+                      "data.batch=2", "threads=2")
+        self.assertEqual((run.steps, run.inside, run.between), (25, 0, 0))
+
     def test_steps_of_a_training_ask_for_nothing_across_the_ends_of_epochs(self):
         self.assertEqual((self.graph.steps, self.graph.inside), (18, 0))
 

@@ -59,7 +59,7 @@ class Test(unittest.TestCase):
 class Usage(Test):
     def test_help_of_every_verb(self):
         self.assertIn("Subcommands", self.succeed("--help"))
-        for verb in ("train", "eval", "plan", "bench", "tune", "doctor", "devices"):
+        for verb in ("train", "eval", "plan", "bench", "profile", "tune", "doctor", "devices"):
             self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
 
     def test_verbs_and_options(self):
@@ -67,6 +67,7 @@ class Usage(Test):
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config is required"], "bench")
         self.fail_with(MISUSE, ["--config F or --diff"], "plan")
+        self.fail_with(MISUSE, ["--config F or --diff"], "profile")
         self.fail_with(MISUSE, ["train: the option '--resum' is not known; did you mean '--resume'?"],
                        "train", "--config", RESNET, "--resum")
         self.fail_with(MISUSE, ["plan: the option '--jsn' is not known; did you mean '--json'?"],
@@ -527,6 +528,61 @@ class Questions(Test):
         lines = self.succeed(*words).splitlines()
         self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
         self.assertIn("images/s", lines[1])
+
+    def test_profile(self):
+        words = ("profile", "--config", QUICKSTART, "--steps", 2, "--warmup", 1, "data.batch=4", "threads=2")
+        profile = json.loads(self.succeed(*words, "--json", "--trace", "trace.json"))
+        self.assertEqual((profile["device"], profile["threads"], profile["batch"], profile["steps"]),
+                         ("cpu:0", 2, 4, 2))
+        self.assertGreater(min(profile["peak_gflops"], profile["peak_copy_gbytes"]), 0)
+        ops = profile["ops"]
+        self.assertAlmostEqual(sum(op["share"] for op in ops), 1, delta=1e-3)
+        self.assertAlmostEqual(sum(op["us"]["median"] for op in ops), profile["ops_us"],
+                               delta=1e-3 * profile["ops_us"])
+        self.assertEqual(sum(kind["ops"] for kind in profile["kinds"]), len(ops))
+        conv = next(op for op in ops if op["op"] == "conv2d")
+        self.assertIn(conv["algorithm"], ("native", "eigen"))
+        self.assertEqual(conv["phase"], "forward")
+        self.assertRegex(conv["shape"], r"^\[4x.*\] -> \[4x")
+        self.assertLessEqual(conv["us"]["min"], conv["us"]["median"])
+        self.assertLessEqual(conv["us"]["median"], conv["us"]["max"])
+        trace = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        self.assertEqual(sum(e["ph"] == "X" and e["cat"] != "step" for e in trace), 2 * len(ops))
+        lines = self.succeed(*words, "--ops", 3).splitlines()
+        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
+        self.assertEqual(lines[-1], f"and {len(ops) - 3} ops more; --ops 0 shows all")
+        eigen = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
+        self.assertEqual({op["algorithm"] for op in eigen["ops"] if op["flops"] and "conv2d" in op["op"]},
+                         {"eigen"})
+        apart = json.loads(self.succeed(*words, "--json", "--off", "fuse_epilogues"))
+        self.assertGreater(len(apart["ops"]), len(ops))
+        self.assertEqual(sum(op["flops"] for op in apart["ops"]), sum(op["flops"] for op in ops))
+
+    def test_profiles_are_compared(self):
+        words = ("profile", "--config", QUICKSTART, "--steps", 1, "data.batch=4", "threads=1", "--json")
+        (self.folder / "a.json").write_text(self.succeed(*words))
+        (self.folder / "b.json").write_text(self.succeed(*words, "data.batch=5"))
+        text = self.succeed("profile", "--diff", "a.json", "b.json", "--ops", 2)
+        self.assertIn("batch: 4 => 5", text)
+        self.assertNotIn("only in", text)
+        self.assertRegex(text, r"and \d+ more; --ops 0 shows all\n$")
+        differences = [float(line.split()[3]) for line in text.splitlines()[-3:-1]]
+        self.assertEqual(differences, sorted(differences, key=abs, reverse=True))
+
+    def test_what_is_no_profile_is_refused(self):
+        (self.folder / "plan.json").write_text(self.succeed("plan", "--json", "--config", QUICKSTART))
+        (self.folder / "other.json").write_text('{"format": "tessera profile 0"}')
+        self.fail_with(MISUSE, ["none.json", "cannot be read"], "profile", "--diff", "none.json", "plan.json")
+        self.fail_with(MISUSE, ["plan.json: is no profile"], "profile", "--diff", "plan.json", "plan.json")
+        self.fail_with(MISUSE, ["other.json", "'tessera profile 0', not 'tessera profile 1'"],
+                       "profile", "--diff", "other.json", "other.json")
+        self.fail_with(MISUSE, ["--diff", "--json"], "profile", "--diff", "a", "b", "--json")
+        words = ("profile", "--config", QUICKSTART, *TINY, "--steps")
+        self.fail_with(MISUSE, ["--steps"], *words, 0)
+        self.fail_with(MISUSE, ["mode=graph"], *words, 1, "mode=eager")
+        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *words, 1, "--off", "speedup")
+        self.fail_with(MISUSE, ["no/where", "cannot be written"], *words, 1, "--trace", "no/where")
+        self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *words, 1, "device=gpu:77")
 
     def test_devices(self):
         self.assertIn("cpu:0", self.succeed("devices"))

@@ -28,6 +28,7 @@ ADDED = {  # to commands that begin so
     "trainer --config": SHORT,
     "trainer train": " train.epochs=1 run.dir=runs/verified" + SHORT,
     "trainer bench": SHORT,
+    "trainer profile --config": " --steps 2" + SHORT,
     "trainer doctor --config": SHORT,
     "planner export": SHORT,
 }

@@ -1,0 +1,34 @@
+// Convolutions with 3x3 filters by Winograd's minimal filtering, F(m x m, 3x3): m x m outputs take
+// p x p multiplications a channel instead of 9 m x m, p = m + 2 (Lavin and Gray, "Fast algorithms
+// for convolutional neural networks", 2016).
+//
+//   y = A^T [ (G g G^T) * (B^T d B) ] A        for each tile of p x p inputs d; * by elements,
+//                                              summed over the channels: p^2 matrix products
+//   df = G^T [ (A dy A^T) * (B^T d B) ] G      summed over the tiles
+//
+// The gradient with respect to the input is the convolution of dy with the filters turned around.
+// Only float: rounding errors grow a little with m, which double is asked for to avoid.
+#pragma once
+
+#include <memory>
+
+#include "tessera/layers/conv2d_cpu/convolution.h"
+
+namespace tessera {
+
+// Stride and dilation 1, one group, 3x3 filters, padding up to 2.
+bool winograd_applies(const ConvShape& shape);
+
+// The m with which a pass takes least time by a count of what it computes and moves, 2 or 4; 0
+// where the direct convolution does.
+int winograd_tile(ConvPass pass, const ConvShape& shape);
+
+size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads);  // bytes
+// m is 2 or 4. winograd_applies() holds.
+std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m);
+
+// For ConvPass::weight_grad the two below.
+size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads);
+std::unique_ptr<Convolution<float>> make_winograd_weight_grad(const ConvShape& shape, int m);
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+// The leaf loops of Winograd convolutions (winograd.h): transforms of single tiles, over all their
+// channels, and the products between transforms. Tiles are m x m outputs and p x p inputs, p = m
+// + 2.
+//
+// A transformed block is [p * p positions][tiles][channels], positions `position` elements apart
+// and channels padded to whole vectors.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+
+// Rows [row_begin, row_end) and columns [column_begin, column_end) of a tile lie in the image; the
+// others are zero, or are not written.
+struct WinogradExtent {
+  int row_begin, row_end, column_begin, column_end;
+};
+
+// One tile in an image and transformed, of which one is read and the other written.
+// `image` points at the tile's first pixel, which need not lie in the image.
+template <class Image, class Block>
+struct WinogradTile {
+  Image* image;
+  int64_t row, pixel;  // elements from one row or pixel to the next
+  WinogradExtent inside;
+  int64_t channels;
+  Block* block;
+  int64_t position;
+};
+using WinogradRead = WinogradTile<const float, float>;
+using WinogradWrite = WinogradTile<float, const float>;
+
+// Memory that a product fetches into the cache for what follows it: `runs` runs of `length` floats,
+// `stride` floats apart.
+struct WinogradFetch {
+  const float* begin = nullptr;
+  int64_t length = 0, stride = 0, runs = 0;
+};
+
+// C[p][t][j] = sum over k of A[p][t][k] B[p][j / panel][k][j % panel] for each position p: `tiles`
+// rows, a multiple of the row tile, and `columns` columns, a multiple of lanes. A panel has two
+// vectors; the last one may have one.
+struct WinogradProduct {
+  int64_t positions;
+  const float* a;
+  int64_t a_position, a_row, tiles, depth;
+  const float* b;
+  int64_t b_position, b_panel;  // b_panel: elements from one panel to the next
+  float* c;
+  int64_t c_position, c_row, columns;
+  WinogradFetch fetch;
+};
+
+// C[p][i][j] += sum over t of A[p][t][i] B[p][t][j]: `rows` rows, a multiple of the row tile.
+struct WinogradSum {
+  int64_t positions;
+  const float* a;
+  int64_t a_position, a_tile, rows;
+  const float* b;
+  int64_t b_position, b_tile, columns, tiles;
+  float* c;
+  int64_t c_position, c_row;
+  WinogradFetch fetch[2];
+};
+
+// Filters [k][tap][j] and their transforms [position][k][j], j < columns, or the other way round.
+// Transforms are read and written in whole vectors.
+struct WinogradFilters {
+  const float* from;
+  int64_t from_k, from_position;  // elements from one k, or one tap or position, to the next
+  float* to;
+  int64_t to_k, to_position;
+  int64_t depth, columns;
+  bool flip;  // taps from the last to the first
+};
+
+struct WinogradTransforms {
+  void (*input)(const WinogradRead&);               // block = B^T image B
+  void (*output)(const WinogradWrite&);             // image = A^T block A
+  void (*gradient)(const WinogradRead&);            // block = A image A^T
+  void (*filters)(const WinogradFilters&);          // to = G from G^T
+  void (*filter_gradient)(const WinogradFilters&);  // to = G^T from G
+};
+
+struct WinogradMicrokernels {
+  int lanes, row_tile;
+  WinogradTransforms f2, f4;
+  void (*product)(const WinogradProduct&);
+  void (*sum)(const WinogradSum&);
+};
+
+TESSERA_DECLARE_AVX_MICROKERNELS(WinogradMicrokernels, winograd_microkernels)
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+#include "tessera/layers/conv2d_cpu/winograd_tiling.h"
+
+#include "tessera/layers/shared/integers.h"
+
+namespace tessera {
+
+TilePlane::TilePlane(int64_t n, int64_t h, int64_t w, int64_t m)
+    : n(n), h(h), w(w), m(m), rows(ceil_div(h, m)), columns(ceil_div(w, m)) {}
+
+TileBlocks::TileBlocks(const TilePlane& plane, int64_t wanted) : plane(plane) {
+  const int64_t of_image = std::max<int64_t>(1, plane.rows * plane.columns);
+  images = std::clamp<int64_t>(wanted / of_image, 1, std::max<int64_t>(1, plane.n));
+  rows = columns = 1;
+  if (of_image <= wanted) {
+    rows = plane.rows, columns = plane.columns;
+  } else if (plane.columns <= wanted) {  // of nearly equal size
+    columns = plane.columns;
+    rows = ceil_div(plane.rows, ceil_div(plane.rows, wanted / plane.columns));
+  } else {
+    columns = ceil_div(plane.columns, ceil_div(plane.columns, wanted));
+  }
+  row_blocks = ceil_div(plane.rows, std::max<int64_t>(1, rows));
+  column_blocks = ceil_div(plane.columns, std::max<int64_t>(1, columns));
+  count = ceil_div(plane.n, images) * row_blocks * column_blocks;
+}
+
+TileBlock TileBlocks::block(int64_t index) const {
+  TileBlock b{};
+  b.column = index % column_blocks * columns;
+  b.row = index / column_blocks % row_blocks * rows;
+  b.image = index / column_blocks / row_blocks * images;
+  b.images = std::min(images, plane.n - b.image);
+  b.rows = std::min(rows, plane.rows - b.row);
+  b.columns = std::min(columns, plane.columns - b.column);
+  return b;
+}
+
+PixelRows TileBlocks::new_rows(const TileBlock& b, int64_t pad, int64_t in_h) const {
+  const int64_t above = b.row == 0 ? 0 : b.row * plane.m - pad + 2;
+  const int64_t first = std::clamp<int64_t>(above, 0, in_h);
+  const int64_t last = std::clamp<int64_t>((b.row + b.rows) * plane.m - pad + 2, first, in_h);
+  return {b.image * in_h + first, (b.images - 1) * in_h + last - first};
+}
+
+PixelRows TileBlocks::own_rows(const TileBlock& b) const {
+  const int64_t first = b.row * plane.m, last = std::min(plane.h, (b.row + b.rows) * plane.m);
+  return {b.image * plane.h + first, (b.images - 1) * plane.h + last - first};
+}
+
+WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w) {
+  auto at = [&](int64_t value) { return static_cast<int>(std::clamp<int64_t>(value, 0, size)); };
+  return {at(-y), at(h - y), at(-x), at(w - x)};
+}
+
+}  // namespace tessera

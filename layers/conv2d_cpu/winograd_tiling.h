@@ -1,0 +1,84 @@
+// How a Winograd convolution is cut into blocks of tiles, from the shape alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tessera/layers/conv2d_cpu/winograd_simd.h"
+
+namespace tessera {
+
+inline const WinogradMicrokernels& winograd_kernels() {
+  return TESSERA_SELECT_AVX_MICROKERNELS(winograd_microkernels);
+}
+inline const WinogradTransforms& winograd_transforms(int m) {
+  return m == 4 ? winograd_kernels().f4 : winograd_kernels().f2;
+}
+
+// Positions of a transformed block lie a cache line, in floats, further apart than they need: most
+// sizes are powers of two, which would put all positions of a tile in a few sets of the cache.
+inline constexpr int64_t kWinogradSkew = 16;
+
+// Images of h x w pixels in tiles of m x m.
+struct TilePlane {
+  TilePlane(int64_t n, int64_t h, int64_t w, int64_t m);
+
+  int64_t n, h, w, m;
+  int64_t rows, columns;  // of tiles in an image
+  int64_t tiles() const { return n * rows * columns; }
+};
+
+// Some tiles of a plane: all of several images, several rows of one image, or a part of a row.
+struct TileBlock {
+  int64_t image, images, row, rows, column, columns;
+  int64_t tiles() const { return images * rows * columns; }
+};
+
+// Rows of pixels, counted over all images.
+struct PixelRows {
+  int64_t first, count;
+};
+
+// A plane in blocks of about `wanted` tiles.
+struct TileBlocks {
+  TileBlocks(const TilePlane& plane, int64_t wanted);
+
+  TilePlane plane;
+  int64_t images, rows, columns;  // of a whole block
+  int64_t row_blocks, column_blocks, count;
+  int64_t tiles() const { return images * rows * columns; }  // the most of a block
+  TileBlock block(int64_t index) const;
+
+  // Of blocks of whole rows of tiles: the rows of an input of `in_h` rows an image that a block
+  // reads, without the two that it shares with the block above.
+  PixelRows new_rows(const TileBlock& block, int64_t pad, int64_t in_h) const;
+  // The block's own rows.
+  PixelRows own_rows(const TileBlock& block) const;
+
+  // Calls run(first pixel, pixels) for the contiguous ranges of a block; pixels count over all
+  // images.
+  template <class F>
+  void for_ranges(const TileBlock& b, F run) const {
+    if (b.columns == plane.columns) {
+      const PixelRows own = own_rows(b);
+      return run(own.first * plane.w, own.count * plane.w);
+    }
+    const int64_t left = b.column * plane.m, right = std::min(plane.w, left + b.columns * plane.m);
+    const int64_t last = std::min(plane.h, (b.row + b.rows) * plane.m);
+    for (int64_t y = b.row * plane.m; y < last; ++y)
+      run((b.image * plane.h + y) * plane.w + left, right - left);
+  }
+};
+
+// Calls run(image, y, x) for each tile of a block, y and x being its first output pixel.
+template <class F>
+void for_tiles(const TileBlock& b, int64_t m, F run) {
+  for (int64_t i = b.image; i < b.image + b.images; ++i)
+    for (int64_t r = b.row; r < b.row + b.rows; ++r)
+      for (int64_t c = b.column; c < b.column + b.columns; ++c) run(i, r * m, c * m);
+}
+
+// The part of a tile of `size` pixels a side at (y, x) that lies in an image of h x w.
+WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w);
+
+}  // namespace tessera

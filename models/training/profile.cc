@@ -1,0 +1,189 @@
+#include "tessera/models/training/profile.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/graph/program.h"
+#include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/session.h"
+#include "tessera/models/training/step_probe.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Stopwatch {
+ public:
+  double now() const {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
+  }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+};
+
+// The spans of a program's nodes, step after step; room for all is taken at once.
+class NodeTimes final : public NodeObserver {
+ public:
+  NodeTimes(const Stopwatch& watch, size_t nodes, int64_t steps)
+      : watch_(watch), nodes_(nodes), spans_(nodes * static_cast<size_t>(steps)) {}
+  void start_step(int64_t step) { first_ = static_cast<size_t>(step) * nodes_; }
+  void begin(size_t node) override { spans_[first_ + node].begin = watch_.now(); }
+  void end(size_t node) override { spans_[first_ + node].end = watch_.now(); }
+  const TimeSpan& span(int64_t step, size_t node) const {
+    return spans_[static_cast<size_t>(step) * nodes_ + node];
+  }
+
+ private:
+  const Stopwatch& watch_;
+  const size_t nodes_;
+  size_t first_ = 0;
+  std::vector<TimeSpan> spans_;
+};
+
+// Of at least one value.
+Spread spread_of(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+  return {values.front(), median, values.back()};
+}
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
+  }
+  return "";
+}
+
+std::string shapes_text(const Graph& graph, const std::vector<ValueId>& values) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(values.size(), kShown); ++i)
+    text += (i == 0 ? "" : " ") + graph.values[values[i]].spec.shape.text();
+  if (values.size() > kShown) text += fmt::format(" and {} more", values.size() - kShown);
+  return text;
+}
+
+std::string place_of(const Graph& graph, const Node& node) {
+  if (!node.module_path.empty()) return node.module_path;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (node.op->updates(static_cast<int>(i)) >= 0) return graph.values[node.outputs[i]].name;
+  return "";
+}
+
+ProfiledOp described(const Program& program, size_t n) {
+  const Graph& graph = program.graph();
+  const Node& node = graph.nodes[n];
+  return {.node = n,
+          .op = std::string(node.op->name()),
+          .place = place_of(graph, node),
+          .phase = name_of(node.phase),
+          .algorithm = program.algorithm(n),
+          .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
+          .cost = node.op->cost(graph.input_specs(node)),
+          .us = {}};
+}
+
+Spread milliseconds(const std::vector<TimeSpan>& spans) {
+  std::vector<double> values;
+  for (const TimeSpan& span : spans) values.push_back((span.end - span.begin) / 1000);
+  return spread_of(values);
+}
+
+void add_ops(Profile& profile, const Program& program, const NodeTimes& times) {
+  std::vector<size_t> nodes;
+  for (size_t n = 0; n < program.graph().nodes.size(); ++n)
+    if (!program.algorithm(n).empty()) nodes.push_back(n);  // views run nothing
+  std::vector<double> sums(static_cast<size_t>(profile.steps)), values;
+  for (const size_t n : nodes) {
+    profile.ops.push_back(described(program, n));
+    values.clear();
+    for (int64_t step = 0; step < profile.steps; ++step) {
+      const TimeSpan& span = times.span(step, n);
+      values.push_back(span.end - span.begin);
+      sums[static_cast<size_t>(step)] += values.back() / 1000;
+    }
+    profile.ops.back().us = spread_of(values);
+  }
+  profile.ops_ms = spread_of(sums);
+  for (int64_t step = 0; step < profile.steps; ++step)
+    for (const size_t n : nodes) profile.op_times.push_back(times.span(step, n));
+}
+
+void run_steps(Profile& profile, Session& session, CompiledStep& step, const Config& config,
+               int64_t warmup) {
+  const GeneratedBatches batches(config, session);
+  Program& program = *step.program();
+  const Stopwatch watch;
+  NodeTimes times(watch, program.graph().nodes.size(), profile.steps);
+  int64_t index = 0;
+  profile.plain_steps.reserve(static_cast<size_t>(profile.steps));
+  profile.observed_steps.reserve(static_cast<size_t>(profile.steps));
+  const auto run = [&] {
+    const StepProbe probe;
+    const double begin = watch.now();
+    batches.fill(session, step, index++, profile.batch);
+    step.submit();
+    step.collect();
+    return TimeSpan{begin, watch.now()};
+  };
+  for (int64_t i = 0; i < warmup; ++i) run();
+  for (int64_t i = 0; i < profile.steps; ++i) {
+    profile.plain_steps.push_back(run());
+    times.start_step(i);
+    program.observe(&times);
+    profile.observed_steps.push_back(run());
+    program.observe(nullptr);
+  }
+  profile.step_ms = milliseconds(profile.plain_steps);
+  profile.observed_ms = milliseconds(profile.observed_steps);
+  add_ops(profile, program, times);
+}
+
+}  // namespace
+
+std::string op_title(const std::string& op, const std::string& place) {
+  return place.empty() ? op : op + " " + place;
+}
+
+double Profile::ops_us() const {
+  double sum = 0;
+  for (const ProfiledOp& op : ops) sum += op.us.median;
+  return sum;
+}
+
+Profile profile(const Config& given, const ProfileOptions& options) {
+  if (given.mode == Mode::kEager)
+    throw ConfigError(
+        "profile: mode: eager has no graph whose ops could be timed one by one; add mode=graph");
+  Config config = given;
+  config.gpu.synchronous = true;  // an op's time is its own only when it is waited for
+  const auto session = prepared_session(config, DataNeed(), Purpose::timing, options.compile);
+  require_fit(config, DataNeed(), Purpose::timing, *session);
+  CompiledStep& step = session->train_step(config.data.batch);
+  Profile profile{.device = configured_device(config).name(),
+                  .kernels = cpu_context().kernels_name(),
+                  .isa = isa_name(current_isa()),
+                  .threads = cpu_context().threads(),
+                  .batch = config.data.batch,
+                  .steps = options.steps};
+  if (session->device().is_cpu()) profile.peaks = measure_peaks(cpu_context().pool());
+  session->bind();
+  run_steps(profile, *session, step, config, options.warmup);
+  return profile;
+}
+
+}  // namespace tessera

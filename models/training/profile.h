@@ -1,0 +1,73 @@
+// Where the time of a configuration's training step goes, op by op: trainer profile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/op.h"
+#include "tessera/graph/compile_options.h"
+#include "tessera/models/config/config.h"
+#include "tessera/runtime/machine_peaks.h"
+
+namespace tessera {
+
+struct ProfileOptions {
+  int64_t steps = 20;  // to time, at least 1
+  int64_t warmup = 3;  // before them, not timed
+  CompileOptions compile = {};
+};
+
+// What the JSON of a profile begins with, so that another version is not taken for this one.
+inline constexpr const char* kProfileFormat = "tessera profile 1";
+
+struct Spread {
+  double min = 0, median = 0, max = 0;
+};
+
+// A node of the program, views aside. What was fused into it counts with it.
+struct ProfiledOp {
+  size_t node = 0;        // in the program
+  std::string op;         // "conv2d"
+  std::string place;      // in the model: "layer1.0.conv1"; outside of modules what it updates
+  std::string phase;      // forward | backward | update
+  std::string algorithm;  // native | eigen | default
+  std::string shape;      // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
+  Cost cost;
+  Spread us;  // microseconds
+};
+std::string op_title(const std::string& op, const std::string& place);  // "conv2d layer1.0.conv1"
+
+// When something began and ended, in microseconds since the profile began.
+struct TimeSpan {
+  double begin = 0, end = 0;
+};
+
+struct Profile {
+  std::string device, kernels, isa;
+  int threads = 0;
+  int64_t batch = 0, steps = 0;
+  MachinePeaks peaks = {};  // zeros on a GPU, where they are not measured
+  // Steps were run in turn without and with times taken of each op, both timed from the filling of
+  // the arguments to the loss: what taking times costs is the difference.
+  Spread step_ms = {}, observed_ms = {};
+  Spread ops_ms = {};                // of all ops of a step together
+  std::vector<ProfiledOp> ops = {};  // in the order that they run
+  std::vector<TimeSpan> plain_steps = {}, observed_steps = {};
+  std::vector<TimeSpan> op_times = {};  // of each op, step after step
+
+  double ops_us() const;  // the sum of the ops' medians, of which each has its share
+
+  // The summary and a table of the `most` ops that take longest; 0: of all.
+  std::string text(size_t most) const;
+  // As a file: for diff_profiles() (profile_diff.h).
+  std::string json() const;
+  // Every op of every step as JSON for chrome://tracing and Perfetto (ui.perfetto.dev).
+  std::string trace() const;
+};
+
+// Runs steps on generated batches, as bench() does. On a GPU each op is waited for. Throws what
+// bench() throws, and ConfigError in eager mode, which has no program.
+Profile profile(const Config& config, const ProfileOptions& options);
+
+}  // namespace tessera

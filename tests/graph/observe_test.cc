@@ -1,0 +1,132 @@
+// Who watches a program run, node by node, and what it is told of where they stand.
+#include <gtest/gtest.h>
+
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
+#include "tessera/graph/passes/fusion.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/activation.h"
+#include "tessera/layers/matmul.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::small_options;
+using testing_zoo::ZooStep;
+
+class Seen final : public NodeObserver {
+ public:
+  void begin(size_t node) override {
+    EXPECT_FALSE(inside_);
+    inside_ = true;
+    nodes.push_back(node);
+  }
+  void end(size_t node) override {
+    EXPECT_TRUE(inside_);
+    inside_ = false;
+    EXPECT_EQ(node, nodes.back());
+  }
+  std::vector<size_t> nodes;
+
+ private:
+  bool inside_ = false;
+};
+
+TEST(Observe, EveryKernelIsToldOnceInItsTurnAndViewsAreNot) {
+  ZooStep net("lenet5", small_options("lenet5"), 2);
+  Compiled compiled(net.function(), {});
+  CompiledStep& step = compiled.prepare(net.specs());
+  Program& program = *step.program();
+  std::vector<size_t> kernels;
+  for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
+    EXPECT_EQ(program.algorithm(n).empty(), program.graph().nodes[n].op->views(0) >= 0) << n;
+    if (!program.algorithm(n).empty()) kernels.push_back(n);
+  }
+  EXPECT_LT(kernels.size(), program.graph().nodes.size());  // flatten() is a view
+  Seen seen;
+  compiled.call(net.arguments(0));
+  program.observe(&seen);
+  compiled.call(net.arguments(1));
+  EXPECT_EQ(seen.nodes, kernels);
+  program.observe(nullptr);
+  compiled.call(net.arguments(2));
+  EXPECT_EQ(seen.nodes, kernels);
+}
+
+TEST(Observe, TheNameOfTheAlgorithmIsToldByEachNode) {
+  cpu_context().set_kernels(CpuKernels::eigen);
+  ZooStep net("lenet5", small_options("lenet5"), 2);
+  Compiled compiled(net.function(), {});
+  const Program& program = *compiled.prepare(net.specs()).program();
+  cpu_context().set_kernels(CpuKernels::automatic);
+  int products = 0;
+  for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
+    const std::string_view op = program.graph().nodes[n].op->name();
+    const bool product = op == "matmul" || op.starts_with("conv2d");
+    products += product;
+    if (product) {
+      EXPECT_EQ(program.algorithm(n), "eigen") << op;
+    } else if (!program.algorithm(n).empty()) {
+      EXPECT_EQ(program.algorithm(n), "default") << op;
+    }
+  }
+  EXPECT_GT(products, 10);
+}
+
+TEST(Observe, AnOpThatAbsorbedAnotherStandsWhereItStood) {
+  const auto fn = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    const ModulePathScope block("block");
+    Tensor y;
+    {
+      const ModulePathScope fc("fc");
+      y = matmul(x, w);
+    }
+    Tensor shifted;
+    {
+      const ModulePathScope bias("bias");
+      shifted = y + b;
+    }
+    return relu(shifted);
+  };
+  auto compiled = compile(fn);
+  const Specs specs(3, {DType::f32, {4, 4}, {}});
+  const Graph& graph = compiled.prepare(specs).program()->graph();
+  ASSERT_EQ(graph.nodes.size(), 1u);
+  EXPECT_EQ(graph.nodes[0].module_path, "block.fc");
+}
+
+TEST(Observe, OfPointwiseOpsThatHaveBecomeOneThePlaceThatIsWithinTheOtherIsKept) {
+  const auto fn = [](const Tensor& x) {
+    const ModulePathScope block("block");
+    Tensor y;
+    {
+      const ModulePathScope norm("norm");
+      y = x * 2.0;
+    }
+    return relu(y);
+  };
+  auto compiled = compile(fn);
+  const Specs specs{{DType::f32, {4, 4}, {}}};
+  const Graph& graph = compiled.prepare(specs).program()->graph();
+  ASSERT_EQ(graph.nodes.size(), 1u);
+  EXPECT_EQ(graph.nodes[0].module_path, "block.norm");
+}
+
+TEST(Observe, JoinedPlaces) {
+  EXPECT_EQ(joined_place("", ""), "");
+  EXPECT_EQ(joined_place("a", ""), "a");
+  EXPECT_EQ(joined_place("", "a"), "a");
+  EXPECT_EQ(joined_place("a.b", "a"), "a.b");
+  EXPECT_EQ(joined_place("a", "a.b"), "a.b");
+  EXPECT_EQ(joined_place("a.b", "a.b"), "a.b");
+  EXPECT_EQ(joined_place("a.b", "a.c"), "a.b+a.c");
+  EXPECT_EQ(joined_place("a.b", "a.bc"), "a.b+a.bc");
+  EXPECT_EQ(joined_place("a.b+a.c", "a"), "a.b+a.c");
+  EXPECT_EQ(joined_place("a", "a.b+a.c"), "a.b+a.c");
+  EXPECT_EQ(joined_place("a.b+a.c", "a.c.d"), "a.b+a.c.d");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,42 @@
+#include "tessera/runtime/machine_peaks.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tessera/runtime/simd/peaks_simd.h"
+#include "tessera/runtime/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+// Every sum comes to 0.5; twelve of them, halved one after the other, to 1 - 2^-12 in each lane.
+TEST(MachinePeaks, TheLeafDoesAllTheArithmeticThatItCounts) {
+  const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
+  const float lanes = leaf.multiply_add(100, 0.5f, 0.25f) / (1 - 1.0f / 4096);
+  EXPECT_EQ(static_cast<float>(leaf.flops), 2 * 12 * lanes);
+  EXPECT_GE(lanes, 4);
+  EXPECT_NE(leaf.multiply_add(1, 0.5f, 0.25f), leaf.multiply_add(2, 0.5f, 0.25f));
+}
+
+TEST(MachinePeaks, TheLeafCopiesAll) {
+  for (const int64_t count : {0, 1, 15, 16, 17, 1000}) {
+    std::vector<float> from(static_cast<size_t>(count)), to(from.size() + 1, -1.0f);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+    (TESSERA_SELECT_MICROKERNELS(peak_microkernels)).copy(from.data(), to.data(), count);
+    EXPECT_EQ(to.back(), -1);
+    to.pop_back();
+    EXPECT_EQ(to, from);
+  }
+}
+
+TEST(MachinePeaks, AllThreadsAreNoSlowerThanOne) {
+  ThreadPool pool(2);
+  const MachinePeaks peaks = measure_peaks(pool);
+  EXPECT_GT(peaks.gflops_of_thread, 0);
+  EXPECT_GE(peaks.gflops, peaks.gflops_of_thread);
+  EXPECT_GT(peaks.copy_gbytes, 0);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// trainer profile: where the time of a training step goes, op by op.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/graph/lower.h"
+#include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/profile.h"
+#include "tessera/models/training/profile_diff.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
+#include "tessera/tools/trainer_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string config, trace;
+  std::vector<std::string> overrides, diff;
+  ProfileOptions options;
+  size_t ops = 30;
+  bool json = false;
+};
+
+int run(const Arguments& arguments) {
+  if (!arguments.diff.empty()) {
+    const std::string &a = arguments.diff[0], &b = arguments.diff[1];
+    write_out(diff_profiles(read_file(a), a, read_file(b), b, arguments.ops));
+    return 0;
+  }
+  if (arguments.config.empty())
+    throw ConfigError("profile: --config F or --diff A.json B.json is needed");
+  const Config config = load_config(arguments.config, arguments.overrides);
+  const Profile result = profile(config, arguments.options);
+  if (!arguments.trace.empty()) write_file(arguments.trace, result.trace());
+  if (arguments.json) {
+    write_out(result.json() + "\n");
+  } else {
+    say(device_line(config));
+    write_out(result.text(arguments.ops));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_profile_verb(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* profile = app.add_subcommand("profile", "where the time of a training step goes");
+  profile->add_option("--config", arguments->config, "YAML file");
+  profile->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  profile->add_option("--steps", arguments->options.steps, "steps to time op by op")
+      ->check(CLI::Range(1, 1000));
+  profile->add_option("--warmup", arguments->options.warmup, "steps before them")
+      ->check(CLI::Range(0, 1000));
+  profile->add_option("--ops", arguments->ops, "ops to show, the longest first; 0: all");
+  profile->add_flag("--json", arguments->json, "all of it as JSON");
+  profile->add_option("--trace", arguments->trace,
+                      "write every op of every step for chrome://tracing and Perfetto");
+  profile
+      ->add_option("--off", arguments->options.compile.disabled_passes,
+                   "leave out a pass; may be given again: " + pass_names())
+      ->allow_extra_args(false);
+  profile->add_option("--diff", arguments->diff, "two profiles written with --json: what changed")
+      ->expected(2);
+  for (const char* other :
+       {"--config", "overrides", "--steps", "--warmup", "--json", "--trace", "--off"})
+    profile->get_option("--diff")->excludes(profile->get_option(other));
+  profile->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace tessera
