@@ -2,24 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
-#include <limits>
-#include <type_traits>
+
+#include "tessera/engine/finite_simd.h"
 
 namespace tessera {
 namespace {
 
-// An exponent of all ones. As integers, so that the loop is vectorised without reordering floats.
 template <class T>
 bool are_finite(const T* x, int64_t count) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
-  Bits found = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    found |= static_cast<Bits>((std::bit_cast<Bits>(x[i]) & kExponent) == kExponent);
-  }
-  return found == 0;
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(finite_microkernels))(x, count);
 }
 
 template <class T>

@@ -36,7 +36,7 @@ template <size_t N, class F>
 void for_lines(ThreadPool& pool, const Shape& out, const std::array<Strides, N>& strides, F&& fn) {
   const int last = std::max(out.rank() - 1, 0);
   const int64_t size = out.back(), lines = size == 0 ? 0 : out.elements() / size;
-  pool.parallel_for(lines, [&](int64_t index) {
+  pool.parallel_for(lines, out.elements(), [&](int64_t index) {
     Line<N> line{index * size, size, {}, {}};
     for (size_t k = 0; k < N; ++k) {
       int64_t rest = index;

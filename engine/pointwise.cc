@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise_cuda.h"
-#include "tessera/engine/pointwise_simd.h"
+#include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/scalar_gradient.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Elements one task works on; a multiple of most channel counts, half of a second-level cache.
+// Elements one task works on: whole steps of compiled code, half of a second-level cache.
 constexpr int64_t kChunk = 1 << 14;
 
 Broadcast broadcast_or_throw(const std::string& who, const Shape& in, const Shape& out) {
@@ -29,30 +29,24 @@ Broadcast broadcast_or_throw(const std::string& who, const Shape& in, const Shap
 
 class PointwiseKernel final : public Kernel {
  public:
-  PointwiseKernel(ScalarProgram program, DType dtype, std::vector<Broadcast> broadcasts,
+  PointwiseKernel(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
                   int64_t total)
-      : program_(std::move(program)),
-        dtype_(dtype),
-        broadcasts_(std::move(broadcasts)),
-        total_(total) {}
+      : plan_(program, dtype, broadcasts, total), total_(total) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
     const void* inputs[kMaxScalarRegisters];
     for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].data;
-    auto* y = out[0].as<char>();
-    int64_t chunks = (total_ + kChunk - 1) / kChunk;
+    const PointwiseRun run(plan_, inputs, out[0].data);
+    const int64_t chunks = (total_ + kChunk - 1) / kChunk;
     static_cast<CpuContext&>(where).pool().parallel_for(chunks, [&](int64_t chunk) {
-      int64_t first = chunk * kChunk, count = std::min(kChunk, total_ - first);
-      run_scalar_program(program_, dtype_, inputs, broadcasts_.data(), total_, first, count,
-                         y + first * static_cast<int64_t>(size_of(dtype_)));
+      const int64_t first = chunk * kChunk;
+      run.apply(first, std::min(kChunk, total_ - first));
     });
   }
 
  private:
-  ScalarProgram program_;
-  DType dtype_;
-  std::vector<Broadcast> broadcasts_;
-  int64_t total_;
+  const PointwisePlan plan_;
+  const int64_t total_;
 };
 
 }  // namespace
@@ -77,22 +71,6 @@ bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result) {
   }
   if (result->period == 1) result->repeat = 1;
   return true;
-}
-
-void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
-                        const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
-                        void* out) {
-  const PointwiseMicrokernels& microkernels = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
-  PointwiseRange range{program.code.data(),
-                       static_cast<int>(program.code.size()),
-                       program.inputs,
-                       inputs,
-                       broadcasts,
-                       total,
-                       first,
-                       count,
-                       out};
-  (dtype == DType::f32 ? microkernels.f32 : microkernels.f64)(range);
 }
 
 Pointwise::Pointwise(PointwiseParams p, std::vector<PointwiseGrad> grads)
@@ -129,8 +107,7 @@ std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Conte
   std::vector<Broadcast> broadcasts;
   for (const TensorSpec& x : in)
     broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
-  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, std::move(broadcasts),
-                                           out.elements());
+  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts, out.elements());
 }
 
 Saved Pointwise::saved() const {

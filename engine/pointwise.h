@@ -55,14 +55,6 @@ Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
 // How input `in` is read for output `out`. False where that form cannot express it.
 bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
 
-// Runs a program over a contiguous range of elements; for kernels that apply an epilogue.
-// inputs[k] is indexed as broadcast k says, `first` is the index of the range's first element in
-// the whole output and `out` is where that element goes. It may stand in inputs[k] itself where
-// that is full size. Allocates nothing.
-void run_scalar_program(const ScalarProgram& program, DType dtype, const void* const* inputs,
-                        const Broadcast* broadcasts, int64_t total, int64_t first, int64_t count,
-                        void* out);
-
 // Element-wise functions of the eager API.
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);

@@ -1,8 +1,6 @@
 // Scalar programs on a GPU. Those that are not compiled are interpreted: a thread computes whole
 // elements, its registers in local memory. All threads of a warp run the same instruction, so
 // interpreting costs no divergence.
-#include <algorithm>
-
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_code_cuda.h"
 #include "tessera/engine/pointwise_cuda.h"
@@ -55,7 +53,10 @@ class PointwiseCudaKernel final : public Kernel {
     program_.inputs = p.inputs;
     program_.instructions = static_cast<int>(p.code.size());
     program_.call.total = total;
-    std::copy(reads.begin(), reads.end(), program_.call.reads);
+    for (int k = 0; k < p.inputs; ++k) {
+      sources_[k] = known_.program >= 0 ? known_.inputs[k] : static_cast<uint8_t>(k);
+      program_.call.reads[k] = reads[sources_[k]];
+    }
     for (size_t j = 0; j < p.code.size(); ++j) {
       const Instruction& from = p.code[j];
       program_.code[j] = {from.op, from.a, from.b, from.c, static_cast<T>(from.value)};
@@ -64,18 +65,19 @@ class PointwiseCudaKernel final : public Kernel {
 
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
     if (program_.call.total == 0) return;
-    for (size_t k = 0; k < in.size(); ++k) program_.call.in[k] = in[k].as<const T>();
+    for (size_t k = 0; k < in.size(); ++k) program_.call.in[k] = in[sources_[k]].as<const T>();
     program_.call.out = out[0].as<T>();
     CudaContext& gpu = as_cuda(where);
     CudaDeviceGuard guard(gpu.index());
-    if (known_ >= 0) return run_known_program(gpu, known_, program_.call);
+    if (known_.program >= 0) return run_known_program(gpu, known_.program, program_.call);
     const dim3 grid =
         grid_for(program_.call.total, kThreads, gpu.multiprocessors() * kBlocksPerMultiprocessor);
     launch("pointwise", run_program<T>, grid, kThreads, 0, gpu.cuda_stream(), program_);
   }
 
  private:
-  const int known_;
+  const KnownMatch known_;
+  uint8_t sources_[kMaxScalarRegisters];  // the input that stands at each place of the call
   Program<T> program_{};
 };
 

@@ -1,8 +1,7 @@
-// The scalar programs that GPUs have compiled kernels for: those of the networks of the zoo, which
-// a test finds in their training steps, and a few more. The others are interpreted.
+// The scalar programs that there is compiled code for, on CPUs and GPUs: those of the networks of
+// the zoo, which a test finds in their training steps, and a few more. The others are interpreted.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 #include <iterator>
 
@@ -128,24 +127,13 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::mul, 12, 3}}},
 };
 
-// Operands that an instruction does not have may be anything.
-inline bool same_instruction(const Instruction& x, const Instruction& y) {
-  const int operands = operand_count(x.op);
-  return x.op == y.op && x.value == y.value && (operands < 1 || x.a == y.a) &&
-         (operands < 2 || x.b == y.b) && (operands < 3 || x.c == y.c);
-}
+inline constexpr int kKnownCount = static_cast<int>(std::size(kKnownPrograms));
 
-// Which of them it is, or -1.
-inline int known_program(const ScalarProgram& program) {
-  constexpr int kCount = static_cast<int>(std::size(kKnownPrograms));
-  for (int i = 0; i < kCount; ++i) {
-    const KnownProgram& known = kKnownPrograms[i];
-    if (known.inputs == program.inputs &&
-        std::equal(known.code, known.code + known.length, program.code.begin(), program.code.end(),
-                   same_instruction))
-      return i;
-  }
-  return -1;
-}
+// Which of them a program is, whatever the order of its inputs.
+struct KnownMatch {
+  int program = -1;                          // or none
+  uint8_t inputs[kMaxScalarRegisters] = {};  // the program's, for each of the known one's
+};
+KnownMatch known_program(const ScalarProgram& program);
 
 }  // namespace tessera

@@ -110,13 +110,13 @@ class SumRun final : public OpBase<SumRun> {
       const T* x = in[0].as<T>();
       T* y = out[0].as<T>();
       T* partial = g.blocks == 1 ? y : scratch.as<T>();
-      where.pool().parallel_for(g.outer * g.blocks, [&](int64_t task) {
+      where.pool().parallel_for(g.outer * g.blocks, g.outer * g.run * g.inner, [&](int64_t task) {
         int64_t o = task / g.blocks, first = task % g.blocks * g.block_rows;
         int64_t rows = std::min(g.block_rows, g.run - first);
         sum_rows(x + (o * g.run + first) * g.inner, rows, g.inner, partial + task * g.inner);
       });
       if (g.blocks == 1) return;
-      where.pool().parallel_for(g.outer, [&](int64_t o) {
+      where.pool().parallel_for(g.outer, g.outer * g.blocks * g.inner, [&](int64_t o) {
         sum_rows(partial + o * g.blocks * g.inner, g.blocks, g.inner, y + o * g.inner);
       });
     };

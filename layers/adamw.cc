@@ -110,10 +110,11 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
       using T = decltype(zero);
       const double decay = decay_of(params.adamw, all.parameters[i].spec);
       const AdamWRates<T> rates = adamw_rates<T>(params.adamw, decay, lr, t);
+      const auto& kernels = optimizer_microkernels_for<T>();
       const T* g = all.gradients[i].as<T>();
       T *p = all.parameters[i].as<T>(), *m = all.m[i].as<T>(), *v = all.v[i].as<T>();
       for_ranges(where.pool(), all.parameters[i].elements(), [&](int64_t first, int64_t last) {
-        for (int64_t k = first; k < last; ++k) adamw_element(rates, g[k], p[k], m[k], v[k]);
+        kernels.adamw(rates, g + first, last - first, p + first, m + first, v + first);
       });
     });
   }

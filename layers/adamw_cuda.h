@@ -1,19 +1,14 @@
-// What AdamW does with one element, on every device, and its update on a GPU, which is defined only
-// in builds with CUDA.
+// The numbers of a step of AdamW, and its update on a GPU, which is defined only in builds with
+// CUDA.
 #pragma once
 
 #include <cmath>
 
 #include "tessera/engine/op.h"
 #include "tessera/layers/optimizer_params.h"
+#include "tessera/layers/shared/optimizer_elements.h"
 
 namespace tessera {
-
-// The numbers of one step and one tensor.
-template <class T>
-struct AdamWRates {
-  T keep, mix1, beta2, mix2, rate, root, epsilon;
-};
 
 template <class T>
 TESSERA_HOST_DEVICE inline AdamWRates<T> adamw_rates(const AdamWParams& params, double decay,
@@ -25,15 +20,6 @@ TESSERA_HOST_DEVICE inline AdamWRates<T> adamw_rates(const AdamWParams& params, 
           static_cast<T>(lr / (1 - std::pow(params.beta1, t))),
           static_cast<T>(std::sqrt(1 - std::pow(params.beta2, t))),
           static_cast<T>(params.epsilon)};
-}
-
-template <class T>
-TESSERA_HOST_DEVICE inline void adamw_element(const AdamWRates<T>& s, T g, T& p, T& m, T& v) {
-  const T first = m + s.mix1 * (g - m);
-  const T second = s.beta2 * v + s.mix2 * (g * g);
-  m = first;
-  v = second;
-  p = p * s.keep - s.rate * (first / (std::sqrt(second) / s.root + s.epsilon));
 }
 
 // The tensors of one call, all of one dtype. Parameters, m and v become their next versions.

@@ -81,8 +81,8 @@ struct ConvOpParams {
 template <class T>
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(std::shared_ptr<const Convolution<T>> convolution, const ScalarProgram& epilogue)
-      : convolution_(std::move(convolution)), epilogue_(epilogue) {}
+  ConvKernel(std::shared_ptr<const Convolution<T>> convolution, PointwisePlan epilogue)
+      : convolution_(std::move(convolution)), epilogue_(std::move(epilogue)) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     EpilogueRun epilogue(epilogue_, in.subspan(2), out[0]);
@@ -92,13 +92,13 @@ class ConvKernel final : public Kernel {
 
  private:
   const std::shared_ptr<const Convolution<T>> convolution_;
-  const ScalarProgram epilogue_;
+  const PointwisePlan epilogue_;
 };
 
 // What the convolution and its gradients share. Derived has a name, the names of its inputs,
 // shape(in), which trusts that the inputs have four axes, output(check, in) and grad().
 template <class Derived, ConvPass kPass>
-class ConvOp : public OpBase<Derived> {
+class ConvOp : public OpBase<Derived>, public HasEpilogue {
  public:
   explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return Derived::kName; }
@@ -152,7 +152,8 @@ class ConvOp : public OpBase<Derived> {
             convolution = make_winograd(kPass, shape, chosen.name == kWinograd4 ? 4 : 2);
       }
       if (!convolution) convolution = eigen_convolution<T>(kPass, shape);
-      kernel = std::make_unique<ConvKernel<T>>(std::move(convolution), params.epilogue);
+      kernel = std::make_unique<ConvKernel<T>>(
+          std::move(convolution), epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]));
     });
     return kernel;
   }
@@ -161,6 +162,7 @@ class ConvOp : public OpBase<Derived> {
     return {kPass, self().shape(in), size_of(in[0].dtype)};
   }
 
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
   bool differentiable() const override { return params.epilogue.code.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 

@@ -58,8 +58,8 @@ struct EpilogueParams {
 
 class MatmulKernel final : public Kernel {
  public:
-  MatmulKernel(const GemmShape& shape, const ScalarProgram& epilogue, bool eigen)
-      : shape_(shape), epilogue_(epilogue), eigen_(eigen) {}
+  MatmulKernel(const GemmShape& shape, PointwisePlan epilogue, bool eigen)
+      : shape_(shape), epilogue_(std::move(epilogue)), eigen_(eigen) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(where).pool();
@@ -77,7 +77,7 @@ class MatmulKernel final : public Kernel {
         a += shape_.m * shape_.k, b += shape_.k * shape_.n, y += shape_.m * shape_.n;
       }
     });
-    if (!epilogue_.code.empty()) run_epilogue(pool, in, out[0]);
+    if (!epilogue_.does_nothing()) run_epilogue(pool, in, out[0]);
   }
 
  private:
@@ -93,11 +93,11 @@ class MatmulKernel final : public Kernel {
   }
 
   const GemmShape shape_;
-  const ScalarProgram epilogue_;
+  const PointwisePlan epilogue_;
   const bool eigen_;
 };
 
-class Matmul final : public OpBase<Matmul> {
+class Matmul final : public OpBase<Matmul>, public HasEpilogue {
  public:
   explicit Matmul(EpilogueParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "matmul"; }
@@ -144,10 +144,12 @@ class Matmul final : public OpBase<Matmul> {
       if (!where.device().is_cpu())
         return matmul_cuda(params.product, params.epilogue, in, infer(in)[0], chosen.scratch_bytes,
                            where);
-    return std::make_unique<MatmulKernel>(gemm_shape(params.product, in[0], in[1]), params.epilogue,
-                                          chosen.name == "eigen");
+    return std::make_unique<MatmulKernel>(
+        gemm_shape(params.product, in[0], in[1]),
+        epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]), chosen.name == "eigen");
   }
 
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
   bool differentiable() const override { return params.epilogue.code.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 

@@ -66,7 +66,27 @@ int64_t window_flops(const Pool2dParams& p, const Shape& y) {
 
 Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
 
-class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
+class MaxPoolGradKernel final : public Kernel {
+ public:
+  MaxPoolGradKernel(const PoolShape& shape, PointwisePlan epilogue)
+      : shape_(shape), epilogue_(std::move(epilogue)) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    EpilogueRun more(epilogue_, in.subspan(2), out[0]);
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Epilogue<T> hook = more.hook<T>();
+      max_pool2d_grad<T>(static_cast<CpuContext&>(where).pool(), shape_, in[0].as<T>(),
+                         in[1].as<uint8_t>(), out[0].as<T>(), &hook);
+    });
+  }
+
+ private:
+  const PoolShape shape_;
+  const PointwisePlan epilogue_;
+};
+
+class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
  public:
   explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "max_pool2d_grad"; }
@@ -82,14 +102,12 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
     return {{in[0].dtype, x, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    EpilogueRun more(params.epilogue, in.subspan(2), out[0]);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const Epilogue<T> hook = more.hook<T>();
-      max_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
-                         in[1].as<uint8_t>(), out[0].as<T>(), &hook);
-    });
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
+    const TensorSpec dx = infer(in)[0];
+    return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
+                                               epilogue_plan(params.epilogue, in.subspan(2), dx));
   }
   void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
@@ -101,6 +119,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
   std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {

@@ -31,7 +31,7 @@ PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row) {
 template <class T>
 void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t* positions) {
   const int64_t out_h = s.out_h(), out_w = s.out_w();
-  pool.parallel_for(s.n * out_h, [&](int64_t task) {
+  pool.parallel_for(s.n * out_h, s.n * s.h * s.w * s.c, [&](int64_t task) {
     const int64_t b = task / out_h, i = task % out_h, to = task * out_w * s.c;
     const PoolRange u = s.rows_under(i);
     const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h));
@@ -46,7 +46,8 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
                      T* dx, const Epilogue<T>* epilogue) {
   const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.w * s.c;
   const int64_t together = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
-  pool.parallel_for((s.n * s.h + together - 1) / together, [&](int64_t task) {
+  const int64_t tasks = (s.n * s.h + together - 1) / together;
+  pool.parallel_for(tasks, s.n * s.h * length, [&](int64_t task) {
     const int64_t first = task * together, last = std::min(first + together, s.n * s.h);
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
@@ -65,7 +66,7 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
 template <class T>
 void average_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y) {
   const int64_t out_h = s.out_h(), out_w = s.out_w();
-  pool.parallel_for(s.n * out_h, [&](int64_t row) {
+  pool.parallel_for(s.n * out_h, s.n * s.h * s.w * s.c, [&](int64_t row) {
     const int64_t b = row / out_h, i = row % out_h;
     const PoolRange u = s.rows_under(i);
     std::fill_n(y + row * out_w * s.c, out_w * s.c, T(0));
@@ -83,7 +84,7 @@ void average_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y) {
 template <class T>
 void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* dx) {
   const int64_t out_h = s.out_h(), out_w = s.out_w();
-  pool.parallel_for(s.n * s.h, [&](int64_t row) {
+  pool.parallel_for(s.n * s.h, s.n * s.h * s.w * s.c, [&](int64_t row) {
     const int64_t b = row / s.h, i = row % s.h;
     const PoolRange rows = s.rows_over(i);
     T* to = dx + row * s.w * s.c;
@@ -104,7 +105,7 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
 template <class T>
 void global_average_pool(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c, const T* x, T* y) {
   const auto& channels = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
-  pool.parallel_for(n, [&](int64_t b) {
+  pool.parallel_for(n, n * pixels * c, [&](int64_t b) {
     channels.sum(x + b * pixels * c, pixels, c, c, y + b * c);
     microkernels<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
   });
@@ -113,7 +114,7 @@ void global_average_pool(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c,
 template <class T>
 void global_average_pool_grad(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c, const T* dy,
                               T* dx) {
-  pool.parallel_for(n, [&](int64_t b) {
+  pool.parallel_for(n, n * pixels * c, [&](int64_t b) {
     T* first = dx + b * pixels * c;
     microkernels<T>().divide(dy + b * c, static_cast<T>(pixels), c, first);
     for (int64_t i = 1; i < pixels; ++i) std::copy_n(first, c, first + i * c);

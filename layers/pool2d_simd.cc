@@ -67,8 +67,8 @@ inline Columns columns_of(const PoolRow& p, int64_t j) {
 }
 
 // A window's maximum for whole vectors of channels, from the first pixel of the window in the
-// image.
-template <class T>
+// image. kSide: of a square window that lies in the image; 0: any window.
+template <int kSide, class T>
 inline void max_vector(const PoolRow& p, const Columns& v, const T* start, T* y,
                        uint8_t* positions) {
   using V = WholeVector<T>;
@@ -76,8 +76,9 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start, T* y,
   const auto first = static_cast<int>(p.first_row * p.kernel_w + v.skipped);
   typename V::Integers where = first - typename V::Integers{};
   __builtin_memcpy(&best, start, sizeof best);
-  for (int64_t u = 0; u < p.rows; ++u) {
-    for (int64_t i = 0; i < v.end - v.begin; ++i) {
+  const int64_t rows = kSide ? kSide : p.rows, columns = kSide ? kSide : v.end - v.begin;
+  for (int64_t u = 0; u < rows; ++u) {
+    for (int64_t i = 0; i < columns; ++i) {
       __builtin_memcpy(&value, start + (u * p.w + i) * p.c, sizeof value);
       const auto larger = ~(value <= best) & (best == best);  // NaN stays
       const auto position = static_cast<int>(first + u * p.kernel_w + i);
@@ -114,6 +115,13 @@ inline int64_t whole_vectors(int64_t c, int64_t pixels_left) {
   return up <= pixels_left * c ? up : c / L * L;
 }
 
+template <int kSide, class T>
+inline void max_vectors(const PoolRow& p, const Columns& v, const T* start, int64_t whole, T* y,
+                        uint8_t* positions) {
+  for (int64_t k = 0; k < whole; k += WholeVector<T>::kLanes)
+    max_vector<kSide>(p, v, start + k, y + k, positions ? positions + k : nullptr);
+}
+
 template <class T>
 void max_row(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
   for (int64_t j = 0; j < p.out_w; ++j, y += p.c, positions += positions ? p.c : 0) {
@@ -121,10 +129,13 @@ void max_row(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
     const T* start = x + v.begin * p.c;
     const int64_t left = p.out_w - j, right = p.w - v.end + 1;
     const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
-    int64_t k = 0;
-    for (; k < whole; k += WholeVector<T>::kLanes)
-      max_vector(p, v, start + k, y + k, positions ? positions + k : nullptr);
-    for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
+    const int64_t side = v.end - v.begin == p.rows ? p.rows : 0;
+    const auto vectors = side == 2   ? max_vectors<2, T>
+                         : side == 3 ? max_vectors<3, T>
+                                     : max_vectors<0, T>;
+    vectors(p, v, start, whole, y, positions);
+    for (int64_t k = whole; k < p.c; ++k)
+      max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
   }
 }
 
@@ -177,6 +188,16 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
   for (int64_t q = 0; q < p.out_w; ++q, dy += p.c, positions += p.c) {
     const int64_t left = p.w - (q + 1) * p.kernel_w + 1, right = p.out_w - q;
     const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
+    if (whole == V::kLanes && p.c <= V::kLanes) {  // all channels at once
+      __builtin_memcpy(&value, dy, sizeof value);
+      load_bytes<V>(positions, &where);
+      for (int v = 0; v < p.kernel_w; ++v, dx += p.c) {
+        const auto here = where == first + v;
+        const auto kept = here ? value : typename V::Values{};
+        __builtin_memcpy(dx, &kept, sizeof kept);
+      }
+      continue;
+    }
     for (int v = 0; v < p.kernel_w; ++v, dx += p.c) {
       int64_t k = 0;
       for (; k < whole; k += V::kLanes) {

@@ -86,16 +86,16 @@ class SgdUpdate final : public JoinedUpdate<SgdUpdate> {
       const SgdRates<T> rates{static_cast<T>(lr),
                               static_cast<T>(decay_of(params.sgd, all.parameters[i].spec)),
                               static_cast<T>(params.sgd.momentum)};
+      const auto& kernels = optimizer_microkernels_for<T>();
       const T* g = all.gradients[i].as<T>();
       T* p = all.parameters[i].as<T>();
       T* b = has_momentum() ? all.momentum[i].as<T>() : nullptr;
       for_ranges(where.pool(), all.parameters[i].elements(), [&](int64_t first, int64_t last) {
         if (b == nullptr) {
-          for (int64_t k = first; k < last; ++k) sgd_element(rates, g[k], p[k]);
-        } else if (params.sgd.nesterov) {
-          for (int64_t k = first; k < last; ++k) sgd_element<true>(rates, g[k], p[k], b[k]);
+          kernels.sgd(rates, g + first, last - first, p + first);
         } else {
-          for (int64_t k = first; k < last; ++k) sgd_element<false>(rates, g[k], p[k], b[k]);
+          const auto update = params.sgd.nesterov ? kernels.nesterov : kernels.momentum;
+          update(rates, g + first, last - first, p + first, b + first);
         }
       });
     });

@@ -17,7 +17,8 @@ int available_cores() {
 
 namespace {
 
-constexpr int kSpins = 4000;  // 40 to 100 microseconds
+constexpr int kSpins = 4000;    // 40 to 100 microseconds
+constexpr int kPatience = 256;  // of them, before it matters who else is on this core
 
 void relax() {
 #if defined(__x86_64__)
@@ -25,20 +26,39 @@ void relax() {
 #endif
 }
 
+}  // namespace
+
+int ThreadPool::note_core(int thread) {
+  const int core = sched_getcpu();
+  if (cores_[thread].load(std::memory_order_relaxed) != core)
+    cores_[thread].store(core, std::memory_order_relaxed);
+  return core;
+}
+
+// Of a thread that waits: the caller for workers, a worker for the caller.
+bool ThreadPool::stands_in_the_way(int thread) {
+  const int core = note_core(thread);
+  for (int other = thread == 0 ? 1 : 0; other < (thread == 0 ? size() : 1); ++other)
+    if (cores_[other].load(std::memory_order_relaxed) == core) return true;
+  return false;
+}
+
 template <class Condition>
-bool spin(int times, Condition&& holds) {
-  for (int i = 0; i < times; ++i) {
+bool ThreadPool::spin(int thread, Condition&& holds) {
+  constexpr int kBetween = 64;
+  for (int i = 0; i < spins_; ++i) {
     if (holds()) return true;
+    if (i % kBetween == 0 && i >= kPatience && stands_in_the_way(thread)) return false;
     relax();
   }
   return false;
 }
 
-}  // namespace
-
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = available_cores();
   spins_ = threads <= available_cores() ? kSpins : 0;  // else it would keep others from working
+  cores_ = std::make_unique<std::atomic<int>[]>(static_cast<size_t>(threads));
+  for (int t = 0; t < threads; ++t) cores_[t] = -1;
   workers_.reserve(threads - 1);
   try {
     for (int t = 1; t < threads; ++t)
@@ -73,6 +93,7 @@ void ThreadPool::run(int64_t tasks, Body body, void* fn) {
     for (int64_t task = 0; task < tasks; ++task) body(fn, task, 0);
     return;
   }
+  note_core(0);
   tasks_ = tasks, body_ = body, fn_ = fn;
   busy_ = static_cast<int>(workers_.size());
   ++round_;
@@ -84,7 +105,7 @@ void ThreadPool::run(int64_t tasks, Body body, void* fn) {
   }
   run_share(0);
   const auto done = [this] { return busy_ == 0; };
-  if (spin(spins_, done)) return;
+  if (spin(0, done)) return;
   std::unique_lock lock(mutex_);
   waits_ = true;
   done_.wait(lock, done);
@@ -95,7 +116,7 @@ void ThreadPool::work(int thread) {
   uint64_t seen = 0;
   const auto called = [&] { return round_ != seen || stop_; };
   for (;;) {
-    if (!spin(spins_, called)) {
+    if (!spin(thread, called)) {
       std::unique_lock lock(mutex_);
       ++sleepers_;
       start_.wait(lock, called);

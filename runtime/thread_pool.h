@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <type_traits>
@@ -41,7 +42,22 @@ class ThreadPool {
         tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); }, address(fn));
   }
 
+  // The same two for tasks that take about as long together as `work` elements of a loop with a few
+  // instructions for each. Where that is little, the caller runs all, as thread 0: to wake the
+  // others would take longer.
+  template <class F>
+  void parallel_for(int64_t tasks, int64_t work, F&& fn) {
+    if (work > kLittle) return parallel_for(tasks, fn);
+    for (int64_t task = 0; task < tasks; ++task) fn(task);
+  }
+  template <class F>
+  void parallel_for_thread(int64_t tasks, int64_t work, F&& fn) {
+    if (work > kLittle) return parallel_for_thread(tasks, fn);
+    for (int64_t task = 0; task < tasks; ++task) fn(task, 0);
+  }
+
  private:
+  static constexpr int64_t kLittle = 8192;  // some microseconds
   using Body = void (*)(void*, int64_t task, int thread);
   template <class F>
   static void* address(F& fn) {
@@ -51,6 +67,10 @@ class ThreadPool {
   void work(int thread);
   void join();
   void run_share(int thread) const;
+  template <class Condition>
+  bool spin(int thread, Condition&& holds);
+  int note_core(int thread);
+  bool stands_in_the_way(int thread);
 
   std::vector<std::thread> workers_;
   // Threads look at these for a few microseconds before they sleep: the gap between two kernels is
@@ -61,6 +81,9 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable start_, done_;
   int spins_;  // how often to look
+  // Where each thread ran last: whoever waits on the core of another keeps it from working, which
+  // happens when other programs take the other cores.
+  std::unique_ptr<std::atomic<int>[]> cores_;
   // Of the round; written before round_ grows.
   int64_t tasks_ = 0;
   Body body_ = nullptr;

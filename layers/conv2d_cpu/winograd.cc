@@ -176,13 +176,17 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
   p.tiles = round_up(block.tiles(), winograd_kernels().row_tile);
   p.b_position = filter_position_, p.b_panel = in_c_ * panel_;
   p.c = own.out, p.c_position = out_position_, p.c_row = together_;
-  p.fetch = next_input(index, in);
+  p.read = next_input(index, in);
+  if (blocks_.column_blocks == 1) {
+    const PixelRows own = blocks_.own_rows(block);
+    p.write = {out + own.first * blocks_.plane.w * out_c_, own.count * blocks_.plane.w * out_c_, 0, 1};
+  }
   const int64_t end = parts_ > 1 ? std::min(columns_, (part + 1) * together_) : columns_;
   for (int64_t j = part * together_; j < end; j += together_) {
     p.b = u + j * in_c_;
     p.columns = std::min(together_, columns_ - j);
     winograd_kernels().product(p);
-    p.fetch = {};
+    p.read = p.write = {};
     write(block, j, std::min(p.columns, out_c_ - j), own.out, out);
   }
 }

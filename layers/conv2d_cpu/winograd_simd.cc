@@ -262,9 +262,10 @@ class Fetcher {
       : fetch_(fetch),
         step_((fetch.runs * ((fetch.length + kLine - 1) / kLine) + calls - 1) / calls) {}
 
+  template <bool kWrite = false>
   TESSERA_INLINE void some() {
     for (int64_t i = 0; i < step_ && fetch_.runs > 0; ++i) {
-      __builtin_prefetch(fetch_.begin + at_, 0, 2);
+      __builtin_prefetch(fetch_.begin + at_, kWrite, 2);
       at_ += kLine;
       if (at_ < fetch_.length) continue;
       at_ = 0, fetch_.begin += fetch_.stride, --fetch_.runs;
@@ -305,19 +306,21 @@ TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const
 void product(const WinogradProduct& p) {
   constexpr int64_t kPanel = 2 * kLanes;
   const int64_t calls = p.positions * ((p.columns + kPanel - 1) / kPanel) * (p.tiles / kRows);
-  Fetcher next(p.fetch, calls);
+  Fetcher read(p.read, calls), write(p.write, calls);
   for (int64_t i = 0; i < p.positions; ++i) {
     const float *a = p.a + i * p.a_position, *b = p.b + i * p.b_position;
     float* c = p.c + i * p.c_position;
     int64_t j = 0;
     for (; j + kPanel <= p.columns; j += kPanel, b += p.b_panel)
       for (int64_t t = 0; t < p.tiles; t += kRows) {
-        next.some();
+        read.some();
+        write.some<true>();
         product_tile<kRows, 2>(p, a + t * p.a_row, b, c + t * p.c_row + j);
       }
     if (j == p.columns) continue;
     for (int64_t t = 0; t < p.tiles;) {  // one vector: twice the rows, to hide the latency
-      next.some();
+      read.some();
+      write.some<true>();
       const bool twice = t + 2 * kRows <= p.tiles;
       if (twice)
         product_tile<2 * kRows, 1>(p, a + t * p.a_row, b, c + t * p.c_row + j);

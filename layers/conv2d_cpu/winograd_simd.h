@@ -50,7 +50,7 @@ struct WinogradProduct {
   int64_t b_position, b_panel;  // b_panel: elements from one panel to the next
   float* c;
   int64_t c_position, c_row, columns;
-  WinogradFetch fetch;
+  WinogradFetch read, write;  // what is read next, and what this block's outputs are written to
 };
 
 // C[p][i][j] += sum over t of A[p][t][i] B[p][t][j]: `rows` rows, a multiple of the row tile.

@@ -1,13 +1,36 @@
 #include "tessera/layers/shared/channel_reduce_simd.h"
 
+#include <type_traits>
+
 namespace tessera {
 namespace {
 
 // Rows are read as they lie in memory and four at a time, so that the sums, which stay in the first
-// cache, are loaded and stored once for four rows.
+// cache, are loaded and stored once for four rows. Few channels have code of their own, which keeps
+// the sums in registers: there they would wait for one another in the cache.
 
-template <class T>
-void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum) {
+template <int64_t kChannels>
+using Fixed = std::integral_constant<int64_t, kChannels>;
+
+// Calls fn(first channel, channels) for parts of c channels that have code of their own, or for
+// all.
+template <class F>
+void with_channels(int64_t c, F&& fn) {
+  if (c == 16) return fn(0, Fixed<16>());
+  if (c == 24) return fn(0, Fixed<24>());
+  if (c == 32) return fn(0, Fixed<32>());
+  if (c % 64 != 0) return fn(0, c);
+  for (int64_t first = 0; first < c; first += 64) fn(first, Fixed<64>());
+}
+
+// How many sums there may be: as many as c where that is a constant.
+template <class C>
+constexpr int64_t kMost = kMomentChannels;
+template <int64_t kChannels>
+constexpr int64_t kMost<Fixed<kChannels>> = kChannels;
+
+template <class T, class C>
+void sum_rows(const T* x, int64_t rows, int64_t stride, C c, T* __restrict sum) {
   for (int64_t j = 0; j < c; ++j) sum[j] = 0;
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
@@ -18,43 +41,56 @@ void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum)
     for (int64_t j = 0; j < c; ++j) sum[j] += x[r * stride + j];
 }
 
-// Twice over the rows; the caller keeps them few enough to be in the cache the second time. The sum
-// of the deviations is zero but for the rounding of the mean, which it puts right.
 template <class T>
-void moments(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict mean,
-             T* __restrict m2) {
-  T rest[kMomentChannels];
+void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum) {
+  sum_rows(x, rows, stride, c, sum);
+}
+
+// Twice over the rows; the caller keeps them few enough to be in the cache the second time, while
+// the rows after them come from memory. The sum of the deviations is zero but for the rounding of
+// the mean, which it puts right.
+template <class T, class C>
+void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mean,
+                T* __restrict m2) {
+  T sums[kMost<C>], rest[kMost<C>], squares[kMost<C>];
   const T n = static_cast<T>(rows);
-  sum(x, rows, stride, c, mean);
-  for (int64_t j = 0; j < c; ++j) mean[j] /= n, m2[j] = 0, rest[j] = 0;
+  sum_rows(x, rows, stride, c, sums);
+  for (int64_t j = 0; j < c; ++j) sums[j] /= n, squares[j] = 0, rest[j] = 0;
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
     const T *x0 = x + r * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
     for (int64_t j = 0; j < c; ++j) {
-      const T d0 = x0[j] - mean[j], d1 = x1[j] - mean[j];
-      const T d2 = x2[j] - mean[j], d3 = x3[j] - mean[j];
+      const T d0 = x0[j] - sums[j], d1 = x1[j] - sums[j];
+      const T d2 = x2[j] - sums[j], d3 = x3[j] - sums[j];
       rest[j] += (d0 + d1) + (d2 + d3);
-      m2[j] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
+      squares[j] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
     }
   }
   for (; r < rows; ++r) {
     for (int64_t j = 0; j < c; ++j) {
-      const T d = x[r * stride + j] - mean[j];
+      const T d = x[r * stride + j] - sums[j];
       rest[j] += d;
-      m2[j] += d * d;
+      squares[j] += d * d;
     }
   }
   for (int64_t j = 0; j < c; ++j) {
     const T error = rest[j] / n;
-    mean[j] += error;
-    m2[j] -= error * rest[j];
+    mean[j] = sums[j] + error;
+    m2[j] = squares[j] - error * rest[j];
   }
 }
 
 template <class T>
-void gradient_sums(const T* dy, const T* x, const T* __restrict mean, const T* __restrict scale,
-                   int64_t rows, int64_t stride, int64_t c, T* __restrict sums,
-                   T* __restrict products) {
+void moments(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2) {
+  with_channels(c, [&](int64_t first, auto channels) {
+    moments_of(x + first, rows, stride, channels, mean + first, m2 + first);
+  });
+}
+
+template <class T, class C>
+void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T* __restrict scale,
+                      int64_t rows, int64_t stride, C c, T* __restrict sums,
+                      T* __restrict products) {
   for (int64_t j = 0; j < c; ++j) sums[j] = 0, products[j] = 0;
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2) {
@@ -72,6 +108,15 @@ void gradient_sums(const T* dy, const T* x, const T* __restrict mean, const T* _
     }
   }
   for (int64_t j = 0; j < c; ++j) products[j] *= scale[j];
+}
+
+template <class T>
+void gradient_sums(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
+                   int64_t stride, int64_t c, T* sums, T* products) {
+  with_channels(c, [&](int64_t first, auto channels) {
+    gradient_sums_of(dy + first, x + first, mean + first, scale + first, rows, stride, channels,
+                     sums + first, products + first);
+  });
 }
 
 template <class T>

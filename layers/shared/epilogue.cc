@@ -2,19 +2,19 @@
 
 namespace tessera {
 
-EpilogueRun::EpilogueRun(const ScalarProgram& program, Buffers more, const Buffer& result)
-    : program_(program), result_(result) {
-  for (int k = 0; k < program.inputs; ++k) {
-    const Buffer& from = k == 0 ? result : more[static_cast<size_t>(k - 1)];
-    inputs_[k] = from.data;
-    broadcast_of(from.spec.shape, result.spec.shape, &broadcasts_[k]);
-  }
+PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> more,
+                            const TensorSpec& result) {
+  std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs));
+  for (size_t k = 0; k < broadcasts.size(); ++k)
+    broadcast_of(k == 0 ? result.shape : more[k - 1].shape, result.shape, &broadcasts[k]);
+  return {program, result.dtype, broadcasts, result.shape.elements()};
 }
 
-void EpilogueRun::apply(int64_t first, int64_t count) const {
-  char* out = result_.as<char>() + first * static_cast<int64_t>(size_of(result_.spec.dtype));
-  run_scalar_program(program_, result_.spec.dtype, inputs_, broadcasts_, result_.elements(), first,
-                     count, out);
+EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers more, const Buffer& result) {
+  if (plan.does_nothing()) return;
+  const void* inputs[kMaxScalarRegisters] = {result.data};
+  for (size_t k = 0; k < more.size(); ++k) inputs[k + 1] = more[k].data;
+  run_.emplace(plan, inputs, result.data);
 }
 
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,

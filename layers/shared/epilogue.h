@@ -7,6 +7,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/pointwise_run.h"
 #include "tessera/layers/shared/epilogue_hook.h"
 
 namespace tessera {
@@ -17,17 +18,30 @@ inline int64_t epilogue_flops(const ScalarProgram& p, const TensorSpec& result) 
   return p.operations() * result.shape.elements();
 }
 
-// A program over the inputs of one call. Made anew for each run; allocates nothing.
+// An op that can have a program applied to its result.
+class HasEpilogue {
+ public:
+  virtual const ScalarProgram& epilogue() const = 0;
+
+ protected:
+  ~HasEpilogue() = default;
+};
+
+// For a kernel whose op has `program` applied to its result; `more` are the program's inputs after
+// the result.
+PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> more,
+                            const TensorSpec& result);
+
+// A plan over the inputs of one call. Made anew for each run; allocates nothing.
 class EpilogueRun {
  public:
-  // `more` are the program's inputs after the result.
-  EpilogueRun(const ScalarProgram& program, Buffers more, const Buffer& result);
+  EpilogueRun(const PointwisePlan& plan, Buffers more, const Buffer& result);
   // Elements [first, first + count) of the result, which have just been written.
-  void apply(int64_t first, int64_t count) const;
+  void apply(int64_t first, int64_t count) const { run_->apply(first, count); }
   // The same as what kernels take; nothing where the program does nothing. T is the result's.
   template <class T>
   Epilogue<T> hook() {
-    if (program_.code.empty()) return {};
+    if (!run_) return {};
     return {[](void* run, T*, int64_t first, int64_t count) {
               static_cast<EpilogueRun*>(run)->apply(first, count);
             },
@@ -35,10 +49,7 @@ class EpilogueRun {
   }
 
  private:
-  const ScalarProgram& program_;
-  Buffer result_;
-  const void* inputs_[kMaxScalarRegisters];
-  Broadcast broadcasts_[kMaxScalarRegisters];
+  std::optional<PointwiseRun> run_;
 };
 
 // `own` followed by `p`, whose input `fused_input` is own's result; nothing where `p` makes another

@@ -16,6 +16,7 @@ constexpr int64_t kPackedBytes = 4 << 20;  // packed part of B
 constexpr int64_t kFewRows = 8;            // so few that packing B would cost as much as using it
 constexpr int64_t kTaskWork = 1 << 17;     // products worth waking a thread for
 constexpr int64_t kMinTasks = 16;
+constexpr int64_t kProductsAtOnce = 16;  // in the time of another loop's element
 
 template <class T>
 const GemmMicrokernelsOf<T>& microkernels() {
@@ -165,7 +166,9 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
         pack_b(s, plan.panel, b, s.n / plan.panel * plan.panel, k, depth, buffers.b);
       }
       const int64_t across = ceil_div(last - first, plan.columns);
-      pool.parallel_for_thread(ceil_div(s.m, plan.rows) * across, [&](int64_t task, int thread) {
+      const int64_t work = s.m * (last - first) * depth / kProductsAtOnce;
+      const int64_t parts = ceil_div(s.m, plan.rows) * across;
+      pool.parallel_for_thread(parts, work, [&](int64_t task, int thread) {
         Part part{};
         part.row = task / across * plan.rows, part.rows = std::min(plan.rows, s.m - part.row);
         part.column = first + task % across * plan.columns;

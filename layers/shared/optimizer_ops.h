@@ -5,6 +5,7 @@
 
 #include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
+#include "tessera/layers/optimizer_simd.h"
 #include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
@@ -38,6 +39,11 @@ class JoinedUpdate : public OpBase<Derived> {
   int tensors() const { return static_cast<const Derived*>(this)->params.tensors; }
 };
 
+template <class T>
+const OptimizerMicrokernelsOf<T>& optimizer_microkernels_for() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(optimizer_microkernels));
+}
+
 // The only element of a float32 or float64 buffer.
 inline double read_scalar(const Buffer& buffer) {
   return buffer.spec.dtype == DType::f64 ? *buffer.as<double>() : double{*buffer.as<float>()};
@@ -52,8 +58,8 @@ double decay_of(const Params& params, const TensorSpec& parameter) {
 // Calls range(first, last) for blocks of [0, count), cut by the count alone.
 template <class F>
 void for_ranges(ThreadPool& pool, int64_t count, F&& range) {
-  constexpr int64_t kBlock = 16384;
-  pool.parallel_for((count + kBlock - 1) / kBlock, [&](int64_t block) {
+  constexpr int64_t kBlock = 16384, kAtOnce = 8;  // elements of a vector
+  pool.parallel_for((count + kBlock - 1) / kBlock, count / kAtOnce, [&](int64_t block) {
     range(block * kBlock, std::min(count, (block + 1) * kBlock));
   });
 }

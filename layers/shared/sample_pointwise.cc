@@ -4,12 +4,56 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/pointwise_run.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
+namespace {
+
+// Each sample is a pointwise program of its own over [.., c] and [c].
+class SamplePointwiseKernel final : public Kernel {
+ public:
+  SamplePointwiseKernel(const ScalarProgram& program, std::span<const TensorSpec> in)
+      : element_(static_cast<int64_t>(size_of(in[0].dtype))),
+        samples_(in[0].shape[0]),
+        size_(in[0].shape.elements(1, in[0].shape.rank())),
+        plan_(plan(program, in)) {
+    const Shape& y = in[0].shape;
+    for (const TensorSpec& x : in)
+      strides_.push_back(x.shape == y ? size_ : x.shape.rank() == 2 ? y.back() : 0);
+  }
+
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    const int64_t parts = (size_ + kTask - 1) / kTask;
+    static_cast<CpuContext&>(where).pool().parallel_for(samples_ * parts, [&](int64_t task) {
+      const int64_t sample = task / parts, first = task % parts * kTask;
+      const void* inputs[kMaxScalarRegisters];
+      for (size_t k = 0; k < in.size(); ++k)
+        inputs[k] = in[k].as<char>() + sample * strides_[k] * element_;
+      const PointwiseRun run(plan_, inputs, out[0].as<char>() + sample * size_ * element_);
+      run.apply(first, std::min(kTask, size_ - first));
+    });
+  }
+
+ private:
+  static constexpr int64_t kTask = 16384;  // elements
+
+  PointwisePlan plan(const ScalarProgram& program, std::span<const TensorSpec> in) const {
+    std::vector<Broadcast> broadcasts;
+    for (const TensorSpec& x : in)
+      broadcasts.push_back({1, x.shape == in[0].shape ? size_ : in[0].shape.back()});
+    return {program, in[0].dtype, broadcasts, size_};
+  }
+
+  const int64_t element_, samples_, size_;
+  const PointwisePlan plan_;
+  std::vector<int64_t> strides_;  // from sample to sample
+};
+
+}  // namespace
+
 Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
   const Shape& y = in[0].shape;
   for (const TensorSpec& x : in) {
@@ -27,7 +71,7 @@ Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
 bool SamplePointwise::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
 
 std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in, Context& where,
-                                                 const Algorithm& chosen) const {
+                                                 const Algorithm&) const {
   if constexpr (kCuda) {
     if (!where.device().is_cpu()) {
       const Shape& y = in[0].shape;
@@ -42,30 +86,7 @@ std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in,
       return pointwise_cuda(params.program, in[0].dtype, y.elements(), reads);
     }
   }
-  return Op::prepare(in, where, chosen);
-}
-
-void SamplePointwise::run(CpuContext& where, Buffers in, Buffers out, Buffer) const {
-  constexpr int64_t kTask = 16384;  // elements
-  const TensorSpec& y = out[0].spec;
-  const int64_t c = y.shape.back(), size = y.shape.elements(1, y.shape.rank());
-  const int64_t parts = (size + kTask - 1) / kTask;
-  const auto element = static_cast<int64_t>(size_of(y.dtype));
-  where.pool().parallel_for(y.shape[0] * parts, [&](int64_t task) {
-    const int64_t sample = task / parts, first = task % parts * kTask;
-    const void* inputs[kMaxScalarRegisters];
-    Broadcast broadcasts[kMaxScalarRegisters];
-    for (size_t k = 0; k < in.size(); ++k) {
-      const Shape& x = in[k].spec.shape;
-      const bool whole = x == y.shape;
-      const int64_t stride = whole ? size : x.rank() == 2 ? c : 0;
-      inputs[k] = in[k].as<char>() + sample * stride * element;
-      broadcasts[k] = {1, whole ? size : c};
-    }
-    run_scalar_program(params.program, y.dtype, inputs, broadcasts, size, first,
-                       std::min(kTask, size - first),
-                       out[0].as<char>() + (sample * size + first) * element);
-  });
+  return std::make_unique<SamplePointwiseKernel>(params.program, in);
 }
 
 Tensor sample_pointwise(std::string name, ScalarProgram program, Tensors inputs) {

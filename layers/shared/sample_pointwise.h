@@ -26,7 +26,6 @@ class SamplePointwise : public OpBase<SamplePointwise> {
   bool runs_on(DeviceKind kind) const override;
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
                                   const Algorithm& chosen) const override;
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override;
   uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, params.program.operations() * in[0].shape.elements());

@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kShownLosses = 4;
+
 struct Timed {
   CompiledStep* step;
 };
@@ -40,9 +42,11 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   std::vector<double> times;
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
+  result.losses.reserve(kShownLosses);
   Clock::time_point start = Clock::now();
   RunsAhead<Timed> runs([&](const Timed& run) {
     result.loss = run.step->host_output(0).item<double>();
+    if (result.losses.size() < kShownLosses) result.losses.push_back(result.loss);
     times.push_back(milliseconds_since(std::exchange(start, Clock::now())));
   });
   for (int64_t i = 0; i < steps; ++i) {
@@ -66,6 +70,8 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.arena_bytes = session->arena_bytes();
   result.total_bytes =
       static_cast<size_t>(total_bytes(session->regions()) + total_bytes(session->gpu_regions()));
+  for (const Tensor& parameter : session->store().parameters())
+    result.parameters += parameter.elements();
   result.threads = cpu_context().threads();
   result.kernels = cpu_context().kernels_name();
   result.device = configured_device(config).name();
@@ -73,12 +79,16 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
 }
 
 std::string BenchResult::json() const {
+  std::vector<Json> first;
+  for (const double value : losses) first.push_back(rounded(value, 6));
   return Json::object({{"images_per_second", rounded(images_per_second, 2)},
                        {"step_ms_p50", rounded(step_ms_p50, 4)},
                        {"step_ms_p95", rounded(step_ms_p95, 4)},
                        {"first_step_ms", rounded(first_step_ms, 4)},
                        {"compile_ms", rounded(compile_ms, 4)},
                        {"loss", rounded(loss, 6)},
+                       {"losses", Json::list(first)},
+                       {"parameters", parameters},
                        {"step_us", std::llround(1000 * step_ms_p50)},
                        {"peak_bytes", peak_bytes},
                        {"arena_bytes", arena_bytes},

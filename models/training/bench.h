@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tessera/graph/compile_options.h"
 #include "tessera/models/config/config.h"
@@ -15,6 +16,8 @@ struct BenchResult {
   double step_ms_p50 = 0, step_ms_p95 = 0;
   double first_step_ms = 0, compile_ms = 0;
   double loss = 0;                          // of the last step
+  std::vector<double> losses;               // of the first four
+  int64_t parameters = 0;                   // numbers that are trained
   size_t peak_bytes = 0;                    // asked of the machine for tensors, at most
   size_t arena_bytes = 0, total_bytes = 0;  // as planned; all: with parameters and slots
   int threads = 0;

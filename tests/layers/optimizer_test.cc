@@ -4,6 +4,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/layers/adamw.h"
+#include "tessera/layers/adamw_cuda.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
@@ -168,6 +169,47 @@ TEST(Optimizers, SameBitsWithAnyNumberOfThreads) {
     }
   }
   cpu_context().set_threads(0);
+}
+
+// Whole vectors and a rest: each element has the bits of the formula, computed one by one.
+TEST(Optimizers, BitsAreThoseOfTheFormula) {
+  constexpr size_t kCount = 37;
+  const auto count = static_cast<int64_t>(kCount);
+  for (const SgdParams& s : {SgdParams{.momentum = 0, .weight_decay = 0.01},
+                             SgdParams{.momentum = 0.9, .weight_decay = 0.01},
+                             SgdParams{.momentum = 0.9, .nesterov = true, .weight_decay = 0.01}}) {
+    const auto rate = 0.1f, decay = 0.01f, momentum = static_cast<float>(s.momentum);
+    Store store(1);
+    const Tensor p = store.parameter("p", {count}, Initializer::normal(1));
+    Sgd sgd(store, {p}, s);
+    auto wanted = p.to_vector<float>();
+    std::vector<float> buffer(kCount);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      const Tensor g = gradient({count}, step, DType::f32);
+      sgd.step(std::vector{g}, scalar(0.1));
+      const auto slope = g.to_vector<float>();
+      for (size_t i = 0; i < kCount; ++i) {
+        const float with_decay = slope[i] + decay * wanted[i];
+        buffer[i] = momentum * buffer[i] + with_decay;
+        wanted[i] -= rate * (s.nesterov ? with_decay + momentum * buffer[i] : buffer[i]);
+      }
+    }
+    EXPECT_EQ(p.to_vector<float>(), wanted) << s.momentum << s.nesterov;
+  }
+  Store store(1);
+  const Tensor p = store.parameter("p", {count}, Initializer::normal(1));
+  AdamW adamw(store, {p}, {});
+  auto wanted = p.to_vector<float>();
+  const Tensor g = gradient({count}, 1, DType::f32);
+  adamw.step(std::vector{g}, scalar(0.1, DType::f64));
+  const auto slope = g.to_vector<float>();
+  const AdamWRates<float> rates = adamw_rates<float>({}, 0.01, 0.1, 1);
+  for (size_t i = 0; i < kCount; ++i) {
+    const float first = rates.mix1 * slope[i], second = rates.mix2 * (slope[i] * slope[i]);
+    wanted[i] = wanted[i] * rates.keep -
+                rates.rate * (first / (std::sqrt(second) / rates.root + rates.epsilon));
+  }
+  EXPECT_EQ(p.to_vector<float>(), wanted);
 }
 
 TEST(Optimizers, UpdatesMakeANewVersionInPlace) {

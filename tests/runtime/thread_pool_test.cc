@@ -1,10 +1,12 @@
 #include "tessera/runtime/thread_pool.h"
 
 #include <chrono>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 namespace tessera {
 namespace {
@@ -43,6 +45,42 @@ TEST(ThreadPool, NoRoundIsMissedWhetherThreadsLookOrSleep) {
         ASSERT_EQ(sums[static_cast<size_t>(t) * 16], round * (round + 1) / 2) << "thread " << t;
     }
   }
+}
+
+// Where waking the others would take longer than the work.
+TEST(ThreadPool, LittleWorkIsTheCallersAlone) {
+  ThreadPool pool(2);
+  const auto threads_of = [&](int64_t work) {
+    std::vector<std::thread::id> by(4), again(4);
+    pool.parallel_for(
+        4, work, [&](int64_t task) { by[static_cast<size_t>(task)] = std::this_thread::get_id(); });
+    pool.parallel_for_thread(4, work, [&](int64_t task, int thread) {
+      again[static_cast<size_t>(task)] = std::this_thread::get_id();
+      EXPECT_EQ(thread == 0, std::this_thread::get_id() == by[0]);
+    });
+    EXPECT_EQ(by, again);
+    return std::set(by.begin(), by.end());
+  };
+  EXPECT_EQ(threads_of(4), std::set{std::this_thread::get_id()});
+  EXPECT_EQ(threads_of(int64_t{1} << 20).size(), 2u);
+}
+
+// Other programs may leave the threads one core, where none works while another looks.
+TEST(ThreadPool, NoRoundIsMissedOnOneCore) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ThreadPool pool(2);  // that still counts on all cores
+  int64_t sums[2] = {};
+  pool.parallel_for(2, [&](int64_t task) { sums[task] = sched_setaffinity(0, sizeof one, &one); });
+  ASSERT_EQ(sums[0] + sums[1], 0);
+  for (int64_t round = 1; round <= 300; ++round) {
+    pool.parallel_for(2, [&](int64_t task) { sums[task] += round; });
+    ASSERT_EQ(sums[0], round * (round + 1) / 2);
+    ASSERT_EQ(sums[1], sums[0]);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(ThreadPool, StopsWhileItsThreadsLookOrSleep) {

@@ -511,11 +511,14 @@ class Questions(Test):
         words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
         bench = json.loads(self.succeed(*words, "--json"))
         self.assertEqual(sorted(bench), sorted(
-            "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss peak_bytes "
-            "arena_bytes total_bytes threads kernels device".split()))
+            "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss losses parameters "
+            "peak_bytes arena_bytes total_bytes threads kernels device".split()))
         self.assertEqual(bench.pop("device"), "cpu:0")
         self.assertEqual(bench["threads"], 2)
         self.assertIn(bench.pop("kernels"), ("native", "eigen"))
+        losses = bench.pop("losses")
+        self.assertEqual(len(losses), 3)
+        self.assertEqual(losses[-1], bench["loss"])
         self.assertGreater(min(bench.values()), 0)
         bench = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
         self.assertEqual(bench["kernels"], "eigen")

@@ -1,15 +1,22 @@
-"""Our training step against PyTorch's, in turn (ours, theirs, ours, theirs ...), as a ratio.
+"""Our training step against PyTorch's and TensorFlow's, in turn (ours, theirs, ours, theirs ...).
 
-    python compare.py --trainer build/release/bin/trainer --config models/configs/resnet.yaml \\
-        --model resnet20 --batch 128 --threads 2 --rounds 5
+    python compare.py --trainer build/release/bin/trainer --python VENV/bin/python --all
+    python compare.py --trainer build/release/bin/trainer --python VENV/bin/python \\
+        --peers torch,tensorflow --tf-python VENV_TF/bin/python --case resnet20 --case lenet5
 
-First every variant of the peer runs once; the fastest is the peer. Then come the rounds, each one a
-process of ours and one of the peer. The figure is the median over rounds of ours / theirs, both in
-images per second, with its lowest and highest. `--model` and `--batch` must be those of the config;
-the batch and the threads are also passed to the trainer. The peer's Python is `--python`.
+Every variant of the peers runs once; the fastest is the peer. Then come the rounds, each one process
+of ours and one of the peer. The figure is the median over rounds of ours / theirs, both in images
+per second of the median step, with its lowest and highest.
+
+Both sides start from the same weights and read the same batches (our_numbers.py), so the losses of
+the first steps must agree: a variant whose number of parameters or first loss is another is no
+peer, and said to be none. Ours reads bytes and normalises them in every step; for the peer floats
+stand ready. Dropout is off on both sides. Memory is the peak of the whole process, its libraries
+and its batches with it, as the system counts it; what an empty process of each takes is told too.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -17,22 +24,87 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 
-PEER = pathlib.Path(__file__).with_name("peer.py")
-VARIANTS = ("eager", "channels_last", "compile", "compile_channels_last")
+import compare_page
+from networks import NETWORKS, parameters_of
+
+HERE = pathlib.Path(__file__).parent
+PEERS = {"torch": ("peer.py", ("eager", "channels_last", "compile", "compile_channels_last")),
+         "tensorflow": ("tf_peer.py", ("function", "xla"))}
+WARMUP = 3  # steps before the timed ones, after the first
+SAME_LOSS = 1e-3  # of the first step, relative
+
+
+@dataclasses.dataclass
+class Case:
+    title: str
+    model: str
+    batch: int
+    steps: int  # timed in one process
+    image: int = 0  # side; 0: the network's own
+    ours: str = ""  # more about the model in a configuration
+
+    @property
+    def side(self):
+        return self.image or NETWORKS[self.model][1][1]
+
+    def config(self):
+        _, (channels, _), classes = NETWORKS[self.model]
+        data = "name: mnist" if channels == 1 else f"name: synthetic, image_size: {self.side}"
+        values = ", ".join(["{}"] * channels)
+        return (f"seed: 1\nmodel: {{name: {self.model}, classes: {classes}{self.ours}}}\n"
+                f"data: {{{data}, batch: {self.batch}, mean: [{values.format(*[0.5] * channels)}], "
+                f"std: [{values.format(*[0.25] * channels)}]}}\n"
+                "optimizer: {name: sgd, lr: 0.1, momentum: 0.9, nesterov: true, "
+                "weight_decay: 5e-4}\n")
+
+
+NO_DROPOUT = ", dropout: 0"
+CASES = {
+    "lenet5": Case("LeNet-5", "lenet5", 64, 300),
+    "lenet5_b1": Case("LeNet-5", "lenet5", 1, 1000),
+    "resnet20": Case("ResNet-20", "resnet20", 128, 10),
+    "resnet56": Case("ResNet-56", "resnet56", 128, 5),
+    "resnet18_cifar": Case("ResNet-18 for 32x32", "resnet18_cifar", 128, 4),
+    "wide_resnet": Case("Wide ResNet 28-10", "wide_resnet", 32, 4),
+    "resnet50": Case("ResNet-50 at 224x224", "resnet50", 16, 4),
+    "mobilenet_v2": Case("MobileNet v2 at 32x32", "mobilenet_v2", 128, 10, ours=NO_DROPOUT),
+    "mobilenet_v2_64": Case("MobileNet v2 at 64x64", "mobilenet_v2", 64, 8, 64, NO_DROPOUT),
+    "densenet_bc": Case("DenseNet-BC-100", "densenet_bc", 64, 4),
+    "vgg16_bn": Case("VGG-16-BN at 32x32", "vgg16_bn", 128, 4, ours=NO_DROPOUT),
+}
+
+
+class Failed(Exception):
+    """A program that did not say what it was asked for."""
 
 
 def run(command, threads):
-    """The JSON object that a command prints last; exits with its output when there is none."""
+    """(What a command printed, the most memory that it took in bytes). The system counts no less
+    than this script's own memory, of which a process begins as a copy."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
-                          env=environment)
-    start = done.stdout.find("{")
-    if done.returncode != 0 or start < 0:
-        sys.exit(f"{' '.join(map(str, command))}\nexit {done.returncode}\n"
-                 f"{done.stdout}{done.stderr}")
-    last_line = done.stdout.strip().splitlines()[-1]
-    return json.loads(last_line if last_line.startswith("{") else done.stdout[start:])
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with subprocess.Popen([str(c) for c in command], stdout=out, stderr=err,
+                              env=environment) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        said = out.read()
+        if process.returncode != 0:
+            raise Failed(f"{' '.join(map(str, command))}\nexit {process.returncode}\n"
+                         f"{said[-2000:]}{err.read()[-2000:]}")
+    return said, 1024 * used.ru_maxrss
+
+
+def result_of(command, threads):
+    """The JSON object on the last line, with the memory taken."""
+    said, memory = run(command, threads)
+    try:
+        return json.loads(said.strip().splitlines()[-1]) | {"process_bytes": memory}
+    except (IndexError, ValueError) as error:
+        raise Failed(f"{' '.join(map(str, command))}\nsaid no JSON\n{said[-2000:]}") from error
 
 
 def machine():
@@ -50,65 +122,151 @@ def spread(values):
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
-def compare(arguments):
-    def ours():
-        return run([arguments.trainer, "bench", "--config", arguments.config, "--steps",
-                    arguments.steps, "--json", f"threads={arguments.threads}",
-                    f"data.batch={arguments.batch}", *arguments.set], arguments.threads)
+def apart(ours, theirs):
+    """The largest difference of losses, step by step, relative."""
+    return max((abs(a - b) / max(abs(a), 1e-9) for a, b in zip(ours, theirs)), default=float("nan"))
 
-    def theirs(variant):
-        return run([arguments.python, PEER, "--model", arguments.model, "--batch", arguments.batch,
-                    "--steps", arguments.steps, "--threads", arguments.threads, "--variant",
-                    variant, "--sgd", arguments.sgd, "--json"], arguments.threads)
 
-    variants = arguments.variants.split(",")
-    tried = {variant: theirs(variant)["images_per_second"] for variant in variants}
-    best = max(tried, key=tried.get)
-    for variant, speed in tried.items():
-        print(f"  {variant:24} {speed:10.1f} images/s{'  <- the peer' if variant == best else ''}",
-              file=sys.stderr)
-    a, b = [], []
-    for number in range(1, arguments.rounds + 1):
-        a.append(ours())
-        b.append(theirs(best))
-        print(f"  round {number}: ours {a[-1]['images_per_second']:.1f}, theirs "
-              f"{b[-1]['images_per_second']:.1f} images/s", file=sys.stderr)
-    return {"model": arguments.model, "batch": arguments.batch, "threads": arguments.threads,
-            "rounds": arguments.rounds, "machine": machine(), "torch": b[0]["torch"],
-            "variant": best, "variants": tried,
-            "ratio": spread([x["images_per_second"] / y["images_per_second"]
-                             for x, y in zip(a, b)]),
-            "ours": spread([x["images_per_second"] for x in a]),
-            "theirs": spread([y["images_per_second"] for y in b]),
-            "loss": {"ours": a[-1].get("loss"), "theirs": b[-1]["loss"]}}
+def reason_against(ours, theirs, wanted):
+    """Why two results are not of the same network, or nothing."""
+    if {ours["parameters"], theirs["parameters"]} != {wanted}:
+        return (f"ours has {ours['parameters']} parameters, the peer {theirs['parameters']}, "
+                f"wanted are {wanted}")
+    difference = apart(ours["losses"][:1], theirs["losses"][:1])
+    if not difference <= SAME_LOSS:
+        return f"the first losses are {ours['losses'][0]} and {theirs['losses'][0]}"
+    return ""
+
+
+class Comparison:
+    """Of one case: who runs how."""
+
+    def __init__(self, case, arguments, folder):
+        self.case, self.arguments = case, arguments
+        self.steps = str(arguments.steps or case.steps)
+        self.config = pathlib.Path(folder) / "config.yaml"
+        self.config.write_text(case.config(), encoding="utf-8")
+
+    def ours(self):
+        a = self.arguments
+        return result_of([a.trainer, "bench", "--config", self.config, "--steps",
+                          int(self.steps) + WARMUP + 1, "--json", f"threads={a.threads}", *a.set],
+                         a.threads)
+
+    def theirs(self, who):
+        a, (peer, variant) = self.arguments, who.split("/")
+        python = a.tf_python if peer == "tensorflow" else a.python
+        return result_of([python, HERE / PEERS[peer][0], "--model", self.case.model, "--batch",
+                          self.case.batch, "--image", self.case.side, "--steps", self.steps,
+                          "--warmup", WARMUP, "--threads", a.threads, "--variant", variant,
+                          "--json"], a.threads)
+
+    def tried(self, ours):
+        """Of every variant its result, or why it is no peer."""
+        wanted, results = parameters_of(self.case.model), {}
+        for who in self.arguments.variants:
+            try:
+                results[who] = self.theirs(who)
+                fault = reason_against(ours, results[who], wanted)
+            except Failed as failure:
+                fault = str(failure)
+            if fault:
+                results[who] = {"fault": fault}
+            say(f"  {who:32} " + (fault or f"{results[who]['images_per_second']:10.1f} images/s"))
+        return results
+
+    def found(self):
+        ours = self.ours()
+        tried = self.tried(ours)
+        speeds = {who: r["images_per_second"] for who, r in tried.items() if "fault" not in r}
+        found = {"title": self.case.title, "model": self.case.model, "batch": self.case.batch,
+                 "image": self.case.side, "steps": int(self.steps),
+                 "parameters": ours["parameters"], "variants": tried, "rounds": []}
+        if not speeds:
+            return found
+        best = max(speeds, key=speeds.get)
+        for number in range(1, self.arguments.rounds + 1):
+            found["rounds"].append({"ours": self.ours(), "theirs": self.theirs(best)})
+            a, b = (found["rounds"][-1][who]["images_per_second"] for who in ("ours", "theirs"))
+            say(f"  round {number}: ours {a:.1f}, {best} {b:.1f} images/s")
+        return found | summary(best, found["rounds"])
+
+
+def summary(best, rounds):
+    speeds = [[r[who]["images_per_second"] for r in rounds] for who in ("ours", "theirs")]
+    memory = [max(r[who]["process_bytes"] for r in rounds) for who in ("ours", "theirs")]
+    last = rounds[-1]
+    return {"peer": best, "version": last["theirs"]["version"],
+            "ratio": spread([a / b for a, b in zip(*speeds)]),
+            "images_per_second": {"ours": spread(speeds[0]), "theirs": spread(speeds[1])},
+            "process_bytes": {"ours": memory[0], "theirs": memory[1]},
+            "losses": {"ours": last["ours"]["losses"], "theirs": last["theirs"]["losses"],
+                       "apart": apart(last["ours"]["losses"], last["theirs"]["losses"])}}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def empty_processes(arguments):
+    """What a process of each takes that trains nothing, in bytes."""
+    commands = {"ours": [arguments.trainer, "--version"],
+                "torch": [arguments.python, "-c", "import numpy, torch"],
+                "tensorflow": [arguments.tf_python, "-c", "import tensorflow"]}
+    return {who: run(command, arguments.threads)[1] for who, command in commands.items()
+            if who == "ours" or any(v.startswith(who + "/") for v in arguments.variants)}
+
+
+def variants_of(arguments):
+    everyone = [f"{peer}/{variant}" for peer in arguments.peers.split(",")
+                for variant in PEERS[peer][1]]
+    if not arguments.variants:
+        return everyone
+    chosen = arguments.variants.split(",")
+    return [who for who in everyone if who in chosen or who.split("/")[1] in chosen]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trainer", required=True, help="path of the trainer program")
+    parser.add_argument("--all", action="store_true", help="every case, as one table")
+    parser.add_argument("--case", action="append", choices=CASES, default=[])
+    parser.add_argument("--peers", default="torch", help=",".join(PEERS))
+    parser.add_argument("--variants", help="some of the peers', such as eager,xla; default: all")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has torch")
+    parser.add_argument("--tf-python", default=sys.executable, help="a Python that has tensorflow")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, help="timed in one process; default: by the case")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--set", nargs="*", default=[], help="more key=value for the trainer")
+    parser.add_argument("--json", type=pathlib.Path, help="write all that was found there too")
+    arguments = parser.parse_args()
+    if not set(arguments.peers.split(",")) <= set(PEERS):
+        parser.error(f"--peers: known are {', '.join(PEERS)}")
+    arguments.variants = variants_of(arguments)
+    if bool(arguments.case) == arguments.all or not arguments.variants or arguments.rounds < 1:
+        parser.error("give --all or --case, a variant of the peers, and at least one round")
+    return arguments
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trainer", required=True, help="path of the trainer program")
-    parser.add_argument("--config", required=True)
-    parser.add_argument("--model", required=True, help="as peer.py names it")
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--variants", default=",".join(VARIANTS), help="of the peer")
-    parser.add_argument("--sgd", default="fused", help="the peer's update: fused, foreach, loop")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has torch")
-    parser.add_argument("--set", nargs="*", default=[], help="more key=value for the trainer")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    result = compare(arguments)
-    if arguments.json:
-        print(json.dumps(result))
-        return
-    ratio = result["ratio"]
-    print(f"{result['model']} b{result['batch']}, {result['threads']} threads: "
-          f"{ratio['median']:.3f} x PyTorch {result['torch']} {result['variant']} "
-          f"({ratio['low']:.3f} to {ratio['high']:.3f}, {result['rounds']} rounds); ours "
-          f"{result['ours']['median']:.1f}, theirs {result['theirs']['median']:.1f} images/s; "
-          f"{result['machine']}")
+    arguments = parse()
+    found = {"machine": machine(), "threads": arguments.threads,
+             "rounds": arguments.rounds, "trainer": run([arguments.trainer, "--version"], 1)[0],
+             "empty_process_bytes": empty_processes(arguments), "set": arguments.set, "cases": {}}
+    for name in CASES if arguments.all else arguments.case:
+        case = CASES[name]
+        say(f"{name}, batch {case.batch}")
+        with tempfile.TemporaryDirectory() as folder:
+            found["cases"][name] = Comparison(case, arguments, folder).found()
+        if arguments.json:  # after each, so that an interrupted run leaves what it found
+            arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    print(compare_page.page(found))
+    return any("ratio" not in case for case in found["cases"].values())
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except Failed as failure:
+        sys.exit(str(failure))

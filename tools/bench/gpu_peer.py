@@ -19,7 +19,9 @@ VARIANTS = ("eager", "compile", "graph")
 
 def step_of(torch, arguments):
     """A function that trains one step and returns the loss on the GPU."""
-    model, image = peer.build(torch, arguments.model, peer.MODELS[arguments.model])
+    import torch_kit
+
+    model, image = torch_kit.build(arguments.model, peer.MODELS[arguments.model])
     model = model.cuda().to(memory_format=torch.channels_last)
     x = torch.randn(arguments.batch, *image, device="cuda")
     x = x.contiguous(memory_format=torch.channels_last)

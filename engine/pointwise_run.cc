@@ -1,0 +1,310 @@
+#include "tessera/engine/pointwise_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// Periods are repeated to this length, so that the stretches between their ends are long.
+constexpr int64_t kPatternLength = 512, kLongestPattern = 1024;
+constexpr int64_t kNoPeriod = int64_t{1} << 60;
+constexpr int64_t kShortestRing = 64;  // a shorter stretch costs more than to gather
+
+int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+// How long a pattern is: repetitions of the period, in whole lines of the cache where that is
+// short.
+int64_t pattern_length(int64_t period, int64_t total) {
+  constexpr int64_t kLine = 16;
+  const int64_t repeats = std::min((kPatternLength + period - 1) / period, total / period + 1);
+  const int64_t aligned = round_up(repeats, kLine / std::gcd(period, kLine));
+  return period * (period * aligned <= kLongestPattern ? aligned : repeats);
+}
+
+// Fills y with x[0], .., x[period - 1] again and again.
+template <class T>
+void repeat(const T* x, int64_t period, int64_t count, T* y) {
+  int64_t done = std::min(period, count);
+  std::copy_n(x, done, y);
+  for (int64_t n; done < count; done += n) {
+    n = std::min(done, count - done);
+    std::copy_n(y, n, y + done);
+  }
+}
+
+// Fills y with x[first], x[first + 1], ... as broadcast.
+template <class T>
+void gather(const T* x, const Broadcast& broadcast, int64_t first, int64_t count, T* y) {
+  const auto [repeat, period] = broadcast;
+  int64_t at = first / repeat % period, inside = first % repeat;
+  for (int64_t i = 0; i < count;) {
+    if (repeat == 1) {
+      y[i++] = x[at];
+    } else {
+      const int64_t end = std::min(i + repeat - inside, count);
+      for (; i < end; ++i) y[i] = x[at];
+      inside = 0;
+    }
+    if (++at == period) at = 0;
+  }
+}
+
+}  // namespace
+
+PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
+                             std::span<const Broadcast> broadcasts, int64_t total,
+                             PointwiseCode code)
+    : dtype_(dtype) {
+  if (program.registers() > kMaxScalarRegisters)
+    throw InternalError("a scalar program has more registers than kernels hold");
+  KnownMatch match;
+  if (code == PointwiseCode::automatic && dtype == DType::f32) match = known_program(program);
+  if (match.program >= 0)
+    compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).known[match.program];
+  if (!is_known()) interpret(program);
+  for (int k = 0; k < program.inputs; ++k) {
+    const int source = is_known() ? match.inputs[k] : k;
+    inputs_.push_back(prepare_input(source, broadcasts[static_cast<size_t>(source)], total));
+  }
+  in_one_go_ = is_known() && rings_.size() <= 1;
+  for (const Input& input : inputs_) in_one_go_ = in_one_go_ && input.read != Read::gathered;
+}
+
+PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& broadcast,
+                                                  int64_t total) {
+  Input input{.source = static_cast<uint8_t>(source), .broadcast = broadcast};
+  const auto [repeat, period] = broadcast;
+  if (repeat == 1 && period >= total) return input;
+  input.read = Read::gathered;
+  if (period == 1) {
+    // A block filled with one value serves for as long as that is read.
+    input.broadcast.repeat = std::max<int64_t>(total, 1);
+    if (is_known() && take_pattern(kPointwiseStep, input)) input.read = Read::one;
+    return input;
+  }
+  if (repeat != 1) return input;
+  const int64_t length = pattern_length(period, total);
+  const bool in_steps = period % kPointwiseStep == 0 && period >= kPatternLength;
+  if (!in_steps && length <= kLongestPattern && take_pattern(length + kPointwiseStep, input)) {
+    input.read = Read::pattern;
+    input.ring = ring({length, true});
+  } else if (period >= kShortestRing) {
+    input.read = Read::ring;
+    input.ring = ring({period, false});
+  }
+  return input;
+}
+
+bool PointwisePlan::take_pattern(int64_t length, Input& input) {
+  const int64_t end = patterns_ + round_up(length, kPointwiseStep);
+  if (end * static_cast<int64_t>(size_of(dtype_)) > PointwiseRun::kPatternBytes) return false;
+  input.pattern = patterns_;
+  patterns_ = end;
+  return true;
+}
+
+uint8_t PointwisePlan::ring(const Ring& wanted) {
+  const auto found = std::find(rings_.begin(), rings_.end(), wanted);
+  const auto at = static_cast<uint8_t>(found - rings_.begin());
+  if (found == rings_.end()) rings_.push_back(wanted);
+  return at;
+}
+
+// A block is taken again once nothing reads it any more; those of constants are kept.
+void PointwisePlan::interpret(const ScalarProgram& program) {
+  const int count = static_cast<int>(program.code.size());
+  std::vector<int> last_read(static_cast<size_t>(program.registers()), -1);
+  for (int j = 0; j < count; ++j) {
+    const Instruction& in = program.code[static_cast<size_t>(j)];
+    const int operands = operand_count(in.op);
+    if (operands > 0) last_read[in.a] = j;
+    if (operands > 1) last_read[in.b] = j;
+    if (operands > 2) last_read[in.c] = j;
+  }
+  std::vector<uint8_t> place(last_read.size()), free;
+  for (int k = 0; k < program.inputs; ++k) place[static_cast<size_t>(k)] = static_cast<uint8_t>(k);
+  for (int j = 0; j < count; ++j) {
+    const Instruction& in = program.code[static_cast<size_t>(j)];
+    const bool constant = in.op == ScalarOp::constant && j + 1 < count;
+    const auto of = [&](int operand, uint8_t r) {
+      return operand < operand_count(in.op) ? place[r] : uint8_t{0};
+    };
+    InterpretedStep step{in.op, of(0, in.a), of(1, in.b), of(2, in.c), 0, in.value};
+    for (int r = program.inputs; r < program.inputs + j; ++r) {
+      const auto at = static_cast<size_t>(r);
+      if (last_read[at] != j ||
+          program.code[at - static_cast<size_t>(program.inputs)].op == ScalarOp::constant)
+        continue;
+      free.push_back(static_cast<uint8_t>(place[at] - kMaxScalarRegisters));
+    }
+    if (constant || free.empty()) {
+      step.to = static_cast<uint8_t>(blocks_++);
+    } else {
+      step.to = free.back();
+      free.pop_back();
+    }
+    place[static_cast<size_t>(program.inputs + j)] =
+        static_cast<uint8_t>(kMaxScalarRegisters + step.to);
+    if (constant)
+      constants_.push_back({step.to, in.value});
+    else
+      steps_.push_back(step);
+  }
+}
+
+PointwiseRun::PointwiseRun(const PointwisePlan& plan, const void* const* inputs, void* out)
+    : plan_(plan), out_(out) {
+  for (size_t k = 0; k < plan.inputs_.size(); ++k) inputs_[k] = inputs[plan.inputs_[k].source];
+  if (plan.patterns_ == 0) return;
+  if (plan.dtype_ == DType::f32)
+    repeat_patterns<float>();
+  else
+    repeat_patterns<double>();
+}
+
+template <class T>
+void PointwiseRun::repeat_patterns() {
+  T* patterns = reinterpret_cast<T*>(patterns_);
+  for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
+    const PointwisePlan::Input& input = plan_.inputs_[k];
+    const T* x = static_cast<const T*>(inputs_[k]);
+    T* pattern = patterns + input.pattern;
+    if (input.read == PointwisePlan::Read::one)
+      std::fill_n(pattern, kPointwiseStep, x[0]);
+    else if (input.read == PointwisePlan::Read::pattern)
+      repeat(x, input.broadcast.period, plan_.rings_[input.ring].period + kPointwiseStep, pattern);
+    else
+      continue;
+    inputs_[k] = pattern;
+  }
+}
+
+// A ring that does not go on after its end is read in whole steps only.
+bool PointwiseRun::in_one_go(int64_t first) const {
+  if (!plan_.in_one_go_ || plan_.rings_.empty() || plan_.rings_[0].goes_on) return plan_.in_one_go_;
+  return plan_.rings_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
+}
+
+void PointwiseRun::run_known(int64_t first, int64_t count) const {
+  using Read = PointwisePlan::Read;
+  const float* in[kMaxScalarRegisters];
+  PointwiseMove moves[kMaxScalarRegisters];
+  for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
+    const Read read = plan_.inputs_[k].read;
+    in[k] = static_cast<const float*>(inputs_[k]) + (read == Read::whole ? first : 0);
+    moves[k] = read == Read::whole ? PointwiseMove::on
+               : read == Read::one ? PointwiseMove::nowhere
+                                   : PointwiseMove::round;
+  }
+  const int64_t period = plan_.rings_.empty() ? kNoPeriod : plan_.rings_[0].period;
+  plan_.compiled_({in, moves, first % period, period}, count, static_cast<float*>(out_) + first);
+}
+
+// The range is cut into stretches in which every input is read side by side, or is one value.
+template <class T>
+class PointwiseRun::Stretches {
+ public:
+  Stretches(const PointwiseRun& run, int64_t first, int64_t count)
+      : run_(run), plan_(run.plan_), first_(first), end_(first + count), longest_(count) {
+    for (size_t g = 0; g < plan_.rings_.size(); ++g) phase_[g] = first % plan_.rings_[g].period;
+    int block = plan_.blocks_;
+    for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
+      moves_[k] = plan_.inputs_[k].read == Read::one ? PointwiseMove::nowhere : PointwiseMove::on;
+      if (plan_.inputs_[k].read != Read::gathered) continue;
+      gathered_[k] = blocks_[block++], held_[k] = -1;
+      longest_ = std::min(longest_, kPointwiseBlock<T>);
+    }
+    for (const auto& [at, value] : plan_.constants_)
+      std::fill_n(blocks_[at], std::min(count, kPointwiseBlock<T>), static_cast<T>(value));
+  }
+
+  void run() {
+    const auto interpret = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pointwise_microkernels));
+    const InterpretedProgram program{plan_.steps_.data(), static_cast<int>(plan_.steps_.size()),
+                                     static_cast<int>(plan_.inputs_.size()), plan_.blocks_};
+    while (first_ < end_) {
+      const int64_t n = length();
+      for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
+      T* out = static_cast<T*>(run_.out_) + first_;
+      if constexpr (sizeof(T) == sizeof(float))
+        if (plan_.is_known()) plan_.compiled_({in_, moves_, 0, kNoPeriod}, n, out);
+      if (!plan_.is_known()) interpret(program, blocks_, in_, n, out);
+      move_on(n);
+    }
+  }
+
+ private:
+  using Read = PointwisePlan::Read;
+
+  int64_t length() const {
+    int64_t n = end_ - first_;
+    for (size_t g = 0; g < plan_.rings_.size(); ++g) {
+      const auto [period, goes_on] = plan_.rings_[g];
+      const int64_t left = period - phase_[g];
+      n = std::min(n, goes_on ? round_up(left, kPointwiseStep) : left);
+    }
+    for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
+      const PointwisePlan::Input& input = plan_.inputs_[k];
+      if (input.read != Read::gathered) continue;
+      const int64_t run = input.broadcast.repeat - first_ % input.broadcast.repeat;
+      n = std::min(n, plan_.is_known() && run >= kShortestRing ? run : longest_);
+    }
+    return n;
+  }
+
+  // Where input k is read in the next n elements.
+  void seek(size_t k, int64_t n) {
+    const PointwisePlan::Input& input = plan_.inputs_[k];
+    const T* x = static_cast<const T*>(run_.inputs_[k]);
+    if (input.read == Read::gathered) return fill(k, x, n);
+    in_[k] = x + (input.read == Read::whole ? first_
+                  : input.read == Read::one ? 0
+                                            : phase_[input.ring]);
+  }
+
+  void fill(size_t k, const T* x, int64_t n) {
+    const auto [repeat, period] = plan_.inputs_[k].broadcast;
+    const int64_t value = first_ / repeat;
+    const bool one_value = first_ + n <= (value + 1) * repeat;
+    if (!one_value)
+      gather(x, plan_.inputs_[k].broadcast, first_, n, gathered_[k]);
+    else if (value != held_[k])
+      std::fill_n(gathered_[k], plan_.is_known() ? kPointwiseStep : longest_, x[value % period]);
+    held_[k] = one_value ? value : -1;
+    moves_[k] = one_value && plan_.is_known() ? PointwiseMove::nowhere : PointwiseMove::on;
+    in_[k] = gathered_[k];
+  }
+
+  void move_on(int64_t n) {
+    first_ += n;
+    for (size_t g = 0; g < plan_.rings_.size(); ++g) {
+      phase_[g] += n;
+      if (phase_[g] >= plan_.rings_[g].period) phase_[g] -= plan_.rings_[g].period;
+    }
+  }
+
+  const PointwiseRun& run_;
+  const PointwisePlan& plan_;
+  int64_t first_, end_, longest_;
+  int64_t phase_[kMaxScalarRegisters];  // of each ring
+  const T* in_[kMaxScalarRegisters];
+  PointwiseMove moves_[kMaxScalarRegisters];
+  T* gathered_[kMaxScalarRegisters];
+  int64_t held_[kMaxScalarRegisters];  // the value that a block is full of
+  alignas(
+      64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
+};
+
+void PointwiseRun::apply(int64_t first, int64_t count) const {
+  if (in_one_go(first)) return run_known(first, count);
+  if (plan_.dtype_ == DType::f32)
+    Stretches<float>(*this, first, count).run();
+  else
+    Stretches<double>(*this, first, count).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// What optimizers do with one element, on every device.
+#pragma once
+
+#include <cmath>
+
+#include "tessera/runtime/device.h"
+
+namespace tessera {
+
+template <class T>
+struct SgdRates {
+  T rate, decay, momentum;
+};
+
+template <class T>
+TESSERA_HOST_DEVICE inline void sgd_element(const SgdRates<T>& s, T g, T& p) {
+  p -= s.rate * (g + s.decay * p);
+}
+
+template <bool kNesterov, class T>
+TESSERA_HOST_DEVICE inline void sgd_element(const SgdRates<T>& s, T g, T& p, T& b) {
+  const T slope = g + s.decay * p;
+  const T buffer = s.momentum * b + slope;
+  b = buffer;
+  p -= s.rate * (kNesterov ? slope + s.momentum * buffer : buffer);
+}
+
+// The numbers of one step and one tensor.
+template <class T>
+struct AdamWRates {
+  T keep, mix1, beta2, mix2, rate, root, epsilon;
+};
+
+template <class T>
+TESSERA_HOST_DEVICE inline void adamw_element(const AdamWRates<T>& s, T g, T& p, T& m, T& v) {
+  const T first = m + s.mix1 * (g - m);
+  const T second = s.beta2 * v + s.mix2 * (g * g);
+  m = first;
+  v = second;
+  p = p * s.keep - s.rate * (first / (std::sqrt(second) / s.root + s.epsilon));
+}
+
+}  // namespace tessera

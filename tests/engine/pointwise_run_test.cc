@@ -1,0 +1,244 @@
+// Scalar programs, compiled and interpreted, have the bits of a plain loop, however inputs are read
+// and wherever a range starts and ends.
+#include "tessera/engine/pointwise_run.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+template <class T>
+T evaluate(const Instruction& in, T a, T b, T c) {
+  switch (in.op) {
+    case ScalarOp::constant:
+      return static_cast<T>(in.value);
+    case ScalarOp::add:
+      return a + b;
+    case ScalarOp::sub:
+      return a - b;
+    case ScalarOp::mul:
+      return a * b;
+    case ScalarOp::div:
+      return a / b;
+    case ScalarOp::max:
+      return a <= b ? b : a;
+    case ScalarOp::min:
+      return a >= b ? b : a;
+    case ScalarOp::greater:
+      return a > b ? T(1) : T(0);
+    case ScalarOp::select:
+      return a != T(0) ? b : c;
+    case ScalarOp::neg:
+      return -a;
+    case ScalarOp::abs:
+      return a < T(0) ? -a : a;
+    default:
+      ADD_FAILURE() << name_of(in.op);
+      return 0;
+  }
+}
+
+// Signs, zeros of both, infinities and NaN among plain numbers.
+template <class T>
+std::vector<T> values(int64_t n, uint32_t key) {
+  std::vector<T> all(static_cast<size_t>(n));
+  uint32_t state = 2463534242u + key * 7919u;
+  for (T& x : all) {
+    state ^= state << 13, state ^= state >> 17, state ^= state << 5;
+    constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    const uint32_t kind = state % 64;
+    x = kind == 0   ? T(0)
+        : kind == 1 ? -T(0)
+        : kind == 2 ? kInfinity
+        : kind == 3 ? -kInfinity
+        : kind == 4 ? std::numeric_limits<T>::quiet_NaN()
+                    : static_cast<T>(state / 64 % 20011) / T(1501) - T(6);
+  }
+  return all;
+}
+
+template <class T>
+struct Operands {
+  Operands(const std::vector<Broadcast>& broadcasts, int64_t total) : broadcasts(broadcasts) {
+    for (const Broadcast& b : broadcasts) {
+      data.push_back(values<T>(b.repeat == 1 && b.period >= total ? total : b.period,
+                               static_cast<uint32_t>(data.size())));
+      pointers.push_back(data.back().data());
+    }
+  }
+  T at(size_t k, int64_t i) const {
+    return data[k][static_cast<size_t>(i / broadcasts[k].repeat % broadcasts[k].period)];
+  }
+  std::vector<Broadcast> broadcasts;
+  std::vector<std::vector<T>> data;
+  std::vector<const void*> pointers;
+};
+
+template <class T>
+std::vector<T> plain(const ScalarProgram& program, const Operands<T>& in, int64_t total) {
+  std::vector<T> out;
+  for (int64_t i = 0; i < total; ++i) {
+    T r[kMaxScalarRegisters] = {};
+    for (size_t k = 0; k < in.data.size(); ++k) r[k] = in.at(k, i);
+    int next = program.inputs;
+    for (const Instruction& step : program.code)
+      r[next++] = evaluate(step, r[step.a], r[step.b], r[step.c]);
+    out.push_back(r[program.result()]);
+  }
+  return out;
+}
+
+// That a value is a NaN is a result; its payload depends on which of two the compiler put first.
+template <class T>
+bool same_bits(T a, T b) {
+  return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+struct Range {
+  int64_t first, count;
+};
+
+template <class T>
+void expect_plain(const ScalarProgram& program, const std::vector<Broadcast>& broadcasts,
+                  int64_t total, const std::vector<Range>& ranges) {
+  const DType dtype = sizeof(T) == sizeof(float) ? DType::f32 : DType::f64;
+  const Operands<T> in(broadcasts, total);
+  const std::vector<T> wanted = plain(program, in, total);
+  for (const PointwiseCode code : {PointwiseCode::automatic, PointwiseCode::interpreted}) {
+    const PointwisePlan plan(program, dtype, broadcasts, total, code);
+    constexpr T kUntouched = 123;
+    std::vector<T> out(static_cast<size_t>(total), kUntouched);
+    const PointwiseRun run(plan, in.pointers.data(), out.data());
+    for (const auto& [first, count] : ranges) {
+      std::fill(out.begin(), out.end(), kUntouched);
+      run.apply(first, count);
+      for (int64_t i = 0; i < total; ++i) {
+        const auto at = static_cast<size_t>(i);
+        const T expected = i >= first && i < first + count ? wanted[at] : kUntouched;
+        ASSERT_TRUE(same_bits(out[at], expected))
+            << program.text() << "\n"
+            << "element " << i << " of " << first << " + " << count << " in " << total << ": "
+            << out[at] << ", not " << expected << (plan.is_known() ? ", compiled" : "");
+      }
+    }
+  }
+}
+
+std::vector<ScalarProgram> programs() {
+  std::vector<ScalarProgram> all;
+  for (const KnownProgram& known : kKnownPrograms)
+    all.push_back({known.inputs, {known.code, known.code + known.length}});
+  return all;
+}
+
+void expect_both(const ScalarProgram& program, const std::vector<Broadcast>& forms, int64_t total,
+                 const std::vector<Range>& ranges) {
+  std::vector<Broadcast> broadcasts;
+  for (size_t k = 0; k < static_cast<size_t>(program.inputs); ++k)
+    broadcasts.push_back(forms[k % forms.size()]);
+  expect_plain<float>(program, broadcasts, total, ranges);
+  expect_plain<double>(program, broadcasts, total, ranges);
+}
+
+std::vector<Range> ranges_of(int64_t total) {
+  std::vector<Range> all{{0, total}, {0, 0}};
+  for (const int64_t first : {int64_t{1}, int64_t{37}, int64_t{64}, total / 3})
+    for (const int64_t count : {int64_t{1}, int64_t{15}, int64_t{129}, total - first})
+      if (first + count <= total && count > 0) all.push_back({first, count});
+  return all;
+}
+
+TEST(PointwiseRun, ChannelsOfEveryWidth) {
+  for (const ScalarProgram& program : programs())
+    for (const int64_t c : {1, 2, 3, 6, 8, 16, 17, 24, 64, 100, 192, 257, 512, 520, 1025}) {
+      const int64_t total = c * std::max<int64_t>(2, 700 / c);
+      const Broadcast y{1, total}, channel{1, c};
+      expect_both(program, {y, channel, channel, channel}, total, ranges_of(total));
+    }
+}
+
+TEST(PointwiseRun, ValuesOfSamplesOfRowsAndOfAll) {
+  for (const ScalarProgram& program : programs())
+    for (const int64_t c : {1, 3, 20, 64, 300}) {
+      const int64_t rows = 4, samples = 3, total = c * rows * samples;
+      const Broadcast y{1, total}, channel{1, c}, one{1, 1}, row{c, rows * samples},
+          sample{c * rows, samples}, middle{c, rows}, image{1, c * rows};
+      expect_both(program, {y, one}, total, ranges_of(total));
+      expect_both(program, {y, row, y, sample}, total, ranges_of(total));
+      expect_both(program, {channel, y, one, middle, image}, total, ranges_of(total));
+      expect_both(program, {y, channel, image}, total, ranges_of(total));
+    }
+}
+
+// More values for channels than a run keeps copies of.
+TEST(PointwiseRun, ManyOperands) {
+  ScalarBuilder b(8);
+  int sum = b.in(0);
+  for (int k = 1; k < 8; ++k) sum = b.add(sum, b.mul(b.in(k), b.value(k)));
+  for (const int64_t c : {30, 65, 700, 1023}) {
+    const int64_t total = 3 * c;
+    expect_both(b.build(sum), {{1, total}, {1, c}, {1, c}, {1, c}}, total, ranges_of(total));
+  }
+  for (const ScalarProgram& program : programs())
+    if (program.inputs == 10)
+      expect_both(program, {{1, 3069}, {1, 1023}, {1, 1023}}, 3069, ranges_of(3069));
+}
+
+// Blocks of the interpreter are taken again; constants, an operand read late and a result that is
+// one of the instructions' own operands are not lost.
+TEST(PointwiseRun, ProgramsThatAreNotCompiled) {
+  ScalarBuilder b(2);
+  const int sum = b.add(b.in(0), b.in(1)), two = b.value(2), twice = b.mul(sum, two);
+  const int root = b.push(ScalarOp::abs, twice), less = b.push(ScalarOp::greater, two, root);
+  const int chosen = b.push(ScalarOp::select, less, b.sub(twice, sum), b.div(root, two));
+  const ScalarProgram program = b.build(b.add(b.mul(chosen, chosen), b.push(ScalarOp::neg, sum)));
+  EXPECT_LT(known_program(program).program, 0);
+  for (const int64_t total : {1, 511, 513, 2000}) {
+    expect_both(program, {{1, total}, {1, 1}}, total, ranges_of(total));
+    expect_both(program, {{1, total}, {1, 7}}, total, ranges_of(total));
+  }
+  ScalarBuilder constant(1);
+  expect_both(constant.build(constant.value(3)), {{1, 700}}, 700, ranges_of(700));
+  expect_both({.inputs = 1, .code = {}}, {{1, 7}}, 700, ranges_of(700));
+}
+
+TEST(PointwiseRun, TheResultMayTakeThePlaceOfAnInput) {
+  for (const ScalarProgram& program : programs())
+    for (const PointwiseCode code : {PointwiseCode::automatic, PointwiseCode::interpreted})
+      for (size_t k = 0; k < static_cast<size_t>(program.inputs); ++k) {
+        constexpr int64_t kTotal = 1037;
+        std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs), {1, 17});
+        broadcasts[k] = {1, kTotal};
+        Operands<float> in(broadcasts, kTotal);
+        const std::vector<float> wanted = plain(program, in, kTotal);
+        const PointwisePlan plan(program, DType::f32, broadcasts, kTotal, code);
+        PointwiseRun(plan, in.pointers.data(), in.data[k].data()).apply(0, kTotal);
+        for (size_t i = 0; i < wanted.size(); ++i)
+          ASSERT_TRUE(same_bits(in.data[k][i], wanted[i])) << program.text() << "\n" << i;
+      }
+}
+
+TEST(KnownPrograms, AreFoundWhateverTheOrderOfTheirInputs) {
+  for (const ScalarProgram& program : programs()) {
+    const int index = known_program(program).program;
+    ASSERT_GE(index, 0) << program.text();
+    std::vector<int> turned;
+    for (int k = 0; k < program.inputs; ++k) turned.push_back((k + 1) % program.inputs);
+    const ScalarProgram other = rename_inputs(program, turned, program.inputs);
+    const KnownMatch match = known_program(other);
+    ASSERT_GE(match.program, 0) << other.text();
+    std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs), {1, 5});
+    broadcasts[0] = {1, 600};
+    expect_plain<float>(other, broadcasts, 600, {{0, 600}});
+  }
+  ScalarBuilder square(1);
+  EXPECT_LT(known_program(square.build(square.mul(0, 0))).program, 0);
+}
+
+}  // namespace
+}  // namespace tessera
