@@ -541,7 +541,7 @@ class Questions(Test):
                                delta=1e-3 * profile["ops_us"])
         self.assertEqual(sum(kind["ops"] for kind in profile["kinds"]), len(ops))
         conv = next(op for op in ops if op["op"] == "conv2d")
-        self.assertIn(conv["algorithm"], ("native", "eigen"))
+        self.assertIn(conv["algorithm"], ("native", "winograd2", "winograd4", "eigen"))
         self.assertEqual(conv["phase"], "forward")
         self.assertRegex(conv["shape"], r"^\[4x.*\] -> \[4x")
         self.assertLessEqual(conv["us"]["min"], conv["us"]["median"])
