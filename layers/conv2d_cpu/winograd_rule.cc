@@ -14,8 +14,9 @@ namespace {
 constexpr double kProduct = 1.2;
 // To transform one tile of a channel or a filter, to it or from it.
 constexpr double kTransform = 350;
-// To transform one position of a filter of one channel and keep it.
-constexpr double kFilterPosition = 8;
+// To transform one position of a filter of one channel and keep it; of sums for a filter, from
+// which its gradient is made.
+constexpr double kFilterPosition = 15, kSumPosition = 5;
 // Below so many channels or filters most of a vector is empty.
 constexpr int64_t kLeast = 8;
 // What must be gained.
@@ -48,8 +49,8 @@ int winograd_tile(ConvPass pass, const ConvShape& s) {
     const TilePlane plane(s.n, back ? s.h : s.out_h(), back ? s.w : s.out_w(), m);
     const double positions = (m + 2) * (m + 2);
     const double tile = positions * (kProduct * pairs + kTransform / 36 * (s.c + s.o));
-    const double cost =
-        static_cast<double>(plane.tiles()) * tile + positions * kFilterPosition * pairs;
+    const double once = pass == ConvPass::weight_grad ? kSumPosition : kFilterPosition;
+    const double cost = static_cast<double>(plane.tiles()) * tile + positions * once * pairs;
     if (cost < least) least = cost, best = m;
   }
   return best;

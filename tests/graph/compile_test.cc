@@ -14,9 +14,11 @@
 #include "tessera/graph/passes/passes.h"
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
+#include "tessera/layers/conv2d.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 namespace {
@@ -195,6 +197,24 @@ TEST(Compile, OtherKernelsAreAnotherSignature) {
   step(batch(8, 1));
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[1], "eigen kernels");
+}
+
+// The switch is part of the signature, and what it switches is taken where it applies.
+TEST(Compile, WinogradConvolutionsCanBeLeftOut) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels here";
+  auto step = compile([](const Tensor& x, const Tensor& w) { return conv2d(x, w, {.padding = 1}); });
+  const auto algorithm = [&](DType dtype) {
+    const Tensor x = cast(random_normal({4, 16, 16, 16}, 1), dtype);
+    const Tensor w = cast(random_normal({16, 3, 3, 16}, 2), dtype);
+    return std::string(step.prepare({x.spec(), w.spec()}).program()->algorithm(0));
+  };
+  EXPECT_EQ(algorithm(DType::f32), "winograd4");
+  cpu_context().set_winograd(Winograd::off);
+  EXPECT_EQ(algorithm(DType::f32), "native");
+  cpu_context().set_winograd(Winograd::automatic);
+  EXPECT_EQ(algorithm(DType::f64), "native");
+  EXPECT_EQ(step.trace_count(), 3);
+  EXPECT_EQ(step.trace_reasons()[1], "no Winograd convolutions");
 }
 
 TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {

@@ -1,14 +1,21 @@
 // Speed of the native CPU kernels over Eigen's, for every distinct matrix product and convolution
 // in the training steps of some networks: a Markdown table on stdout. Ratios of medians of
 // processor time on one thread, the two run in turn. Built on request: ninja kernel_bench;
-// kernel_bench [ROUNDS].
+//
+//   kernel_bench [ROUNDS]
+//   kernel_bench winograd [ROUNDS]   Winograd's convolutions over the direct native ones, with the
+//                                    largest error of each against float64, over the largest value
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <map>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/structural.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/session.h"
@@ -16,14 +23,16 @@
 namespace tessera {
 namespace {
 
-// One algorithm of a node, on operands of random numbers.
+// One algorithm of a node, on operands of random numbers or on those of another.
 class Run {
  public:
-  Run(const Op& op, const Specs& in, const Algorithm& algorithm)
+  Run(const Op& op, const Specs& in, const Algorithm& algorithm, const Run* like = nullptr)
       : kernel_(op.prepare(in, cpu_context(), algorithm)),
         scratch_(allocate_storage(algorithm.scratch_bytes, Device{}, true)) {
-    for (const TensorSpec& spec : in)
-      add(random_normal(spec.shape, in_.size() + 1, 0, 1, spec.dtype), in_);
+    for (size_t i = 0; i < in.size(); ++i)
+      add(like != nullptr ? cast(like->tensors_[i], in[i].dtype)
+                          : random_normal(in[i].shape, i + 1, 0, 1, in[i].dtype),
+          in_);
     for (TensorSpec spec : op.infer(in)) add(empty(spec), out_);
   }
 
@@ -31,6 +40,10 @@ class Run {
     const std::clock_t start = std::clock();
     for (int i = 0; i < times; ++i) kernel_->run(cpu_context(), in_, out_, {scratch_->pointer, {}});
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / times;
+  }
+  template <class T>
+  const T* result() const {
+    return out_[0].as<T>();
   }
 
  private:
@@ -45,17 +58,57 @@ class Run {
   std::vector<Buffer> in_, out_;
 };
 
-double ratio(const Op& op, const Specs& in, const std::vector<Algorithm>& all, int rounds) {
-  Run native(op, in, all[0]), eigen(op, in, all[1]);
-  eigen.seconds(1);
-  const int times = std::clamp(static_cast<int>(0.004 / (native.seconds(1) + 1e-6)), 1, 1000);
+// The algorithm of that name; of "winograd" either.
+std::optional<Algorithm> find(const std::vector<Algorithm>& all, std::string_view name) {
+  for (const Algorithm& algorithm : all)
+    if (algorithm.name.starts_with(name)) return algorithm;
+  return std::nullopt;
+}
+
+// How many times as fast `a` is as `b`.
+double ratio(Run& a, Run& b, int rounds) {
+  b.seconds(1);
+  const int times = std::clamp(static_cast<int>(0.004 / (a.seconds(1) + 1e-6)), 1, 1000);
   std::vector<double> ours, theirs;
   for (int i = 0; i < rounds; ++i) {
-    ours.push_back(native.seconds(times));
-    theirs.push_back(eigen.seconds(times));
+    ours.push_back(a.seconds(times));
+    theirs.push_back(b.seconds(times));
   }
   std::sort(ours.begin(), ours.end()), std::sort(theirs.begin(), theirs.end());
   return theirs[rounds / 2] / ours[rounds / 2];
+}
+
+std::string against_eigen(const Op& op, const Specs& in, const std::vector<Algorithm>& all,
+                          int rounds) {
+  const auto native = find(all, "native"), eigen = find(all, "eigen");
+  if (!native || !eigen) return "";
+  Run a(op, in, *native), b(op, in, *eigen);
+  return fmt::format("{:.2f}", ratio(a, b, rounds));
+}
+
+double error(const Run& run, const Run& exact, int64_t elements) {
+  double most = 0, largest = 0;
+  for (int64_t i = 0; i < elements; ++i) {
+    const double value = exact.result<double>()[i];
+    most = std::max(most, std::abs(value));
+    largest = std::max(largest, std::abs(value - static_cast<double>(run.result<float>()[i])));
+  }
+  return largest / most;
+}
+
+std::string against_direct(const Op& op, const Specs& in, const std::vector<Algorithm>& all,
+                           int rounds) {
+  const auto winograd = find(all, "winograd"), native = find(all, "native");
+  if (!winograd || !native) return "";
+  Run a(op, in, *winograd), b(op, in, *native);
+  const double faster = ratio(a, b, rounds);
+  Specs wide = in;
+  for (TensorSpec& spec : wide) spec.dtype = DType::f64;
+  Run exact(op, wide, *find(op.algorithms(wide, cpu_context().target()), "native"), &a);
+  exact.seconds(1);
+  const int64_t elements = op.infer(in)[0].shape.elements();
+  return fmt::format("{:.2f}, {:.1e}, {:.1e}", faster, error(a, exact, elements),
+                     error(b, exact, elements));
 }
 
 // The three passes of a convolution stand in one row, named by x, its filters and y.
@@ -63,7 +116,9 @@ struct Row {
   std::string pass[3];
 };
 
-void table(const char* model, int64_t batch, int size, int channels, int rounds) {
+using Figure = decltype(&against_eigen);
+
+void table(Figure figure, const char* model, int64_t batch, int size, int channels, int rounds) {
   Config config = parse_config("", "bench");
   config.model.name = model, config.threads = 1;
   Session session(config, {size, size, channels},
@@ -87,22 +142,29 @@ void table(const char* model, int64_t batch, int size, int channels, int rounds)
     const std::string name = fmt::format("{} by {} to {}", x.text(), w.text(), y.text());
     if (rows.count(name) == 0) order.push_back(name);
     std::string& cell = rows[name].pass[pass];
-    if (cell.empty()) cell = fmt::format("{:.2f}", ratio(*node.op, in, all, rounds));
+    if (cell.empty()) cell = figure(*node.op, in, all, rounds);
   }
   for (const std::string& name : order)
-    fmt::print("| {} | {} | {} |\n", model, name, fmt::join(rows[name].pass, " | "));
+    if (const Row& row = rows[name]; !(row.pass[0] + row.pass[1] + row.pass[2]).empty())
+      fmt::print("| {} | {} | {} |\n", model, name, fmt::join(row.pass, " | "));
 }
 
 }  // namespace
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
+  const bool winograd = argc > 1 && std::string_view(argv[1]) == "winograd";
+  const int rounds = argc > 1 + winograd ? std::atoi(argv[1 + winograd]) : 9;
   fmt::print(
       "| network | shape | forward | input gradient | weight gradient |\n|---|---|---|---|---|\n");
-  tessera::table("lenet5", 64, 28, 1, rounds);
-  tessera::table("resnet20", 16, 32, 3, rounds);
-  tessera::table("resnet18_cifar", 8, 32, 3, rounds);
-  tessera::table("resnet50", 2, 224, 3, rounds);
-  tessera::table("mobilenet_v2", 2, 224, 3, rounds);
+  const auto figure = winograd ? tessera::against_direct : tessera::against_eigen;
+  tessera::table(figure, "lenet5", 64, 28, 1, rounds);
+  tessera::table(figure, "resnet20", 16, 32, 3, rounds);
+  tessera::table(figure, "resnet18_cifar", 8, 32, 3, rounds);
+  tessera::table(figure, "resnet50", 2, 224, 3, rounds);
+  tessera::table(figure, "mobilenet_v2", 2, 224, 3, rounds);
+  if (!winograd) return 0;
+  tessera::table(figure, "wide_resnet", 2, 32, 3, rounds);
+  tessera::table(figure, "densenet_bc", 8, 32, 3, rounds);
+  tessera::table(figure, "vgg16_bn", 8, 32, 3, rounds);
 }
