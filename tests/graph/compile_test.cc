@@ -202,7 +202,8 @@ TEST(Compile, OtherKernelsAreAnotherSignature) {
 // The switch is part of the signature, and what it switches is taken where it applies.
 TEST(Compile, WinogradConvolutionsCanBeLeftOut) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels here";
-  auto step = compile([](const Tensor& x, const Tensor& w) { return conv2d(x, w, {.padding = 1}); });
+  auto step =
+      compile([](const Tensor& x, const Tensor& w) { return conv2d(x, w, {.padding = 1}); });
   const auto algorithm = [&](DType dtype) {
     const Tensor x = cast(random_normal({4, 16, 16, 16}, 1), dtype);
     const Tensor w = cast(random_normal({16, 3, 3, 16}, 2), dtype);
