@@ -8,6 +8,7 @@
 //
 // The gradient with respect to the input is the convolution of dy with the filters turned around.
 // Only float: rounding errors grow a little with m, which double is asked for to avoid.
+// A value that is not finite spreads over its tile, and comes out as NaN.
 #pragma once
 
 #include <memory>
