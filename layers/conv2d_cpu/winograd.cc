@@ -178,9 +178,9 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
   p.c = own.out, p.c_position = out_position_, p.c_row = together_;
   p.read = next_input(index, in);
   if (blocks_.column_blocks == 1) {
-    const PixelRows own = blocks_.own_rows(block);
-    p.write = {out + own.first * blocks_.plane.w * out_c_, own.count * blocks_.plane.w * out_c_, 0,
-               1};
+    const PixelRows rows = blocks_.own_rows(block);
+    const int64_t row = blocks_.plane.w * out_c_;
+    p.write = {out + rows.first * row, rows.count * row, 0, 1};
   }
   const int64_t end = parts_ > 1 ? std::min(columns_, (part + 1) * together_) : columns_;
   for (int64_t j = part * together_; j < end; j += together_) {

@@ -35,7 +35,7 @@ struct Transform;
 
 template <>
 struct Transform<4> {
-  static constexpr int kTile = 4, kPoints = 6;
+  static constexpr int kPoints = 6;
 
   static TESSERA_INLINE void input(const Register* d, Register* t) {
     t[0] = multiply_add(kProduct, d[0], multiply_add(-kSum, d[2], d[4]));
@@ -92,7 +92,7 @@ struct Transform<4> {
 // The points 0, 1, -1 and infinity.
 template <>
 struct Transform<2> {
-  static constexpr int kTile = 2, kPoints = 4;
+  static constexpr int kPoints = 4;
 
   static TESSERA_INLINE void input(const Register* d, Register* t) {
     t[0] = d[0] - d[2];
@@ -161,9 +161,13 @@ TESSERA_INLINE void both_ways(Load load, F transform, Store store) {
   }
 }
 
-// An image's tile of kFrom x kFrom pixels to a transformed one.
+template <int kFrom>
+bool whole(const WinogradExtent& in) {
+  return in.row_begin == 0 && in.row_end == kFrom && in.column_begin == 0 && in.column_end == kFrom;
+}
+
 template <int kFrom, int kTo, bool kWhole, class F>
-TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
+TESSERA_INLINE void transform_image(const WinogradRead& t, F transform) {
   const WinogradExtent in = t.inside;
   for_vectors(t.channels, [&](int64_t c, auto vector) {
     const float* image = t.image + c;
@@ -180,29 +184,24 @@ TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
   });
 }
 
-template <int kFrom>
-bool whole(const WinogradExtent& in) {
-  return in.row_begin == 0 && in.row_end == kFrom && in.column_begin == 0 && in.column_end == kFrom;
+// An image's tile of kFrom x kFrom pixels to a transformed one of kTo x kTo.
+template <int kFrom, int kTo, class F>
+TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
+  if (whole<kFrom>(t.inside)) return transform_image<kFrom, kTo, true>(t, transform);
+  transform_image<kFrom, kTo, false>(t, transform);
 }
 
 template <int M>
 void input(const WinogradRead& t) {
   using W = Transform<M>;
-  constexpr int P = W::kPoints;
-  if (whole<P>(t.inside))
-    return from_image<P, P, true>(t,
-                                  [](const Register* from, Register* to) { W::input(from, to); });
-  from_image<P, P, false>(t, [](const Register* from, Register* to) { W::input(from, to); });
+  from_image<W::kPoints, W::kPoints>(
+      t, [](const Register* from, Register* to) { W::input(from, to); });
 }
 
 template <int M>
 void gradient(const WinogradRead& t) {
   using W = Transform<M>;
-  if (whole<M>(t.inside))
-    return from_image<M, W::kPoints, true>(
-        t, [](const Register* from, Register* to) { W::gradient(from, to); });
-  from_image<M, W::kPoints, false>(
-      t, [](const Register* from, Register* to) { W::gradient(from, to); });
+  from_image<M, W::kPoints>(t, [](const Register* from, Register* to) { W::gradient(from, to); });
 }
 
 template <int M>

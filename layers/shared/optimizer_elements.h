@@ -1,4 +1,5 @@
-// What optimizers do with one element, on every device.
+// What optimizers do with one element, on every device. The functions are static, as the linker
+// would merge those that it finds compiled for several instruction sets.
 #pragma once
 
 #include <cmath>
@@ -13,12 +14,12 @@ struct SgdRates {
 };
 
 template <class T>
-TESSERA_HOST_DEVICE inline void sgd_element(const SgdRates<T>& s, T g, T& p) {
+TESSERA_HOST_DEVICE static inline void sgd_element(const SgdRates<T>& s, T g, T& p) {
   p -= s.rate * (g + s.decay * p);
 }
 
 template <bool kNesterov, class T>
-TESSERA_HOST_DEVICE inline void sgd_element(const SgdRates<T>& s, T g, T& p, T& b) {
+TESSERA_HOST_DEVICE static inline void sgd_element(const SgdRates<T>& s, T g, T& p, T& b) {
   const T slope = g + s.decay * p;
   const T buffer = s.momentum * b + slope;
   b = buffer;
@@ -32,7 +33,8 @@ struct AdamWRates {
 };
 
 template <class T>
-TESSERA_HOST_DEVICE inline void adamw_element(const AdamWRates<T>& s, T g, T& p, T& m, T& v) {
+TESSERA_HOST_DEVICE static inline void adamw_element(const AdamWRates<T>& s, T g, T& p, T& m,
+                                                     T& v) {
   const T first = m + s.mix1 * (g - m);
   const T second = s.beta2 * v + s.mix2 * (g * g);
   m = first;
