@@ -124,6 +124,17 @@ class Op {
   virtual std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                                   std::span<const TensorSpec> in,
                                                   std::span<const TensorSpec> p_in) const;
+  // A new op that applies `p` to what it reads as `input`, as it reads it, so that the result of p
+  // need not be in memory. Absorbed::inputs names no `input`. None: nullopt.
+  virtual std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                                  std::span<const TensorSpec> in,
+                                                  std::span<const TensorSpec> p_in,
+                                                  const Target& target) const;
+  // A new op that also computes `reader`, which reads its first output as `fused_input`, while that
+  // is in the cache. The outputs of the reader follow its own. None: nullopt.
+  virtual std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,
+                                                std::span<const TensorSpec> in,
+                                                std::span<const TensorSpec> reader_in) const;
   // A copy moves values between devices, so its inputs may stand elsewhere.
   virtual bool crosses_devices() const { return false; }
   // Default: reads its inputs and writes its outputs once, views aside, with the operations of

@@ -40,6 +40,18 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::max, 8, 9}}},
     // relu_grad
     {2, {known_value(0), {ScalarOp::greater, 0, 2}, known_value(0), {ScalarOp::select, 3, 1, 4}}},
+    // relu_grad, of a batch_norm+relu that is computed again
+    {6,
+     {{ScalarOp::sub, 1, 2},
+      {ScalarOp::mul, 6, 3},
+      {ScalarOp::mul, 7, 4},
+      {ScalarOp::add, 8, 5},
+      known_value(0),
+      {ScalarOp::max, 9, 10},
+      known_value(0),
+      {ScalarOp::greater, 11, 12},
+      known_value(0),
+      {ScalarOp::select, 13, 0, 14}}},
     // add+relu_grad
     {3,
      {{ScalarOp::add, 0, 1},

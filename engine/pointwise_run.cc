@@ -189,7 +189,7 @@ bool PointwiseRun::in_one_go(int64_t first) const {
   return plan_.rings_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
 }
 
-void PointwiseRun::run_known(int64_t first, int64_t count) const {
+void PointwiseRun::run_known(int64_t first, int64_t count, void* to) const {
   using Read = PointwisePlan::Read;
   const float* in[kMaxScalarRegisters];
   PointwiseMove moves[kMaxScalarRegisters];
@@ -201,15 +201,20 @@ void PointwiseRun::run_known(int64_t first, int64_t count) const {
                                    : PointwiseMove::round;
   }
   const int64_t period = plan_.rings_.empty() ? kNoPeriod : plan_.rings_[0].period;
-  plan_.compiled_({in, moves, first % period, period}, count, static_cast<float*>(out_) + first);
+  plan_.compiled_({in, moves, first % period, period}, count, static_cast<float*>(to));
 }
 
 // The range is cut into stretches in which every input is read side by side, or is one value.
 template <class T>
 class PointwiseRun::Stretches {
  public:
-  Stretches(const PointwiseRun& run, int64_t first, int64_t count)
-      : run_(run), plan_(run.plan_), first_(first), end_(first + count), longest_(count) {
+  Stretches(const PointwiseRun& run, int64_t first, int64_t count, void* to)
+      : run_(run),
+        plan_(run.plan_),
+        first_(first),
+        end_(first + count),
+        longest_(count),
+        out_(static_cast<T*>(to)) {
     for (size_t g = 0; g < plan_.rings_.size(); ++g) phase_[g] = first % plan_.rings_[g].period;
     int block = plan_.blocks_;
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
@@ -229,10 +234,9 @@ class PointwiseRun::Stretches {
     while (first_ < end_) {
       const int64_t n = length();
       for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
-      T* out = static_cast<T*>(run_.out_) + first_;
       if constexpr (sizeof(T) == sizeof(float))
-        if (plan_.is_known()) plan_.compiled_({in_, moves_, 0, kNoPeriod}, n, out);
-      if (!plan_.is_known()) interpret(program, blocks_, in_, n, out);
+        if (plan_.is_known()) plan_.compiled_({in_, moves_, 0, kNoPeriod}, n, out_);
+      if (!plan_.is_known()) interpret(program, blocks_, in_, n, out_);
       move_on(n);
     }
   }
@@ -280,7 +284,7 @@ class PointwiseRun::Stretches {
   }
 
   void move_on(int64_t n) {
-    first_ += n;
+    first_ += n, out_ += n;
     for (size_t g = 0; g < plan_.rings_.size(); ++g) {
       phase_[g] += n;
       if (phase_[g] >= plan_.rings_[g].period) phase_[g] -= plan_.rings_[g].period;
@@ -290,6 +294,7 @@ class PointwiseRun::Stretches {
   const PointwiseRun& run_;
   const PointwisePlan& plan_;
   int64_t first_, end_, longest_;
+  T* out_;                              // of element first_
   int64_t phase_[kMaxScalarRegisters];  // of each ring
   const T* in_[kMaxScalarRegisters];
   PointwiseMove moves_[kMaxScalarRegisters];
@@ -300,11 +305,16 @@ class PointwiseRun::Stretches {
 };
 
 void PointwiseRun::apply(int64_t first, int64_t count) const {
-  if (in_one_go(first)) return run_known(first, count);
+  apply_to(static_cast<char*>(out_) + first * static_cast<int64_t>(size_of(plan_.dtype_)), first,
+           count);
+}
+
+void PointwiseRun::apply_to(void* to, int64_t first, int64_t count) const {
+  if (in_one_go(first)) return run_known(first, count, to);
   if (plan_.dtype_ == DType::f32)
-    Stretches<float>(*this, first, count).run();
+    Stretches<float>(*this, first, count, to).run();
   else
-    Stretches<double>(*this, first, count).run();
+    Stretches<double>(*this, first, count, to).run();
 }
 
 }  // namespace tessera

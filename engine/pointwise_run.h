@@ -77,6 +77,8 @@ class PointwiseRun {
   // Computes elements [first, first + count) of the output; fastest where `first` is a multiple of
   // kPointwiseStep.
   void apply(int64_t first, int64_t count) const;
+  // The same elements, written to `to` instead.
+  void apply_to(void* to, int64_t first, int64_t count) const;
 
   static constexpr int64_t kPatternBytes = 32 << 10;
 
@@ -87,7 +89,7 @@ class PointwiseRun {
   template <class T>
   void repeat_patterns();
   bool in_one_go(int64_t first) const;
-  void run_known(int64_t first, int64_t count) const;
+  void run_known(int64_t first, int64_t count, void* to) const;
 
   const PointwisePlan& plan_;
   const void* inputs_[kMaxScalarRegisters];  // in the order of the plan's

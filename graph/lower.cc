@@ -19,6 +19,7 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"dead_code", eliminate_dead_code}, {"common_subexpressions", eliminate_common_subexpressions},
     {"fuse_pointwise", fuse_pointwise}, {"fuse_epilogues", fuse_epilogues},
+    {"fuse_prologues", fuse_prologues}, {"fuse_readers", fuse_readers},
     {"order_updates", order_updates},
 };
 

@@ -4,11 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/fused_kernel.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/layers/conv2d_cuda/kernels.h"
 #include "tessera/layers/shared/checks.h"
-#include "tessera/layers/shared/epilogue.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/simd/isa.h"
 
@@ -68,31 +67,17 @@ Shape check_shapes(const InputCheck& check, const Conv2dParams& p, const Shape& 
 // Algorithms of 3x3 filters, by the tiles of outputs that are computed together.
 constexpr std::string_view kWinograd4 = "winograd4", kWinograd2 = "winograd2";
 
+bool is_winograd(const Algorithm& chosen) {
+  return chosen.name == kWinograd4 || chosen.name == kWinograd2;
+}
+
 // The settings of the ops. `size` is what the inputs do not tell: the image of the input gradient,
 // the filter of the weight gradient.
 struct ConvOpParams {
   Conv2dParams conv;
   Size2 size = 0;
-  ScalarProgram epilogue = no_epilogue();
+  ConvFusion fusion = {};
   bool operator==(const ConvOpParams&) const = default;
-};
-
-// A convolution prepared for a shape, with the epilogue that is applied to its result.
-template <class T>
-class ConvKernel final : public Kernel {
- public:
-  ConvKernel(std::shared_ptr<const Convolution<T>> convolution, PointwisePlan epilogue)
-      : convolution_(std::move(convolution)), epilogue_(std::move(epilogue)) {}
-
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    EpilogueRun epilogue(epilogue_, in.subspan(2), out[0]);
-    convolution_->run(static_cast<CpuContext&>(where).pool(), in[0].as<T>(), in[1].as<T>(),
-                      out[0].as<T>(), scratch.data, epilogue.hook<T>());
-  }
-
- private:
-  const std::shared_ptr<const Convolution<T>> convolution_;
-  const PointwisePlan epilogue_;
 };
 
 // What the convolution and its gradients share. Derived has a name, the names of its inputs,
@@ -109,7 +94,9 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
     check.rank(0, 4);
     check.rank(1, 4);
     check_settings(check, params.conv);
-    return {{in[0].dtype, self().output(check, in), {}}};
+    Specs out = {{in[0].dtype, self().output(check, in), {}}};
+    for (TensorSpec& spec : params.fusion.outputs(in, out[0])) out.push_back(std::move(spec));
+    return out;
   }
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
@@ -123,16 +110,17 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
     }
     const ConvShape shape = self().shape(in);
     const size_t element = size_of(in[0].dtype);
+    const size_t fused = fused_scratch(params.fusion, false, in[0]);
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
       if (has_native_kernels()) {
         const bool winograd = in[0].dtype == DType::f32 && target.cpu.winograd != Winograd::off;
         if (const int m = winograd ? winograd_tile(kPass, shape) : 0)
-          all.push_back({m == 4 ? kWinograd4 : kWinograd2,
-                         winograd_scratch(kPass, shape, m, target.threads)});
-        all.push_back({"native", native_conv_scratch(kPass, shape, element, target.threads)});
+          all.push_back({m == 4 ? kWinograd4 : kWinograd2, winograd_bytes(in, m, target.threads)});
+        all.push_back(
+            {"native", fused + native_conv_scratch(kPass, shape, element, target.threads)});
       }
-    all.push_back({"eigen", eigen_conv_scratch(kPass, shape, element, target.threads)});
+    all.push_back({"eigen", fused + eigen_conv_scratch(kPass, shape, element, target.threads)});
     return all;
   }
 
@@ -145,15 +133,18 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
     visit_float(in[0].dtype, [&](auto zero) {
       using T = decltype(zero);
       std::shared_ptr<const Convolution<T>> convolution;
+      bool takes_prologue = false;
       if constexpr (kNativeKernels) {
         if (chosen.name == "native") convolution = native_convolution<T>(kPass, shape);
         if constexpr (sizeof(T) == sizeof(float))
-          if (chosen.name == kWinograd4 || chosen.name == kWinograd2)
+          if (is_winograd(chosen)) {
             convolution = make_winograd(kPass, shape, chosen.name == kWinograd4 ? 4 : 2);
+            takes_prologue = winograd_takes_prologue(kPass, shape);
+          }
       }
       if (!convolution) convolution = eigen_convolution<T>(kPass, shape);
-      kernel = std::make_unique<ConvKernel<T>>(
-          std::move(convolution), epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]));
+      kernel =
+          fused_kernel<T>(std::move(convolution), takes_prologue, params.fusion, in, infer(in)[0]);
     });
     return kernel;
   }
@@ -162,18 +153,34 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
     return {kPass, self().shape(in), size_of(in[0].dtype)};
   }
 
-  const ScalarProgram& epilogue() const override { return params.epilogue; }
-  bool differentiable() const override { return params.epilogue.code.empty(); }
+  const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
+  bool differentiable() const override { return params.fusion.nothing(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 
   std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
                                           std::span<const TensorSpec> in,
                                           std::span<const TensorSpec> p_in) const override {
     if (kPass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
-    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
-    if (!whole) return std::nullopt;
-    return Absorbed{std::make_shared<Derived>(ConvOpParams{params.conv, params.size, *whole}),
-                    join_inputs(in.size(), p, fused_input)};
+    return absorbed(with_epilogue(params.fusion, p, fused_input, in, infer(in)[0], p_in));
+  }
+
+  // Into the first input where that is read in parts anyway.
+  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in,
+                                          const Target& target) const override {
+    if (!in[0].device.is_cpu()) return std::nullopt;
+    if (input == 0 &&
+        (kPass == ConvPass::input_grad || !is_winograd(choose_algorithm(*this, in, target))))
+      return std::nullopt;
+    return absorbed(with_prologue(params.fusion, p, input, in, p_in));
+  }
+
+  std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,
+                                        std::span<const TensorSpec> in,
+                                        std::span<const TensorSpec> reader_in) const override {
+    if (kPass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
+    return absorbed(with_reader(params.fusion, reader, fused_input, in, infer(in)[0], reader_in));
   }
 
   // As direct convolution, whatever the algorithm: in all three passes a pixel of y and a filter
@@ -181,13 +188,28 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
   Cost cost(std::span<const TensorSpec> in) const override {
     const ConvShape s = self().shape(in);
     const int64_t products = s.n * s.out_h() * s.out_w() * s.o * s.kh * s.kw * (s.c / s.groups);
-    return this->cost_with(in, 2 * products + epilogue_flops(params.epilogue, infer(in)[0]));
+    return this->cost_with(in, 2 * products + params.fusion.flops(in, infer(in)[0]));
   }
 
   const ConvOpParams params;
 
  private:
   const Derived& self() const { return static_cast<const Derived&>(*this); }
+
+  size_t winograd_bytes(std::span<const TensorSpec> in, int m, int threads) const {
+    const ConvShape shape = self().shape(in);
+    const bool takes = winograd_takes_prologue(kPass, shape);
+    const bool prologue = takes && !params.fusion.prologue.code.empty();
+    return fused_scratch(params.fusion, takes, in[0]) +
+           winograd_scratch(kPass, shape, m, threads, prologue);
+  }
+
+  std::optional<Absorbed> absorbed(std::optional<FusedMore> more) const {
+    if (!more) return std::nullopt;
+    return Absorbed{
+        std::make_shared<Derived>(ConvOpParams{params.conv, params.size, std::move(more->fusion)}),
+        std::move(more->inputs)};
+  }
 };
 
 class Conv2d final : public ConvOp<Conv2d, ConvPass::forward> {

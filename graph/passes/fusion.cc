@@ -23,8 +23,10 @@ size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>
   return bytes;
 }
 
-bool overwritten_between(const Graph& graph, const FusionSite& site) {
-  for (ValueId id : graph.nodes[site.producer].inputs) {
+}  // namespace
+
+bool overwritten_between(const Graph& graph, int node, int later) {
+  for (ValueId id : graph.nodes[node].inputs) {
     // A view of a persistent value is as old as that value.
     while (graph.values[id].role == Role::computed && graph.values[id].producer >= 0) {
       const Node& maker = graph.nodes[graph.values[id].producer];
@@ -33,14 +35,12 @@ bool overwritten_between(const Graph& graph, const FusionSite& site) {
       id = maker.inputs[view];
     }
     if (!graph.values[id].persistent()) continue;
-    for (int s = site.producer + 1; s < site.consumer; ++s)
+    for (int s = node + 1; s < later; ++s)
       for (ValueId made : graph.nodes[s].outputs)
         if (graph.values[made].previous == id) return true;
   }
   return false;
 }
-
-}  // namespace
 
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& readers,
                        int consumer, int fused_input) {
@@ -57,7 +57,7 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
   bool adjacent = consumer == site.producer + 1;
   size_t freed = value.spec.bytes();
   if (!adjacent && bytes_kept_longer(graph, readers, site, freed) > freed) return {};
-  if (overwritten_between(graph, site)) return {};
+  if (overwritten_between(graph, site.producer, site.consumer)) return {};
   return site;
 }
 

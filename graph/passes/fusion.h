@@ -1,4 +1,4 @@
-// What the two fusing passes share.
+// What the fusing passes share.
 #pragma once
 
 #include "tessera/graph/graph.h"
@@ -18,6 +18,9 @@ struct FusionSite {
 // bytes alive.
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& readers,
                        int consumer, int fused_input);
+
+// Whether a persistent value that `node` reads has been overwritten when `later` runs.
+bool overwritten_between(const Graph& graph, int node, int later);
 
 // Input values of the fused node: the producer's, then the consumer's without `fused_input`.
 std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site);

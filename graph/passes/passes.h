@@ -14,6 +14,11 @@ int eliminate_common_subexpressions(Graph& graph);
 int fuse_pointwise(Graph& graph);
 // Folds a pointwise node into the op whose output it reads, where that op offers it.
 int fuse_epilogues(Graph& graph);
+// Drops a pointwise node whose readers all apply it themselves to what they read.
+int fuse_prologues(Graph& graph);
+// Makes a node that reads what another makes, as the sums of a norm do, a part of that other one,
+// which computes it while its result is in the cache.
+int fuse_readers(Graph& graph);
 // Runs each update as soon as its gradient is there and the old version has been read, if the most
 // bytes that live at once do not grow.
 int order_updates(Graph& graph);

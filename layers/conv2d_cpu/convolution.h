@@ -47,17 +47,26 @@ enum class ConvPass {
   weight_grad,  // x, dy -> df, the gradient of sum(y * dy) with respect to f
 };
 
+// What is done to tensors on their way: `prologue` to the first input, where it is there,
+// `epilogue` to y or dx; df has none.
+template <class T>
+struct ConvHooks {
+  Prologue<T> prologue;
+  Epilogue<T> epilogue;
+};
+
 // One pass for one shape: all that follows from the shape is computed when it is made.
 template <class T>
 class Convolution {
  public:
   virtual ~Convolution() = default;
   // a and b are the inputs as ConvPass lists them. `scratch` is 64-byte aligned, of the bytes that
-  // the algorithm's function below gives for the pool's size or more. The epilogue sees y or dx; df
-  // has none. Allocates nothing. The result depends on the shape, the algorithm and the instruction
-  // set alone, never on the number of threads. One caller for each scratch at a time.
+  // the algorithm's function below gives for the pool's size or more. Where there is a prologue,
+  // for algorithms that take one, `a` is what it reads, and is only fetched into the cache.
+  // Allocates nothing. The result depends on the shape, the algorithm and the instruction set
+  // alone, never on the number of threads. One caller for each scratch at a time.
   virtual void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
-                   const Epilogue<T>& epilogue) const = 0;
+                   const ConvHooks<T>& hooks) const = 0;
 };
 
 // Written by hand, for AVX2 and AVX-512: where has_native_kernels() only. `element` is

@@ -58,7 +58,8 @@ class EigenForward final : public Convolution<T> {
   size_t scratch(int threads) const { return threads * own_.elements() * sizeof(T); }
 
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
-           const Epilogue<T>& epilogue) const override {
+           const ConvHooks<T>& hooks) const override {
+    const Epilogue<T>& epilogue = hooks.epilogue;
     const int64_t channels = backward_ ? s_.c : s_.o;
     pool.parallel_for_thread(ceil_div(s_.pixels(), pixels_), [&](int64_t task, int thread) {
       const int64_t first = task * pixels_, count = std::min(pixels_, s_.pixels() - first);
@@ -114,7 +115,8 @@ class EigenInputGrad final : public Convolution<T> {
   size_t scratch(int threads) const { return threads * own_.elements() * sizeof(T); }
 
   void run(ThreadPool& pool, const T* dy, const T* filters, T* dx, void* scratch,
-           const Epilogue<T>& epilogue) const override {
+           const ConvHooks<T>& hooks) const override {
+    const Epilogue<T>& epilogue = hooks.epilogue;
     pool.parallel_for_thread(s_.n * bands_.per_image, [&](int64_t task, int thread) {
       const int64_t image = task / bands_.per_image, row = task % bands_.per_image * bands_.rows;
       const int64_t rows = std::min(bands_.rows, s_.h - row);
@@ -177,7 +179,7 @@ class EigenWeightGrad final : public Convolution<T> {
   }
 
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
-           const Epilogue<T>&) const override {
+           const ConvHooks<T>&) const override {
     T* partial = static_cast<T*>(scratch);
     pool.parallel_for_thread(runs_ * slices_ * s_.groups, [&](int64_t task, int thread) {
       const int64_t run = task % runs_, part = task / runs_;

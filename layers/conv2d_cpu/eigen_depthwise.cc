@@ -90,7 +90,8 @@ void EigenDepthwise<T>::weight_grad(int64_t begin, int64_t end, const T* x, cons
 
 template <class T>
 void EigenDepthwise<T>::run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
-                            const Epilogue<T>& epilogue) const {
+                            const ConvHooks<T>& hooks) const {
+  const Epilogue<T>& epilogue = hooks.epilogue;
   const int64_t lines = s_.n * s_.out_h();
   T* filters = static_cast<T*>(scratch);
   if (pass_ == ConvPass::weight_grad) {

@@ -13,7 +13,7 @@ class EigenDepthwise final : public Convolution<T> {
   EigenDepthwise(ConvPass pass, const ConvShape& shape);
   size_t scratch(int threads) const;
   void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
-           const Epilogue<T>& epilogue) const override;
+           const ConvHooks<T>& hooks) const override;
 
  private:
   void forward(int64_t begin, int64_t end, const T* x, const T* f, T* y) const;

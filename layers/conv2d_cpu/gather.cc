@@ -112,7 +112,7 @@ class Gather final : public Convolution<T> {
  public:
   Gather(const ConvShape& shape, bool backward);
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
-           const Epilogue<T>& epilogue) const override;
+           const ConvHooks<T>& hooks) const override;
 
  private:
   void pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w, T* packed) const;
@@ -342,13 +342,13 @@ void Gather<T>::run_task(int64_t task, const T* in, const T* packed, T* out, T* 
 
 template <class T>
 void Gather<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
-                    const Epilogue<T>& epilogue) const {
+                    const ConvHooks<T>& hooks) const {
   if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
   T* packed = static_cast<T*>(scratch);
   pack(pool, filters, packed);
   const int64_t stride = block_elements<T>(geometry_, tiling_);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
-    run_task(task, in, packed, out, packed + blocks_ + thread * stride, epilogue);
+    run_task(task, in, packed, out, packed + blocks_ + thread * stride, hooks.epilogue);
   });
 }
 

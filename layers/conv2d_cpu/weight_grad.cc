@@ -221,7 +221,7 @@ class WeightGrad final : public Convolution<T> {
  public:
   explicit WeightGrad(const ConvShape& shape);
   void run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
-           const Epilogue<T>&) const override;
+           const ConvHooks<T>&) const override;
 
  private:
   void run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x, const T* dy,
@@ -271,7 +271,7 @@ void WeightGrad<T>::run_part(const Part& part, const Buffers<T>& buffers, int th
 
 template <class T>
 void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
-                        const Epilogue<T>&) const {
+                        const ConvHooks<T>&) const {
   const ConvShape& s = tiling_.shape;
   if (tiling_.blocks == 0) {  // no pixels: nothing to sum
     std::memset(dw, 0, s.weights() * sizeof(T));

@@ -24,12 +24,18 @@ bool winograd_applies(const ConvShape& shape);
 // where the direct convolution does.
 int winograd_tile(ConvPass pass, const ConvShape& shape);
 
-size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads);  // bytes
+// Takes a prologue: it is then applied to the rows that a block of tiles reads.
+bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape);
+
+// Bytes; more with a prologue.
+size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
+                        bool prologue = false);
 // m is 2 or 4. winograd_applies() holds.
 std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m);
 
 // For ConvPass::weight_grad the two below.
-size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads);
+size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads, bool prologue);
+bool winograd_weight_grad_takes_prologue(const ConvShape& shape);
 std::unique_ptr<Convolution<float>> make_winograd_weight_grad(const ConvShape& shape, int m);
 
 }  // namespace tessera

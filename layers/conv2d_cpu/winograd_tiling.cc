@@ -47,6 +47,25 @@ PixelRows TileBlocks::own_rows(const TileBlock& b) const {
   return {b.image * plane.h + first, (b.images - 1) * plane.h + last - first};
 }
 
+ImagePlace TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const float* in,
+                            const Prologue<float>& prologue, float* window) const {
+  if (prologue.read == nullptr) return {in + image * s.h * s.w * s.c, s.w * s.c};
+  const int64_t m = plane.m;
+  const int64_t top = std::clamp<int64_t>(b.row * m - s.pad_h, 0, s.h);
+  const int64_t bottom = std::clamp<int64_t>((b.row + b.rows) * m - s.pad_h + 2, top, s.h);
+  const int64_t left = std::clamp<int64_t>(b.column * m - s.pad_w, 0, s.w);
+  const int64_t right = std::clamp<int64_t>((b.column + b.columns) * m - s.pad_w + 2, left, s.w);
+  const int64_t row = (right - left) * s.c, whole = right - left == s.w ? bottom - top : 1;
+  for (int64_t y = top; y < bottom; y += whole)
+    prologue.read(prologue.context, window + (y - top) * row,
+                  ((image * s.h + y) * s.w + left) * s.c, whole * row);
+  return {window - top * row - left * s.c, row};
+}
+
+int64_t TileBlocks::window(const ImageRead& s) const {
+  return std::min(s.h, rows * plane.m + 2) * std::min(s.w, columns * plane.m + 2) * s.c;
+}
+
 WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w) {
   auto at = [&](int64_t value) { return static_cast<int>(std::clamp<int64_t>(value, 0, size)); };
   return {at(-y), at(h - y), at(-x), at(w - x)};

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tessera/layers/conv2d_cpu/winograd_simd.h"
+#include "tessera/layers/shared/epilogue_hook.h"
 
 namespace tessera {
 
@@ -34,6 +35,16 @@ struct TileBlock {
   int64_t tiles() const { return images * rows * columns; }
 };
 
+// Images that are read: of h x w pixels with c channels, `pad` zeros around them.
+struct ImageRead {
+  int64_t h, w, c, pad_h, pad_w;
+};
+// Where the pixels of an image stand: (y, x) at base + y * row + x * c.
+struct ImagePlace {
+  const float* base;
+  int64_t row;
+};
+
 // Rows of pixels, counted over all images.
 struct PixelRows {
   int64_t first, count;
@@ -55,6 +66,13 @@ struct TileBlocks {
   // The block's own rows.
   PixelRows own_rows(const TileBlock& block) const;
 
+  // Where the part of `image` that a block reads stands: in `in`, or, where there is a prologue, in
+  // `window`, which it is written to.
+  ImagePlace read(const TileBlock& block, int64_t image, const ImageRead& shape, const float* in,
+                  const Prologue<float>& prologue, float* window) const;
+  // Elements of a window, the largest.
+  int64_t window(const ImageRead& shape) const;
+
   // Calls run(first pixel, pixels) for the contiguous ranges of a block; pixels count over all
   // images.
   template <class F>
@@ -70,12 +88,12 @@ struct TileBlocks {
   }
 };
 
-// Calls run(image, y, x) for each tile of a block, y and x being its first output pixel.
+// Calls run(y, x) for each tile of a block in one of its images, y and x being its first output
+// pixel.
 template <class F>
-void for_tiles(const TileBlock& b, int64_t m, F run) {
-  for (int64_t i = b.image; i < b.image + b.images; ++i)
-    for (int64_t r = b.row; r < b.row + b.rows; ++r)
-      for (int64_t c = b.column; c < b.column + b.columns; ++c) run(i, r * m, c * m);
+void for_tiles_of_image(const TileBlock& b, int64_t m, F run) {
+  for (int64_t r = b.row; r < b.row + b.rows; ++r)
+    for (int64_t c = b.column; c < b.column + b.columns; ++c) run(r * m, c * m);
 }
 
 // The part of a tile of `size` pixels a side at (y, x) that lies in an image of h x w.

@@ -34,6 +34,7 @@ struct Parts {
 struct Scratch {
   float* partial;        // [run][weights], where there are several runs
   float *sums, *x, *dy;  // of each thread: transformed
+  float* window;         // of each thread: what a prologue makes of the part of an image
   size_t size;
 };
 
@@ -41,22 +42,24 @@ class WinogradWeightGrad final : public Convolution<float> {
  public:
   WinogradWeightGrad(const ConvShape& shape, int m);
   void run(ThreadPool& pool, const float* x, const float* dy, float* df, void* scratch,
-           const Epilogue<float>&) const override;
-  Scratch lay_out(int threads, void* base) const;
+           const ConvHooks<float>& hooks) const override;
+  Scratch lay_out(int threads, bool prologue, void* base) const;
 
  private:
-  // Channels of x and of dy, and what a thread works in.
+  // The inputs, channels of x and of dy, and what a thread works in.
   struct Task {
+    const float *x, *dy;
+    Prologue<float> prologue;
     int64_t c, channels, o, filters;
     Scratch own;
   };
 
-  void read(const Task& task, const TileBlock& block, const float* x, const float* dy) const;
-  void fetch_next(const Task& task, int64_t index, const float* x, const float* dy,
-                  WinogradSum& sum) const;
-  void run_task(const Task& task, int64_t run, const float* x, const float* dy, float* df) const;
+  void read(const Task& task, const TileBlock& block) const;
+  void fetch_next(const Task& task, int64_t index, WinogradSum& sum) const;
+  void run_task(const Task& task, int64_t run, float* df) const;
 
   const ConvShape s_;
+  const ImageRead in_;
   const WinogradTransforms& transforms_;
   const int64_t m_, positions_;
   const TileBlocks blocks_;
@@ -66,6 +69,7 @@ class WinogradWeightGrad final : public Convolution<float> {
 
 WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
     : s_(s),
+      in_{s.h, s.w, s.c, s.pad_h, s.pad_w},
       transforms_(winograd_transforms(m)),
       m_(m),
       positions_((m + 2) * (m + 2)),
@@ -80,58 +84,60 @@ WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
   sum_position_ = filters_.size * channels_.size + kWinogradSkew;
 }
 
-Scratch WinogradWeightGrad::lay_out(int threads, void* base) const {
+Scratch WinogradWeightGrad::lay_out(int threads, bool prologue, void* base) const {
   ScratchLayout layout(base);
   Scratch all{};
   if (runs_ > 1) all.partial = layout.take<float>(runs_ * s_.weights());
   all.sums = layout.take<float>(threads * positions_ * sum_position_);
   all.x = layout.take<float>(threads * positions_ * x_position_);
   all.dy = layout.take<float>(threads * positions_ * dy_position_);
+  all.window = layout.take<float>(prologue ? threads * blocks_.window(in_) : 0);
   all.size = layout.size();
   return all;
 }
 
-void WinogradWeightGrad::read(const Task& task, const TileBlock& block, const float* x,
-                              const float* dy) const {
+void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
   const int64_t out_h = s_.out_h(), out_w = s_.out_w();
   float *to_x = task.own.x, *to_dy = task.own.dy;
-  for_tiles(block, m_, [&](int64_t image, int64_t y, int64_t column) {
-    const int64_t top = y - s_.pad_h, left = column - s_.pad_w;
-    transforms_.input({x + ((image * s_.h + top) * s_.w + left) * s_.c + task.c, s_.w * s_.c, s_.c,
-                       inside(top, left, m_ + 2, s_.h, s_.w), task.channels, to_x, x_position_});
-    transforms_.gradient({dy + ((image * out_h + y) * out_w + column) * s_.o + task.o, out_w * s_.o,
-                          s_.o, inside(y, column, m_, out_h, out_w), task.filters, to_dy,
-                          dy_position_});
-    to_x += channels_.size, to_dy += filters_.size;
-  });
+  for (int64_t image = block.image; image < block.image + block.images; ++image) {
+    const ImagePlace x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
+    const float* dy = task.dy + image * out_h * out_w * s_.o + task.o;
+    for_tiles_of_image(block, m_, [&](int64_t row, int64_t column) {
+      const int64_t top = row - s_.pad_h, left = column - s_.pad_w;
+      transforms_.input({x.base + top * x.row + left * s_.c + task.c, x.row, s_.c,
+                         inside(top, left, m_ + 2, s_.h, s_.w), task.channels, to_x, x_position_});
+      transforms_.gradient({dy + (row * out_w + column) * s_.o, out_w * s_.o, s_.o,
+                            inside(row, column, m_, out_h, out_w), task.filters, to_dy,
+                            dy_position_});
+      to_x += channels_.size, to_dy += filters_.size;
+    });
+  }
 }
 
 // What the block after this one will read, channels of the task only.
-void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, const float* x,
-                                    const float* dy, WinogradSum& sum) const {
+void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, WinogradSum& sum) const {
   if (index + 1 >= blocks_.count || blocks_.column_blocks > 1) return;
   const TileBlock next = blocks_.block(index + 1);
   const PixelRows in = blocks_.new_rows(next, s_.pad_h, s_.h), out = blocks_.own_rows(next);
-  sum.fetch[0] = {x + in.first * s_.w * s_.c + task.c, task.channels, s_.c, in.count * s_.w};
-  sum.fetch[1] = {dy + out.first * s_.out_w() * s_.o + task.o, task.filters, s_.o,
+  sum.fetch[0] = {task.x + in.first * s_.w * s_.c + task.c, task.channels, s_.c, in.count * s_.w};
+  sum.fetch[1] = {task.dy + out.first * s_.out_w() * s_.o + task.o, task.filters, s_.o,
                   out.count * s_.out_w()};
 }
 
-void WinogradWeightGrad::run_task(const Task& task, int64_t run, const float* x, const float* dy,
-                                  float* df) const {
+void WinogradWeightGrad::run_task(const Task& task, int64_t run, float* df) const {
   const int lanes = winograd_kernels().lanes, row_tile = winograd_kernels().row_tile;
   std::memset(task.own.sums, 0, positions_ * sum_position_ * sizeof(float));
   const int64_t end = blocks_.count * (run + 1) / runs_;
   for (int64_t i = blocks_.count * run / runs_; i < end; ++i) {
     const TileBlock block = blocks_.block(i);
-    read(task, block, x, dy);
+    read(task, block);
     WinogradSum sum{};
     sum.positions = positions_, sum.tiles = block.tiles();
     sum.a = task.own.dy, sum.a_position = dy_position_, sum.a_tile = filters_.size;
     sum.b = task.own.x, sum.b_position = x_position_, sum.b_tile = channels_.size;
     sum.c = task.own.sums, sum.c_position = sum_position_, sum.c_row = channels_.size;
     sum.rows = round_up(task.filters, row_tile), sum.columns = round_up(task.channels, lanes);
-    if (i + 1 < end) fetch_next(task, i, x, dy, sum);
+    if (i + 1 < end) fetch_next(task, i, sum);
     winograd_kernels().sum(sum);
   }
   WinogradFilters f{};
@@ -142,27 +148,37 @@ void WinogradWeightGrad::run_task(const Task& task, int64_t run, const float* x,
 }
 
 void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, float* df,
-                             void* scratch, const Epilogue<float>&) const {
-  const Scratch all = lay_out(pool.size(), scratch);
+                             void* scratch, const ConvHooks<float>& hooks) const {
+  const Scratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
   const int64_t parts = channels_.count * filters_.count;
   pool.parallel_for_thread(runs_ * parts, [&](int64_t index, int thread) {
     const int64_t run = index / parts, ci = index % channels_.count;
     const int64_t oi = index % parts / channels_.count;
-    Task task{channels_.begin(ci), channels_.length(ci), filters_.begin(oi), filters_.length(oi),
+    Task task{x,
+              dy,
+              hooks.prologue,
+              channels_.begin(ci),
+              channels_.length(ci),
+              filters_.begin(oi),
+              filters_.length(oi),
               all};
     task.own.sums += thread * positions_ * sum_position_;
     task.own.x += thread * positions_ * x_position_;
     task.own.dy += thread * positions_ * dy_position_;
-    run_task(task, run, x, dy, runs_ > 1 ? all.partial + run * s_.weights() : df);
+    task.own.window += thread * blocks_.window(in_);
+    run_task(task, run, runs_ > 1 ? all.partial + run * s_.weights() : df);
   });
   if (runs_ > 1) fold_partials(pool, runs_, s_.weights(), all.partial, df);
 }
 
 }  // namespace
 
-size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads) {
-  return WinogradWeightGrad(shape, m).lay_out(threads, nullptr).size;
+size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads, bool prologue) {
+  return WinogradWeightGrad(shape, m).lay_out(threads, prologue, nullptr).size;
 }
+
+// Where channels are cut, each part would make anew what all of them read.
+bool winograd_weight_grad_takes_prologue(const ConvShape& shape) { return shape.c <= kChannels; }
 
 std::unique_ptr<Convolution<float>> make_winograd_weight_grad(const ConvShape& shape, int m) {
   return std::make_unique<WinogradWeightGrad>(shape, m);

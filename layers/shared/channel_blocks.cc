@@ -1,5 +1,6 @@
 #include "tessera/layers/shared/channel_blocks.h"
 
+#include "tessera/layers/shared/blockwise.h"
 #include "tessera/layers/shared/channel_blocks_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -7,7 +8,7 @@
 namespace tessera {
 namespace {
 
-class BlockMoments final : public OpBase<BlockMoments> {
+class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp {
  public:
   explicit BlockMoments(ChannelBlocks params) : params(params) {}
   std::string_view name() const override { return "block_moments"; }
@@ -35,6 +36,14 @@ class BlockMoments final : public OpBase<BlockMoments> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  const ChannelBlocks& blocks() const override { return params; }
+  void run_block(int64_t block, Buffers in, const Buffer& out) const override {
+    visit_float(out.spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      moments_of_block<T>(params, block, in[0].spec.shape.back(), in[0].as<T>(), out.as<T>());
+    });
+  }
+
   // The mean, the sum of deviations, which puts it right, and that of their squares.
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 5 * in[0].shape.elements());
@@ -43,7 +52,7 @@ class BlockMoments final : public OpBase<BlockMoments> {
   const ChannelBlocks params;
 };
 
-class BlockGradientSums final : public OpBase<BlockGradientSums> {
+class BlockGradientSums final : public OpBase<BlockGradientSums>, public BlockwiseOp {
  public:
   explicit BlockGradientSums(ChannelBlocks params) : params(params) {}
   std::string_view name() const override { return "block_gradient_sums"; }
@@ -75,6 +84,16 @@ class BlockGradientSums final : public OpBase<BlockGradientSums> {
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  const ChannelBlocks& blocks() const override { return params; }
+  void run_block(int64_t block, Buffers in, const Buffer& out) const override {
+    const int64_t c = in[0].spec.shape.back();
+    visit_float(out.spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      gradient_sums_of_block<T>(params, block, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+                                in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out.as<T>());
+    });
+  }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 4 * in[0].shape.elements());

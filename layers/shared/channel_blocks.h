@@ -49,6 +49,12 @@ void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x
 template <class T>
 void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* dy, const T* x,
                          const T* mean, const T* scale, int64_t stats_stride, T* sums);
+// The same for one block.
+template <class T>
+void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, const T* x, T* moments);
+template <class T>
+void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, const T* dy, const T* x,
+                            const T* mean, const T* scale, int64_t stats_stride, T* sums);
 // first [c] and second [c] are the sums of the two halves of each block.
 template <class T>
 void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second);

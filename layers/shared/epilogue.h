@@ -37,7 +37,14 @@ class EpilogueRun {
  public:
   EpilogueRun(const PointwisePlan& plan, Buffers more, const Buffer& result);
   // Elements [first, first + count) of the result, which have just been written.
-  void apply(int64_t first, int64_t count) const { run_->apply(first, count); }
+  void apply(int64_t first, int64_t count) const {
+    if (run_) run_->apply(first, count);
+  }
+  // The same elements, made from those of `result`, which stays as it is. There is a program.
+  template <class T>
+  void apply_to(T* to, int64_t first, int64_t count) const {
+    run_->apply_to(to, first, count);
+  }
   // The same as what kernels take; nothing where the program does nothing. T is the result's.
   template <class T>
   Epilogue<T> hook() {

@@ -1,4 +1,5 @@
-// What a kernel over raw memory calls on its result while it is in the cache.
+// What a kernel over raw memory calls on its result while it is in the cache, and to read an input
+// that is computed on the way.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,14 @@ namespace tessera {
 template <class T>
 struct Epilogue {
   void (*apply)(void* context, T* rows, int64_t first_element, int64_t count) = nullptr;
+  void* context = nullptr;
+};
+
+// Writes elements [first_element, first_element + count) of the input to `to`; from any thread, as
+// often as the kernel likes.
+template <class T>
+struct Prologue {
+  void (*read)(void* context, T* to, int64_t first_element, int64_t count) = nullptr;
   void* context = nullptr;
 };
 

@@ -18,6 +18,8 @@ class ScratchLayout {
     return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
   }
   size_t size() const { return size_; }
+  // What comes after all that has been taken.
+  void* rest() const { return base_ + size_; }
 
  private:
   char* base_;

@@ -88,7 +88,7 @@ TEST(Compile, GraphAndEagerGiveTheSameBits) {
     EXPECT_EQ(train(graph), expected) << planner->name();
   }
   for (const char* pass : {"dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
-                           "order_updates", "in_place"}) {
+                           "fuse_prologues", "fuse_readers", "order_updates", "in_place"}) {
     CompileOptions graph;
     graph.disabled_passes = {pass};
     EXPECT_EQ(train(graph), expected) << "without " << pass;

@@ -225,12 +225,40 @@ void run_pass(Algorithm algorithm, ConvPass pass, const ConvShape& s, ThreadPool
   Scratch scratch(scratch_of(algorithm, pass, s, sizeof(T), pool.size()));
   const auto convolution = make<T>(algorithm, pass, s);
   Seen<T> seen(std::ssize(out), pixel);
-  convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(), {Seen<T>::apply, &seen});
+  convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(),
+                   {{}, {Seen<T>::apply, &seen}});
   EXPECT_TRUE(pass == ConvPass::weight_grad || (seen.once() && seen.values == out));
   const std::vector<T> first = out;
   convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(), {});
   EXPECT_EQ(out, first);
   EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
+}
+
+// The first input comes out of a prologue: the same bits.
+void run_with_prologue(Algorithm algorithm, ConvPass pass, const ConvShape& s, ThreadPool& pool,
+                       const std::vector<float>& a, const std::vector<float>& b,
+                       const std::vector<float>& wanted) {
+  if constexpr (kNativeKernels) {
+    const int m = tile_of(algorithm);
+    if (m == 0 || !winograd_takes_prologue(pass, s)) return;
+    Scratch scratch(winograd_scratch(pass, s, m, pool.size(), true));
+    const std::vector<float> half = [&] {
+      std::vector<float> halves = a;
+      for (float& value : halves) value /= 2;
+      return halves;
+    }();
+    const auto twice = [](void* context, float* to, int64_t first, int64_t count) {
+      const auto& from = *static_cast<const std::vector<float>*>(context);
+      ASSERT_TRUE(first >= 0 && count > 0 && first + count <= std::ssize(from));
+      for (int64_t i = 0; i < count; ++i) to[i] = 2 * from[static_cast<size_t>(first + i)];
+    };
+    std::vector<float> out(wanted.size(), NAN);
+    make_winograd(pass, s, m)
+        ->run(pool, half.data(), b.data(), out.data(), scratch.data(),
+              {{twice, const_cast<std::vector<float>*>(&half)}, {}});
+    EXPECT_EQ(out, wanted);
+    EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
+  }
 }
 
 template <class T>
@@ -242,6 +270,10 @@ Results<T> run(Algorithm algorithm, const ConvShape& s, int threads) {
   run_pass(algorithm, ConvPass::forward, s, pool, x, w, r.y, s.o);
   run_pass(algorithm, ConvPass::input_grad, s, pool, dy, w, r.dx, s.c);
   run_pass(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw, 1);
+  if constexpr (std::is_same_v<T, float>) {
+    run_with_prologue(algorithm, ConvPass::forward, s, pool, x, w, r.y);
+    run_with_prologue(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw);
+  }
   return r;
 }
 

@@ -122,7 +122,7 @@ class Refusals(Test):
         plans = json.loads(self.succeed("plan", *words, "--ablation", "--json"))
         times = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--json"))
         names = ["dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
-                 "order_updates", "in_place", "any pass", "planner in_order", "planner none"]
+                 "fuse_prologues", "fuse_readers", "order_updates", "in_place", "any pass", "planner in_order", "planner none"]
         for rows in (plans, times):
             self.assertTrue(rows[0]["name"].startswith("as configured"))
             for name, row in zip(names, rows[1:]):

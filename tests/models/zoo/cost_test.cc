@@ -100,7 +100,8 @@ TEST_P(Costs, MoveAtLeastTheOutputsAndNothingForViews) {
     }
 }
 
-// What is fused is computed all the same, but its intermediate values are not moved.
+// What is fused is computed all the same, but its intermediate values are not moved. A prologue is
+// computed once for each op that reads through it.
 TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
   const auto sum = [&](std::vector<std::string> disabled) {
     ZooStep step(GetParam(), small_options(GetParam()), 3);
@@ -115,13 +116,20 @@ TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
     }
     return all;
   };
-  const Cost apart = sum({"fuse_pointwise", "fuse_epilogues"}), pointwise = sum({"fuse_epilogues"}),
-             fused = sum({});
+  const std::string pointwise_pass = "fuse_pointwise", epilogues = "fuse_epilogues",
+                    prologues = "fuse_prologues", readers = "fuse_readers";
+  const Cost apart = sum({pointwise_pass, epilogues, prologues, readers});
+  const Cost pointwise = sum({epilogues, prologues, readers});
+  const Cost fused = sum({prologues, readers}), sums = sum({prologues}), all = sum({});
   EXPECT_EQ(pointwise.flops, apart.flops);
   EXPECT_EQ(fused.flops, apart.flops);
   EXPECT_LT(pointwise.bytes_written, apart.bytes_written);
   EXPECT_LT(fused.bytes_written, pointwise.bytes_written);
   EXPECT_LT(fused.bytes_read, apart.bytes_read);
+  EXPECT_EQ(sums.flops, fused.flops);
+  EXPECT_LE(sums.bytes_read, fused.bytes_read);
+  EXPECT_GE(all.flops, sums.flops);
+  EXPECT_LE(all.bytes_written, sums.bytes_written);
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, Costs, testing::ValuesIn(kModels),
