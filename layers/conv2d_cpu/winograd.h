@@ -33,7 +33,13 @@ size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int thread
 // m is 2 or 4. winograd_applies() holds.
 std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m);
 
-// For ConvPass::weight_grad the two below.
+// What these take where transformed filters would not stay in L3.
+bool winograd_goes_by_filters(const ConvShape& shape, int m);
+size_t winograd_by_filters_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
+                                   bool prologue);
+std::unique_ptr<Convolution<float>> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
+                                                             int m);
+// For ConvPass::weight_grad.
 size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads, bool prologue);
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape);
 std::unique_ptr<Convolution<float>> make_winograd_weight_grad(const ConvShape& shape, int m);

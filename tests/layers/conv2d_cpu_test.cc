@@ -90,6 +90,8 @@ const Case kWinogradCases[] = {
     {"no padding", square(2, 9, 17, 9, 3, 1, 0)},
     {"full padding", square(2, 6, 9, 33, 3, 1, 2)},
     {"many images", square(37, 7, 19, 24, 3, 1, 1)},
+    {"filters of hundreds of channels", square(3, 3, 520, 512, 3, 1, 1)},
+    {"the same for many tiles", square(131, 1, 352, 345, 3, 1, 1)},
     {"rows of tiles", square(2, 32, 16, 16, 3, 1, 1)},
     {"rows of tiles, odd", square(2, 29, 24, 40, 3, 1, 1)},
     {"parts of a row", {1, 9, 150, 9, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1}},

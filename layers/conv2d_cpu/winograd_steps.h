@@ -1,0 +1,51 @@
+// The steps of a Winograd convolution, forward or with respect to its input, that are the same in
+// whatever order they are done: transforms of filters, of blocks of tiles, and back.
+#pragma once
+
+#include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/winograd_tiling.h"
+
+namespace tessera {
+
+struct WinogradSteps {
+  // `tiles`: wanted in a block. `together`: output channels that are computed before they are
+  // transformed back, whole panels.
+  WinogradSteps(ConvPass pass, const ConvShape& shape, int m, int64_t tiles, int64_t together);
+
+  // Filters are transformed for a panel of output channels and so many input channels at once.
+  static constexpr int64_t kDepth = 16;
+  int64_t chunks() const;  // of input channels
+  // Transforms the filters of the panel from output channel j on for a chunk. `to` is where the
+  // panel begins, [position][input channel][panel's width]; `turned` holds turned_elements().
+  void transform_filters(const float* w, int64_t j, int64_t chunk, float* to, int64_t to_position,
+                         float* turned) const;
+  int64_t turned_elements() const { return backward ? 0 : 9 * kDepth * panel; }
+
+  // Transforms the tiles of a block, [position][tile][depth]. `window` holds blocks.window(in),
+  // where there is a prologue.
+  void read(const TileBlock& block, const float* image, const Prologue<float>& prologue,
+            float* window, float* to) const;
+  // The product takes whole row tiles; what it computes of those past the last tile is not used.
+  void clear_rest(int64_t tiles, float* to) const;
+  // Transforms output channels [first, first + count) of a block back.
+  void write(const TileBlock& block, int64_t first, int64_t count, const float* from,
+             float* out) const;
+  // Applies the epilogue to a block.
+  void finish(const TileBlock& block, float* out, const Epilogue<float>& epilogue) const;
+  // A product of a block with `count` output channels, whose filters begin at u.
+  WinogradProduct product(const TileBlock& block, const float* in, const float* u,
+                          int64_t u_position, int64_t count, float* out) const;
+
+  const bool backward;
+  const WinogradTransforms& transforms;
+  const int64_t m, positions;
+  const ImageRead in;
+  const int64_t out_c;
+  const TileBlocks blocks;
+  const int64_t panel, depth, columns;  // columns: output channels in whole vectors; so depth
+  const int64_t tiles;                  // of a block, in whole row tiles
+  const int64_t together;
+  const int64_t in_position, out_position;  // elements from one position to the next
+};
+
+}  // namespace tessera
