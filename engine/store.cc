@@ -61,8 +61,27 @@ void fill(const Tensor& tensor, const Initializer& init, uint64_t key) {
   }
 }
 
+// Filter q < min(out, in) becomes 1 in the middle of channel q and 0 elsewhere.
+template <class T>
+void make_identity(const Tensor& filters) {
+  const Shape& shape = filters.shape();
+  const int64_t in = shape.back(), size = shape.elements(1, shape.rank());
+  const int64_t middle = size / in / 2;
+  std::vector<T> filter(static_cast<size_t>(size));
+  auto* all = static_cast<T*>(filters.impl()->storage->pointer);
+  for (int64_t q = 0; q < std::min(shape[0], in); ++q) {
+    filter[static_cast<size_t>(middle * in + q)] = 1;
+    context(filters.device())
+        .copy_from_host(all + q * size, filter.data(), filter.size() * sizeof(T));
+    filter[static_cast<size_t>(middle * in + q)] = 0;
+  }
+}
+
 void initialize(const Tensor& tensor, const Initializer& init, uint64_t key) {
-  visit_dtype(tensor.dtype(), [&](auto zero) { fill<decltype(zero)>(tensor, init, key); });
+  visit_dtype(tensor.dtype(), [&](auto zero) {
+    fill<decltype(zero)>(tensor, init, key);
+    if (init.identity) make_identity<decltype(zero)>(tensor);
+  });
   ++tensor.impl()->storage->version;
 }
 

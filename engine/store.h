@@ -21,12 +21,16 @@ namespace tessera {
 struct Initializer {
   enum class Kind : uint8_t { constant, uniform, normal } kind = Kind::constant;
   double a = 0;  // the constant, the bound of U(-a, a), the deviation of N(0, a)
+  // Of filters [out, .., in] with a middle: the first ones, as many as there are input channels,
+  // hand on one channel each.
+  bool identity = false;
   static Initializer zeros() { return {Kind::constant, 0}; }
   static Initializer ones() { return {Kind::constant, 1}; }
   static Initializer uniform(double bound) { return {Kind::uniform, bound}; }
   static Initializer normal(double deviation) { return {Kind::normal, deviation}; }
   // He et al. 2015: N(0, sqrt(2 / fan_in)).
   static Initializer he_normal(int64_t fan_in);
+  Initializer with_identity() const { return {kind, a, true}; }
 };
 
 class Store {

@@ -109,7 +109,8 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
     visit_float(all.parameters[i].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const double decay = decay_of(params.adamw, all.parameters[i].spec);
-      const AdamWRates<T> rates = adamw_rates<T>(params.adamw, decay, lr, t);
+      const double own_lr = lr * lr_factor_of(params.adamw, all.parameters[i].spec);
+      const AdamWRates<T> rates = adamw_rates<T>(params.adamw, decay, own_lr, t);
       const auto& kernels = optimizer_microkernels_for<T>();
       const T* g = all.gradients[i].as<T>();
       T *p = all.parameters[i].as<T>(), *m = all.m[i].as<T>(), *v = all.v[i].as<T>();
@@ -142,6 +143,8 @@ void check_params(const AdamWParams& s) {
   if (!(s.epsilon > 0)) {
     throw ConfigError(fmt::format("adamw: epsilon must be positive, is {}", s.epsilon));
   }
+  if (!(s.vector_lr >= 0))
+    throw ConfigError(fmt::format("adamw: vector_lr must not be negative, is {}", s.vector_lr));
   if (!(s.weight_decay >= 0)) {
     throw ConfigError(
         fmt::format("adamw: weight_decay must not be negative, is {}", s.weight_decay));

@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kUpdateThreads)
   auto* shared = dynamic_shared<AdamWRates<T>>();
   __syncthreads();  // of what part_to_update() had there
   if (threadIdx.x == 0)
-    *shared = adamw_rates<T>(params, part.tensor.decay, part.lr, static_cast<double>(*t));
+    *shared = adamw_rates<T>(params, part.tensor.decay, part.lr * part.tensor.lr_factor,
+                             static_cast<double>(*t));
   __syncthreads();
   const AdamWRates<T> rates = *shared;
   update_part(part,

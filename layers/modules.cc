@@ -33,8 +33,15 @@ Conv2d::Conv2d(Store& store, std::string name, const Settings& s)
     throw ConfigError(fmt::format("{}: groups = {} must divide in = {} and out = {}", this->name(),
                                   s.groups, s.in, s.out));
   }
+  if (s.identity && (s.groups != 1 || s.kernel.h % 2 == 0 || s.kernel.w % 2 == 0))
+    throw ConfigError(fmt::format(
+        "{}: filters that start as the identity need one group and a kernel with a middle, have {} "
+        "and {}",
+        this->name(), s.groups, s.kernel.text()));
   const Shape shape{s.out, s.kernel.h, s.kernel.w, s.in / s.groups};
-  weight_ = store.parameter(part("weight"), shape, Initializer::he_normal(shape.elements(1, 4)));
+  Initializer init = Initializer::he_normal(shape.elements(1, 4));
+  if (s.identity) init = init.with_identity();
+  weight_ = store.parameter(part("weight"), shape, init);
   if (s.bias) bias_ = store.parameter(part("bias"), {s.out}, Initializer::zeros());
 }
 
@@ -42,6 +49,15 @@ Tensor Conv2d::forward(const Tensor& x) const {
   Tensor y = conv2d(x, weight_, params_);
   return bias_.defined() ? bias(y, bias_) : y;
 }
+
+Whitening::Whitening(Store& store, std::string name, const Settings& s) : Module(std::move(name)) {
+  require_positive(*this, "in", s.in);
+  require_positive(*this, "kernel", s.kernel);
+  const int64_t out = 2 * s.kernel * s.kernel * s.in;
+  filters_ = store.buffer(part(kFilters), {out, s.kernel, s.kernel, s.in}, Initializer::zeros());
+}
+
+Tensor Whitening::forward(const Tensor& x) const { return conv2d(x, filters_, {}); }
 
 Linear::Linear(Store& store, std::string name, const Settings& s) : Module(std::move(name)) {
   require_positive(*this, "in", s.in);
@@ -56,7 +72,8 @@ Tensor Linear::forward(const Tensor& x) const { return linear(x, weight_, bias_)
 BatchNorm2d::BatchNorm2d(Store& store, std::string name, const Settings& s)
     : Module(std::move(name)), params_{.eps = s.eps, .momentum = s.momentum} {
   require_positive(*this, "channels", s.channels);
-  gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::ones());
+  gamma_ = s.scale ? store.parameter(part("gamma"), {s.channels}, Initializer::ones())
+                   : store.buffer(part("gamma"), {s.channels}, Initializer::ones());
   beta_ = store.parameter(part("beta"), {s.channels}, Initializer::zeros());
   running_mean_ = store.buffer(part("running_mean"), {s.channels}, Initializer::zeros());
   running_var_ = store.buffer(part("running_var"), {s.channels}, Initializer::ones());

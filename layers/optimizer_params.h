@@ -9,6 +9,7 @@ struct SgdParams {
   bool nesterov = false;      // needs momentum > 0
   double weight_decay = 0;    // times the parameter, added to the gradient
   bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
   bool operator==(const SgdParams&) const = default;
 };
 
@@ -18,6 +19,7 @@ struct AdamWParams {
   double epsilon = 1e-8;
   double weight_decay = 0.01;
   bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
   bool operator==(const AdamWParams&) const = default;
 };
 

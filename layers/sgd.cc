@@ -83,7 +83,7 @@ class SgdUpdate final : public JoinedUpdate<SgdUpdate> {
   void update_one(CpuContext& where, double lr, const SgdBuffers& all, size_t i) const {
     visit_float(all.parameters[i].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const SgdRates<T> rates{static_cast<T>(lr),
+      const SgdRates<T> rates{static_cast<T>(lr * lr_factor_of(params.sgd, all.parameters[i].spec)),
                               static_cast<T>(decay_of(params.sgd, all.parameters[i].spec)),
                               static_cast<T>(params.sgd.momentum)};
       const auto& kernels = optimizer_microkernels_for<T>();
@@ -121,6 +121,8 @@ void check_params(const SgdParams& s) {
   if (!(s.weight_decay >= 0)) {
     throw ConfigError(fmt::format("sgd: weight_decay must not be negative, is {}", s.weight_decay));
   }
+  if (!(s.vector_lr >= 0))
+    throw ConfigError(fmt::format("sgd: vector_lr must not be negative, is {}", s.vector_lr));
   if (s.nesterov && s.momentum == 0) {
     throw ConfigError("sgd: nesterov needs a momentum above 0, is 0");
   }

@@ -12,7 +12,8 @@ template <class T, Momentum kMode, int kMost>
 __global__ void __launch_bounds__(kUpdateThreads)
     update(const __grid_constant__ Updates<T, states_of(kMode), kMost> updates, const T momentum) {
   const auto part = part_to_update(updates);
-  const SgdRates<T> rates{static_cast<T>(part.lr), static_cast<T>(part.tensor.decay), momentum};
+  const SgdRates<T> rates{static_cast<T>(part.lr * part.tensor.lr_factor),
+                          static_cast<T>(part.tensor.decay), momentum};
   update_part(part, [&](T g, T& p, T* states) {
     if constexpr (kMode == Momentum::none)
       sgd_element(rates, g, p);

@@ -55,6 +55,12 @@ double decay_of(const Params& params, const TensorSpec& parameter) {
   return params.decay_vectors || parameter.shape.rank() > 1 ? params.weight_decay : 0;
 }
 
+// The factor of one parameter's learning rate.
+template <class Params>
+double lr_factor_of(const Params& params, const TensorSpec& parameter) {
+  return parameter.shape.rank() > 1 ? 1 : params.vector_lr;
+}
+
 // Calls range(first, last) for blocks of [0, count), cut by the count alone.
 template <class F>
 void for_ranges(ThreadPool& pool, int64_t count, F&& range) {

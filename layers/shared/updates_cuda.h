@@ -28,7 +28,7 @@ struct Updated {
   T* states[kSlots];
   int64_t elements;
   int32_t part, first;  // FiniteParts::elements, the first block
-  double decay;
+  double decay, lr_factor;
 };
 
 template <class T, int kStates, int kMost>
@@ -111,6 +111,7 @@ Updated<T, kStates> updated(const All& tensors, size_t k, const Params& params) 
   tensor.gradient = tensors.gradients[k].template as<const T>();
   tensor.elements = p.elements();
   tensor.decay = decay_of(params, p.spec);
+  tensor.lr_factor = lr_factor_of(params, p.spec);
   return tensor;
 }
 

@@ -30,12 +30,15 @@ struct LayerConfig {
   int64_t stride = 1, padding = 0, dilation = 1;  // conv; pixels
   int64_t groups = 1;                             // conv, group_norm
   bool bias = true;                               // conv, linear
+  bool identity = false;                          // conv: filters start as the identity
   int64_t size = 0;                               // pools: pixels a side
   std::optional<int64_t> pool_stride;             // pools: the size when not given
   int64_t units = 0;                              // linear
   double probability = 0.5;                       // dropout
   double eps = 1e-5;                              // norms
   double momentum = 0.1;                          // batch_norm
+  bool scale = true;                              // batch_norm
+  double factor = 1;                              // scale
   std::vector<LayerConfig> layers;                // residual: y = layers(x) + shortcut(x)
   std::vector<LayerConfig> shortcut;              // residual: empty: x itself
   SourceRange range;                              // of its name, when it was read

@@ -119,9 +119,27 @@ class Builder {
                                                           .padding = layer.padding,
                                                           .dilation = layer.dilation,
                                                           .groups = layer.groups,
-                                                          .bias = layer.bias});
+                                                          .bias = layer.bias,
+                                                          .identity = layer.identity});
     at_ = next;
     return made;
+  }
+
+  Made whiten(const LayerConfig& layer, std::string name) {
+    need_image(layer);
+    if (name != "whiten0") refuse(layer, "must be the first layer: its filters are made of images");
+    const Reached next{windows(layer, at_.height, layer.kernel, 1),
+                       windows(layer, at_.width, layer.kernel, 1),
+                       2 * layer.kernel * layer.kernel * at_.features};
+    auto made = std::make_unique<Whitening>(
+        store_, std::move(name), Whitening::Settings{.in = at_.features, .kernel = layer.kernel});
+    at_ = next;
+    return made;
+  }
+
+  Made scale(const LayerConfig& layer, std::string name) {
+    const double factor = layer.factor;
+    return std::make_unique<Plain>(std::move(name), [=](const Tensor& x) { return x * factor; });
   }
 
   Made linear(const LayerConfig& layer, std::string name) {
@@ -137,10 +155,11 @@ class Builder {
 
   Made batch_norm(const LayerConfig& layer, std::string name) {
     need_image(layer);
-    return std::make_unique<BatchNorm2d>(
-        store_, std::move(name),
-        BatchNorm2d::Settings{
-            .channels = at_.features, .eps = layer.eps, .momentum = layer.momentum});
+    return std::make_unique<BatchNorm2d>(store_, std::move(name),
+                                         BatchNorm2d::Settings{.channels = at_.features,
+                                                               .eps = layer.eps,
+                                                               .momentum = layer.momentum,
+                                                               .scale = layer.scale});
   }
 
   Made layer_norm(const LayerConfig& layer, std::string name) {
@@ -247,11 +266,16 @@ std::vector<LayerKind> layer_kinds(LayerConfig& l) {
       {"padding", &l.padding, padding, "pixels of zeros on each side"},
       {"dilation", &l.dilation, pixels, "pixels from tap to tap"},
       {"groups", &l.groups, count, "of channels that are convolved by themselves"},
-      bias}}, &Builder::conv},
+      bias,
+      {"identity", &l.identity, any(), "filters begin by handing on one channel each"}}},
+      &Builder::conv},
+    {{"whiten", "convolution that makes the pixels of a patch independent; its filters are made of the training images and stay; comes first", {
+      {"kernel", &l.kernel, required(at_least(1, 16)), "pixels a side"}}}, &Builder::whiten},
     {{"linear", "every output from every input", {
       {"units", &l.units, required(count), "features it makes"}, bias}}, &Builder::linear},
     {{"batch_norm", "normalises each channel over the batch", {
-      eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in what is remembered"}}},
+      eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in what is remembered"},
+      {"scale", &l.scale, any(), "whether its factors are trained; else they stay 1"}}},
       &Builder::batch_norm},
     {{"layer_norm", "normalises the features of each sample or pixel", {eps}},
       &Builder::layer_norm},
@@ -268,6 +292,8 @@ std::vector<LayerKind> layer_kinds(LayerConfig& l) {
     {{"global_average_pool", "mean of each channel: images to features", {}},
       &Builder::global_pool},
     {{"flatten", "images to features", {}}, &Builder::flat},
+    {{"scale", "multiplies by a number", {
+      {"factor", &l.factor, required(any()), "the number"}}}, &Builder::scale},
     {{"dropout", "zeros at random in training", {
       {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::dropout},
     {{"residual", "adds what its layers make to its input; a list right after it is `layers`", {

@@ -24,19 +24,22 @@ Entry entry(OptimizerKind kind, OptimizerConfig& o) {
   const KeyRule decay = at_least(0, kMaxFloat), beta = from_below(0, 1);
   const char* decay_help = "pull of weights to zero";
   const char* vectors_help = "whether weight_decay is for biases and norms (one axis) too";
+  const char* vector_lr_help = "factor of lr for biases and norms (one axis)";
   switch (kind) {
     case OptimizerKind::kSgd: return {{
         {"momentum", &o.sgd.momentum, from_below(0, 1), "sgd"},
         {"nesterov", &o.sgd.nesterov, any(), "sgd: look ahead"},
         {"weight_decay", &o.sgd.weight_decay, decay, decay_help},
-        {"decay_vectors", &o.sgd.decay_vectors, any(), vectors_help}},
+        {"decay_vectors", &o.sgd.decay_vectors, any(), vectors_help},
+        {"vector_lr", &o.sgd.vector_lr, decay, vector_lr_help}},
       make<Sgd, &OptimizerConfig::sgd>};
     case OptimizerKind::kAdamW: return {{
         {"beta1", &o.adamw.beta1, beta, "adamw: memory of the mean"},
         {"beta2", &o.adamw.beta2, beta, "adamw: memory of the square"},
         {"eps", &o.adamw.epsilon, at_least(kMinFloat, kMaxFloat), "adamw: keeps the divisor from zero"},
         {"weight_decay", &o.adamw.weight_decay, decay, decay_help},
-        {"decay_vectors", &o.adamw.decay_vectors, any(), vectors_help}},
+        {"decay_vectors", &o.adamw.decay_vectors, any(), vectors_help},
+        {"vector_lr", &o.adamw.vector_lr, decay, vector_lr_help}},
       make<AdamW, &OptimizerConfig::adamw>};
   }
   return {};

@@ -16,6 +16,7 @@
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
+#include "tessera/models/training/whiten.h"
 #include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/status_line.h"
@@ -164,6 +165,8 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.state.batches = setup.loader->batches();
   setup.state.images = setup.loader->samples();
   setup.state.seed = static_cast<int64_t>(config.seed);
+  if (setup.checkpoints->beginning() == nullptr)
+    whiten(session.store(), *setup.run.data.train, setup.run.normalization);
   setup.checkpoints->restore(setup.persistent(), setup.state);
   setup.loader->start_epoch(setup.state.epoch, setup.state.batch);
   // 7. The folder, made where it was not there. Only now, when nothing can refuse any more, does

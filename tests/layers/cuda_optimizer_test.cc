@@ -72,7 +72,7 @@ void expect_same(
 
 TEST_F(CudaOptimizer, SgdHasTheBitsOfTheCpu) {
   expect_same<Sgd>(SgdParams{});
-  expect_same<Sgd>(SgdParams{.weight_decay = 0.25, .decay_vectors = false});
+  expect_same<Sgd>(SgdParams{.weight_decay = 0.25, .decay_vectors = false, .vector_lr = 3});
   expect_same<Sgd>(SgdParams{.momentum = 0.9, .weight_decay = 0.25});
   expect_same<Sgd>(SgdParams{.momentum = 0.9, .nesterov = true, .decay_vectors = false});
 }
@@ -89,7 +89,8 @@ TEST_F(CudaOptimizer, MoreTensorsThanATableHolds) {
 // Of pow() alone the last bit is the library's.
 TEST_F(CudaOptimizer, AdamWMatches) {
   for (const bool decay_vectors : {false, true}) {
-    const AdamWParams params{.weight_decay = 0.25, .decay_vectors = decay_vectors};
+    const AdamWParams params{
+        .weight_decay = 0.25, .decay_vectors = decay_vectors, .vector_lr = 0.5};
     for (const DType dtype : {DType::f32, DType::f64}) {
       const auto plain = [](Tensors&) { return 0.1; };
       const Tensors right = trained<AdamW>(Device{}, dtype, params, 3, plain);

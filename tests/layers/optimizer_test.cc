@@ -247,6 +247,33 @@ TEST(Optimizers, DecayCanLeaveOutVectors) {
   }
 }
 
+// A step of lr on gradients of 1: momentum and the first step of AdamW do not change it.
+TEST(Optimizers, VectorsMayHaveAnotherLearningRate) {
+  const auto after_one_step = [](bool adamw, double vector_lr) {
+    Store store(1);
+    const Tensors p{store.parameter("w", {2, 2}, Initializer::zeros()),
+                    store.parameter("b", {2}, Initializer::zeros())};
+    std::unique_ptr<Optimizer> optimizer;
+    if (adamw) {
+      optimizer = std::make_unique<AdamW>(store, p, AdamWParams{.vector_lr = vector_lr});
+    } else {
+      optimizer =
+          std::make_unique<Sgd>(store, p, SgdParams{.momentum = 0.9, .vector_lr = vector_lr});
+    }
+    optimizer->step(std::vector{ones({2, 2}), ones({2})}, scalar(0.25));
+    return std::pair{p[0].to_vector<float>()[0], p[1].to_vector<float>()[0]};
+  };
+  for (bool adamw : {false, true})
+    for (const float factor : {1.0f, 8.0f, 0.0f}) {
+      const auto [matrix, vector] = after_one_step(adamw, factor);
+      EXPECT_NEAR(matrix, -0.25f, 1e-6f);
+      EXPECT_NEAR(vector, -0.25f * factor, 1e-5f);
+    }
+  Store store(1);
+  EXPECT_THROW(Sgd(store, {}, {.vector_lr = -1}), ConfigError);
+  EXPECT_THROW(AdamW(store, {}, {.vector_lr = -1}), ConfigError);
+}
+
 template <class E, class F>
 std::string message_of(F call) {
   try {

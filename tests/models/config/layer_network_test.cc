@@ -37,8 +37,8 @@ data: {image_size: 16}
 model:
   classes: 10
   layers:
-    - {conv: {filters: 8, kernel: 3, padding: 2, dilation: 2, bias: false}}
-    - {batch_norm: {eps: 1e-4, momentum: 0.2}}
+    - {conv: {filters: 8, kernel: 3, padding: 2, dilation: 2, bias: false, identity: true}}
+    - {batch_norm: {eps: 1e-4, momentum: 0.2, scale: false}}
     - relu6
     - {conv: {filters: 8, kernel: 3, padding: 1, groups: 4}}
     - {group_norm: {groups: 2}}
@@ -53,6 +53,7 @@ model:
     - global_average_pool
     - {dropout: {probability: 0.1}}
     - {linear: {units: 10, bias: false}}
+    - {scale: {factor: 0.125}}
 )";
 
 TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
@@ -81,6 +82,17 @@ TEST(Layered, EveryLayerRunsForwardAndBackward) {
   }
   EXPECT_TRUE(store.find("residual8.shortcut.conv0.weight").defined());
   EXPECT_TRUE(store.find("residual7.layer_norm2.gamma").defined());
+}
+
+TEST(Layered, WhiteningComesFirst) {
+  const auto config = [](const std::string& layers) {
+    return parse_config("model: {classes: 24, layers: [" + layers + ", global_average_pool]}", "a");
+  };
+  Store store;
+  make_layered(config("{whiten: {kernel: 2}}").model.layers, {32, 32, 3}, 24, store);
+  EXPECT_EQ(store.find("whiten0.whitening").shape(), Shape({24, 2, 2, 3}));
+  for (const char* layers : {"relu, {whiten: {kernel: 2}}", "{residual: [{whiten: {kernel: 2}}]}"})
+    EXPECT_THROW(config(layers), ConfigErrors) << layers;
 }
 
 TEST(Layered, IsPrintedAsItIsRead) {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/layers/modules.h"
+#include "tessera/models/training/session.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
@@ -102,6 +104,32 @@ TEST(TrainingSetup, ARefusalLeavesNothingBehind) {
   config.model.classes = 2;
   EXPECT_THROW(set_up_training(config, [](const std::string&) {}, {}), ConfigError);
   EXPECT_FALSE(std::filesystem::exists(config.run.dir));
+}
+
+TEST(TrainingSetup, WhiteningFiltersAreMadeOfTheTrainingImages) {
+  const TemporaryFolder folder;
+  Config config = parse_config(R"(
+model: {classes: 10, layers: [{whiten: {kernel: 2}}, global_average_pool, {linear: {units: 10}}]}
+data: {name: synthetic, batch: 16, train_count: 45, test_count: 13}
+train: {steps: 2}
+)",
+                               "a.yaml", {"run.dir=" + folder.path("run")});
+  const auto filters = [](const TrainingSetup& setup) {
+    return setup.run.session->store().find("whiten0.whitening").to_vector<float>();
+  };
+  const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
+  const Dataset& data = *setup.run.data.train;
+  std::vector<float> images;
+  std::vector<uint8_t> image(static_cast<size_t>(data.shape().bytes()));
+  for (int64_t i = 0; i < data.count(); ++i) {
+    data.read(i, image.data());
+    for (size_t k = 0; k < image.size(); ++k)
+      images.push_back((static_cast<float>(image[k]) / 255 - setup.run.normalization.mean[k % 3]) /
+                       setup.run.normalization.std[k % 3]);
+  }
+  const ImageShape shape = data.shape();
+  EXPECT_EQ(filters(setup),
+            whitening_filters(images, {45, shape.height, shape.width, 3}, 2, Whitening::kEps));
 }
 
 }  // namespace
