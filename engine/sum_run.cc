@@ -6,6 +6,7 @@
 
 #include "tessera/engine/structural.h"
 #include "tessera/engine/sum_run_cuda.h"
+#include "tessera/engine/sum_run_simd.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
@@ -31,42 +32,17 @@ struct Geometry {
 };
 
 template <class T>
-T wrapping_sum(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else
-    return a + b;
+void sum_rows(const T* x, int64_t rows, int64_t inner, T* sum) {
+  microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(sum_rows_microkernels))(x, rows, inner, sum);
 }
 
-// Sums rows of x into acc, both `inner` wide. A single column is summed in eight lanes; a few are
-// summed as wide rows of several, so that vectors are full.
-template <class T>
-void sum_rows(const T* x, int64_t rows, int64_t inner, T* acc) {
-  if (std::is_integral_v<T>) {
-    std::fill_n(acc, inner, T(0));
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t i = 0; i < inner; ++i) acc[i] = wrapping_sum(acc[i], x[r * inner + i]);
-    return;
-  }
-  if (inner == 1) {
-    double lanes[8] = {};
-    for (int64_t r = 0; r < rows; ++r) lanes[r % 8] += static_cast<double>(x[r]);
-    double sum = 0;
-    for (double lane : lanes) sum += lane;
-    acc[0] = static_cast<T>(sum);
-    return;
-  }
-  std::fill_n(acc, inner, T(0));
-  int64_t r = 0;
-  if (constexpr int64_t kWide = 64; inner <= kWide / 2) {
-    const int64_t together = kWide / inner, width = together * inner;
-    T wide[kWide] = {};
-    for (; r + together <= rows; r += together)
-      for (int64_t i = 0; i < width; ++i) wide[i] += x[r * inner + i];
-    for (int64_t i = 0; i < width; ++i) acc[i % inner] += wide[i];
-  }
-  for (; r < rows; ++r)
-    for (int64_t i = 0; i < inner; ++i) acc[i] += x[r * inner + i];
+// Integers wrap around.
+void sum_rows(const int64_t* x, int64_t rows, int64_t inner, int64_t* sum) {
+  std::fill_n(sum, inner, 0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < inner; ++i)
+      sum[i] = static_cast<int64_t>(static_cast<uint64_t>(sum[i]) +
+                                    static_cast<uint64_t>(x[r * inner + i]));
 }
 
 class SumRun final : public OpBase<SumRun> {

@@ -32,15 +32,24 @@ class NormalizeKernel final : public Kernel {
     T* y = out[0].as<T>();
     ThreadPool& pool = static_cast<CpuContext&>(where).pool();
     pool.parallel_for((pixels + kPixels - 1) / kPixels, [&](int64_t block) {
-      for (int64_t p = block * kPixels; p < std::min(pixels, (block + 1) * kPixels); ++p) {
-        for (int64_t c = 0; c < channels; ++c) {
-          y[p * channels + c] = table_[static_cast<size_t>(c * 256 + x[p * channels + c])];
-        }
-      }
+      const int64_t first = block * kPixels, count = std::min(kPixels, pixels - first);
+      const auto look_up = channels == 1   ? look_up_pixels<1>
+                           : channels == 3 ? look_up_pixels<3>
+                                           : look_up_pixels<0>;
+      look_up(table_.data(), x + first * channels, count, channels, y + first * channels);
     });
   }
 
  private:
+  // kChannels: `channels` where they are known; 0: any.
+  template <int64_t kChannels>
+  static void look_up_pixels(const T* __restrict table, const uint8_t* __restrict x, int64_t pixels,
+                             int64_t channels, T* __restrict y) {
+    const int64_t per_pixel = kChannels ? kChannels : channels;
+    for (int64_t p = 0; p < pixels; ++p, x += per_pixel, y += per_pixel)
+      for (int64_t c = 0; c < per_pixel; ++c) y[c] = table[c * 256 + x[c]];
+  }
+
   std::vector<T> table_;
 };
 

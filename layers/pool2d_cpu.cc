@@ -15,7 +15,7 @@ const PoolMicrokernelsOf<T>& microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pool_microkernels));
 }
 
-PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row) {
+PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row, int64_t behind) {
   return {std::max<int64_t>(0, rows.end - rows.begin),
           first_row,
           s.w,
@@ -23,7 +23,8 @@ PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row) {
           s.out_w(),
           s.kernel_w,
           s.stride_w,
-          s.pad_w};
+          s.pad_w,
+          behind};
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
   pool.parallel_for(s.n * out_h, s.n * s.h * s.w * s.c, [&](int64_t task) {
     const int64_t b = task / out_h, i = task % out_h, to = task * out_w * s.c;
     const PoolRange u = s.rows_under(i);
-    const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h));
+    const int64_t behind = ((s.n - b) * s.h - u.end) * s.w * s.c;
+    const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h), behind);
     microkernels<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
                               positions ? positions + to : nullptr);
   });
@@ -52,7 +54,8 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
       const PoolRange u = s.rows_over(i);
-      const PoolRow row = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h);
+      const int64_t behind = ((s.n - b) * out_h - u.end) * out_w * s.c;
+      const PoolRow row = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h, behind);
       const int64_t from = (b * out_h + u.begin) * out_w * s.c;
       microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h,
                                      dx + line * length);

@@ -66,11 +66,29 @@ inline Columns columns_of(const PoolRow& p, int64_t j) {
   return {begin, end < p.w ? end : p.w, begin - start};
 }
 
-// A window's maximum for whole vectors of channels, from the first pixel of the window in the
-// image. kSide: of a square window that lies in the image; 0: any window.
+// The first `count` lanes, or all.
+template <class V, class T>
+inline void store_values(T* to, const typename V::Values& values, int64_t count) {
+  if (count >= V::kLanes) {
+    __builtin_memcpy(to, &values, sizeof values);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = values[i];
+  }
+}
+template <class V>
+inline void store_positions(uint8_t* to, const typename V::Integers& positions, int64_t count) {
+  if (count >= V::kLanes) return store_bytes<V>(&positions, to);
+  uint8_t bytes[V::kLanes];
+  store_bytes<V>(&positions, bytes);
+  for (int64_t i = 0; i < count; ++i) to[i] = bytes[i];
+}
+
+// A window's maximum for a vector of channels, from the first pixel of the window in the image.
+// kSide: of a square window that lies in the image; 0: any window.
 template <int kSide, class T>
-inline void max_vector(const PoolRow& p, const Columns& v, const T* start, T* y,
-                       uint8_t* positions) {
+inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
+                       typename WholeVector<T>::Values* maximum,
+                       typename WholeVector<T>::Integers* position) {
   using V = WholeVector<T>;
   typename V::Values best, value;
   const auto first = static_cast<int>(p.first_row * p.kernel_w + v.skipped);
@@ -79,16 +97,15 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start, T* y,
   const int64_t rows = kSide ? kSide : p.rows, columns = kSide ? kSide : v.end - v.begin;
   for (int64_t u = 0; u < rows; ++u) {
     for (int64_t i = 0; i < columns; ++i) {
+      if (u + i == 0) continue;
       __builtin_memcpy(&value, start + (u * p.w + i) * p.c, sizeof value);
       const auto larger = ~(value <= best) & (best == best);  // NaN stays
-      const auto position = static_cast<int>(first + u * p.kernel_w + i);
+      const auto here = static_cast<int>(first + u * p.kernel_w + i);
       best = larger ? value : best;
-      where = larger ? position - typename V::Integers{} : where;
+      where = larger ? here - typename V::Integers{} : where;
     }
   }
-  __builtin_memcpy(y, &best, sizeof best);
-  if (positions == nullptr) return;
-  store_bytes<V>(&where, positions);
+  *maximum = best, *position = where;
 }
 
 template <class T>
@@ -106,37 +123,44 @@ inline void max_one(const PoolRow& p, const Columns& v, const T* start, T* y, ui
   if (positions) *positions = static_cast<uint8_t>(where);
 }
 
-// The channels of a pixel: whole vectors while there are channels and, to the end of the row, bytes
-// enough. What the last vector writes too much belongs to the next pixel, which comes later.
-template <class T>
-inline int64_t whole_vectors(int64_t c, int64_t pixels_left) {
-  constexpr int64_t L = WholeVector<T>::kLanes;
-  const int64_t up = (c + L - 1) / L * L;
-  return up <= pixels_left * c ? up : c / L * L;
+// Window j, in whole vectors while there is memory to read them from. What a vector has too much
+// belongs to the next pixel and is written over by it; after the last pixel it is left out.
+template <int kSide, class T>
+inline void max_window(const PoolRow& p, const Columns& v, int64_t j, const T* x, T* y,
+                       uint8_t* positions) {
+  using V = WholeVector<T>;
+  const T* start = x + v.begin * p.c;
+  const int64_t readable = (p.w - v.end + 1) * p.c + p.behind, writable = (p.out_w - j) * p.c;
+  int64_t k = 0;
+  for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {
+    typename V::Values best;
+    typename V::Integers where;
+    max_vector<kSide>(p, v, start + k, &best, &where);
+    store_values<V>(y + k, best, writable - k);
+    if (positions) store_positions<V>(positions + k, where, writable - k);
+  }
+  for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
 }
 
 template <int kSide, class T>
-inline void max_vectors(const PoolRow& p, const Columns& v, const T* start, int64_t whole, T* y,
-                        uint8_t* positions) {
-  for (int64_t k = 0; k < whole; k += WholeVector<T>::kLanes)
-    max_vector<kSide>(p, v, start + k, y + k, positions ? positions + k : nullptr);
+void max_row_of(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
+  for (int64_t j = 0; j < p.out_w; ++j, y += p.c, positions += positions ? p.c : 0) {
+    const Columns v = columns_of(p, j);
+    if (v.end - v.begin == kSide) {
+      max_window<kSide>(p, v, j, x, y, positions);
+    } else {
+      max_window<0>(p, v, j, x, y, positions);
+    }
+  }
 }
 
 template <class T>
 void max_row(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
-  for (int64_t j = 0; j < p.out_w; ++j, y += p.c, positions += positions ? p.c : 0) {
-    const Columns v = columns_of(p, j);
-    const T* start = x + v.begin * p.c;
-    const int64_t left = p.out_w - j, right = p.w - v.end + 1;
-    const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
-    const int64_t side = v.end - v.begin == p.rows ? p.rows : 0;
-    const auto vectors = side == 2   ? max_vectors<2, T>
-                         : side == 3 ? max_vectors<3, T>
-                                     : max_vectors<0, T>;
-    vectors(p, v, start, whole, y, positions);
-    for (int64_t k = whole; k < p.c; ++k)
-      max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
-  }
+  const bool square = p.rows == p.kernel_w;
+  const auto row = square && p.rows == 2   ? max_row_of<2, T>
+                   : square && p.rows == 3 ? max_row_of<3, T>
+                                           : max_row_of<0, T>;
+  row(x, p, y, positions);
 }
 
 // Windows [begin, end) of a row are those that pixel x lies in.
@@ -150,7 +174,7 @@ inline int64_t position_in(const PoolRow& p, const Windows& in, int64_t u, int64
 
 template <class T>
 inline void grad_vector(const PoolRow& p, const Windows& in, const T* dy, const uint8_t* positions,
-                        T* dx) {
+                        T* dx, int64_t writable) {
   using V = WholeVector<T>;
   typename V::Values sum{}, value;
   typename V::Integers where;
@@ -163,7 +187,7 @@ inline void grad_vector(const PoolRow& p, const Windows& in, const T* dy, const 
       sum += here ? value : typename V::Values{};
     }
   }
-  __builtin_memcpy(dx, &sum, sizeof sum);
+  store_values<V>(dx, sum, writable);
 }
 
 template <class T>
@@ -183,29 +207,18 @@ template <class T>
 void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p, T* dx) {
   using V = WholeVector<T>;
   const auto first = static_cast<int>(p.first_row * p.kernel_w);
-  typename V::Values value;
-  typename V::Integers where;
-  for (int64_t q = 0; q < p.out_w; ++q, dy += p.c, positions += p.c) {
-    const int64_t left = p.w - (q + 1) * p.kernel_w + 1, right = p.out_w - q;
-    const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
-    if (whole == V::kLanes && p.c <= V::kLanes) {  // all channels at once
-      __builtin_memcpy(&value, dy, sizeof value);
-      load_bytes<V>(positions, &where);
-      for (int v = 0; v < p.kernel_w; ++v, dx += p.c) {
-        const auto here = where == first + v;
-        const auto kept = here ? value : typename V::Values{};
-        __builtin_memcpy(dx, &kept, sizeof kept);
-      }
-      continue;
-    }
+  const T* const end = dx + p.w * p.c;
+  int64_t readable = p.out_w * p.c + p.behind;
+  for (int64_t q = 0; q < p.out_w; ++q, dy += p.c, positions += p.c, readable -= p.c) {
     for (int v = 0; v < p.kernel_w; ++v, dx += p.c) {
       int64_t k = 0;
-      for (; k < whole; k += V::kLanes) {
+      for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {
+        typename V::Values value;
+        typename V::Integers where;
         __builtin_memcpy(&value, dy + k, sizeof value);
         load_bytes<V>(positions + k, &where);
         const auto here = where == first + v;
-        value = here ? value : typename V::Values{};
-        __builtin_memcpy(dx + k, &value, sizeof value);
+        store_values<V>(dx + k, here ? value : typename V::Values{}, end - (dx + k));
       }
       for (; k < p.c; ++k) dx[k] = positions[k] == first + v ? dy[k] : T(0);
     }
@@ -223,11 +236,11 @@ void max_row_grad(const T* dy, const uint8_t* positions, const PoolRow& p, int64
   for (; in.x < p.w; ++in.x, dx += p.c) {
     while (in.begin < p.out_w && in.begin * p.stride_w - p.pad_w + p.kernel_w <= in.x) ++in.begin;
     while (in.end < p.out_w && in.end * p.stride_w - p.pad_w <= in.x) ++in.end;
-    const int64_t left = p.w - in.x, right = p.out_w - in.end + 1;
-    const int64_t whole = whole_vectors<T>(p.c, left < right ? left : right);
+    const int64_t readable = (p.out_w - in.end + 1) * p.c + p.behind;
+    const int64_t writable = (p.w - in.x) * p.c;
     int64_t k = 0;
-    for (; k < whole; k += WholeVector<T>::kLanes)
-      grad_vector(p, in, dy + k, positions + k, dx + k);
+    for (; k < p.c && k + WholeVector<T>::kLanes <= readable; k += WholeVector<T>::kLanes)
+      grad_vector(p, in, dy + k, positions + k, dx + k, writable - k);
     for (; k < p.c; ++k) dx[k] = grad_one(p, in, dy + k, positions + k);
   }
 }

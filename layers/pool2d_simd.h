@@ -13,6 +13,7 @@ struct PoolRow {
   int64_t rows, first_row;
   int64_t w, c, out_w;
   int64_t kernel_w, stride_w, pad_w;
+  int64_t behind;  // elements that may be read behind the rows of x, or of dy and positions
 };
 
 template <class T>

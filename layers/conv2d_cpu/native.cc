@@ -3,16 +3,51 @@
 #include <vector>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/depthwise3x3.h"
 #include "tessera/layers/conv2d_cpu/gather.h"
+#include "tessera/layers/conv2d_cpu/image_lanes.h"
 #include "tessera/layers/conv2d_cpu/weight_grad.h"
 
 namespace tessera {
 namespace {
 
+enum class Way { depthwise3x3, image_lanes, weight_grad, gather };
+
+template <class T>
+Way way_for(ConvPass pass, const ConvShape& shape) {
+  if (depthwise3x3_applies(shape)) return Way::depthwise3x3;
+  if (image_lanes_apply(pass, shape, sizeof(T))) return Way::image_lanes;
+  return pass == ConvPass::weight_grad ? Way::weight_grad : Way::gather;
+}
+
 template <class T>
 size_t scratch_of(ConvPass pass, const ConvShape& shape, int threads) {
-  if (pass == ConvPass::weight_grad) return weight_grad_scratch<T>(shape, threads);
+  switch (way_for<T>(pass, shape)) {
+    case Way::depthwise3x3:
+      return depthwise3x3_scratch<T>(pass, shape);
+    case Way::image_lanes:
+      return image_lanes_scratch<T>(pass, shape, threads);
+    case Way::weight_grad:
+      return weight_grad_scratch<T>(shape, threads);
+    case Way::gather:
+      break;
+  }
   return gather_scratch<T>(shape, pass == ConvPass::input_grad, threads);
+}
+
+template <class T>
+std::unique_ptr<Convolution<T>> make(ConvPass pass, const ConvShape& shape) {
+  switch (way_for<T>(pass, shape)) {
+    case Way::depthwise3x3:
+      return make_depthwise3x3<T>(pass, shape);
+    case Way::image_lanes:
+      return make_image_lanes<T>(pass, shape);
+    case Way::weight_grad:
+      return make_weight_grad<T>(shape);
+    case Way::gather:
+      break;
+  }
+  return make_gather<T>(shape, pass == ConvPass::input_grad);
 }
 
 }  // namespace
@@ -38,12 +73,7 @@ std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const Co
   for (const Known& known : *all)
     if (known.pass == pass && known.shape == shape)
       if (auto found = known.convolution.lock()) return found;
-  std::shared_ptr<const Convolution<T>> made;
-  if (pass == ConvPass::weight_grad) {
-    made = make_weight_grad<T>(shape);
-  } else {
-    made = make_gather<T>(shape, pass == ConvPass::input_grad);
-  }
+  std::shared_ptr<const Convolution<T>> made = make<T>(pass, shape);
   all->push_back({pass, shape, made});
   return made;
 }

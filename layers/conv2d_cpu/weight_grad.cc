@@ -174,11 +174,12 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
   const int64_t filter = tiling.rows * tiling.row_columns;
   OuterProduct<T> product{};
   product.a = dy + b.first_pixel * s.o + first;
-  product.a_point = s.o, product.a_quad = tiling.row_tile;
+  product.a_point = s.o, product.a_quad = tiling.row_tile, product.a_ahead = b.pixels * s.o;
   if (tiling.pack_dy) {
     microkernel.pack_quads(product.a, s.o, b.pixels, part.filters, dy_buffer);
     product.a = dy_buffer;
     product.a_point = tiling.row_tile, product.a_quad = tiling.row_tile * b.pixels;
+    product.a_ahead = 0;
   }
   product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
   int64_t row_length = 0;
@@ -199,6 +200,10 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
       pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, x_buffer);
       product.b = x_buffer, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes;
       product.lines = 1, product.points = b.pixels;
+      if (s.h == 1 && s.kh * s.kw * s.stride_w == 1) {  // pointwise
+        product.next_b = x + (b.first_pixel + b.pixels) * s.c + tile.column;
+        product.next_b_point = s.c;
+      }
     }
     product.c = sum + first * filter + tile.row * tiling.row_columns + tile.column;
     microkernel.outer(product);

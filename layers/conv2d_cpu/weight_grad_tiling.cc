@@ -15,7 +15,7 @@ constexpr int64_t kPixels = 192;
 constexpr int64_t kFilters = 256;
 // Rows joined for a block: half of 32 KB of L1.
 constexpr int64_t kJoinBytes = 16 << 10;
-// Packed dy of a block, read again for each tile: beside the sums in L2.
+// dy of a block, read again for each tile: beside the sums in L2.
 constexpr int64_t kDyBytes = 192 << 10;
 // Pixels up to this size, two cache lines, are read where they lie: nothing is gained by packing.
 constexpr int64_t kDirectBytes = 128;
@@ -80,7 +80,7 @@ WeightGradTiling::WeightGradTiling(const ConvShape& given, size_t element, int l
     rows = 1, row_columns *= s.kh, vectors = all;
   }
   row_tiles = ceil_div(vectors, 3);
-  pack_dy = !s.depthwise() && (s.o % row_tile || s.groups > 1 || s.o * size > kDirectBytes);
+  pack_dy = !s.depthwise() && (s.o % row_tile || s.groups > 1);
   if (s.pixels() * s.weights() > 0) cut(size);
 }
 

@@ -1,6 +1,6 @@
 #include "tessera/layers/shared/gemm_simd.h"
 
-#include "tessera/layers/shared/vector_simd.h"
+#include "tessera/layers/shared/transpose_simd.h"
 
 namespace tessera {
 namespace {
@@ -27,8 +27,10 @@ inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* 
                                                   int64_t columns, bool accumulate) {
   using V = Vector<T>;
   const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
+  TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
     if (r >= rows) continue;
+    TESSERA_UNROLL
     for (int v = 0; v < N; ++v) {
       T* to = c[r] + v * V::kLanes;
       if (v < N - 1 || last == V::kLanes) {
@@ -47,6 +49,7 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
   const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
   const T* a[R];
   T* c[R];
+  TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {  // rows beyond the last repeat it and are not stored
     int64_t row = first + (r < rows ? r : rows - 1);
     a[r] = p.a + p.a_rows[row];
@@ -54,14 +57,16 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
     __builtin_prefetch(c[r], 1);
   }
   Tile<T, R, N> tile;
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
   const T *b = p.b, *next = p.next;
   const int64_t b_stride = p.b_stride;
   for (int64_t s = 0; s < p.segment_count; ++s) {
     const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
     for (int64_t l = begin; l < end; ++l) {
       typename V::Register bv[N];
+      TESSERA_UNROLL
       for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * V::kLanes);
       if constexpr (kFetch) {
         constexpr int kLine = 64 / sizeof(T);
@@ -69,8 +74,10 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
         next += b_stride;
       }
       b += b_stride;
+      TESSERA_UNROLL
       for (int r = 0; r < R; ++r) {
         auto av = V::fill(a[r] + l);
+        TESSERA_UNROLL
         for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
       }
     }
@@ -94,15 +101,18 @@ void gather(const GatherProduct<T>& p) {
   gather_vectors<T, 2>(p);
 }
 
-template <class T, int N>
-inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
+// kFetch: from a line of A, and from `next` a line of each point of B, unless they are null.
+template <class T, int N, bool kFetch>
+inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, const T* next) {
   using V = Vector<T>;
   constexpr int R = kOuterRows;
   Tile<T, R, N> tile;
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
   const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
   T* c[R];
+  TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
     c[r] = p.c + (first + r) * p.c_stride;
     __builtin_prefetch(c[r], 1);
@@ -110,14 +120,23 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
   }
   const T* a = p.a + first / R * p.a_quad;
   const int64_t a_point = p.a_point, b_point = p.b_point;
+  const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
   for (int64_t line = 0; line < p.lines; ++line) {
     const T* b = p.b + line * p.b_line;
     for (int64_t l = p.points; l > 0; --l) {
       typename V::Register bv[N];
+      TESSERA_UNROLL
       for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * V::kLanes);
+      TESSERA_UNROLL
       for (int r = 0; r < R; ++r) {
         auto av = V::fill(a + r);
+        TESSERA_UNROLL
         for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
+      }
+      if constexpr (kFetch) {
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(next, 0, 2);
+        ahead += ahead_point, next += next_point;
       }
       a += a_point;
       b += b_point;
@@ -126,13 +145,28 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first) {
   finish(tile, c, rows, p.columns, p.accumulate);
 }
 
+template <class T, int N>
+void outer_vectors(const OuterProduct<T>& p) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t row = 0; row < p.rows; row += kOuterRows) {
+    // A line has two quads or one; of the lines of B's points each quad fetches one.
+    const bool first = p.a_ahead && row % kLine == 0;
+    const T* ahead = first ? p.a + row / kOuterRows * p.a_quad + p.a_ahead : nullptr;
+    const int64_t line = row / kOuterRows * kLine;
+    const T* next = p.next_b && line < N * Vector<T>::kLanes ? p.next_b + line : nullptr;
+    if (ahead || next) {
+      outer_tile<T, N, true>(p, row, ahead, next);
+    } else {
+      outer_tile<T, N, false>(p, row, nullptr, nullptr);
+    }
+  }
+}
+
 template <class T>
 void outer(const OuterProduct<T>& p) {
-  for (int64_t row = 0; row < p.rows; row += kOuterRows) {
-    if (p.vectors == 1) outer_tile<T, 1>(p, row);
-    if (p.vectors == 2) outer_tile<T, 2>(p, row);
-    if (p.vectors == 3) outer_tile<T, 3>(p, row);
-  }
+  if (p.vectors == 1) return outer_vectors<T, 1>(p);
+  if (p.vectors == 2) return outer_vectors<T, 2>(p);
+  outer_vectors<T, 3>(p);
 }
 
 // R by 4 dot products; rows and columns that are not there repeat the last and are not stored.
@@ -142,20 +176,27 @@ inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
   constexpr int N = 4;
   const int columns = p.columns - j < N ? static_cast<int>(p.columns - j) : N;
   const T *a[R], *b[N];
+  TESSERA_UNROLL
   for (int r = 0; r < R; ++r) a[r] = p.a + (i + r) * p.a_stride;
+  TESSERA_UNROLL
   for (int v = 0; v < N; ++v) b[v] = p.b + (j + (v < columns ? v : columns - 1)) * p.b_stride;
   Tile<T, R, N> tile;
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
   int64_t l = 0;
   for (; l + V::kLanes <= p.k; l += V::kLanes) {
     typename V::Register bv[N];
+    TESSERA_UNROLL
     for (int v = 0; v < N; ++v) bv[v] = V::load(b[v] + l);
+    TESSERA_UNROLL
     for (int r = 0; r < R; ++r) {
       auto av = V::load(a[r] + l);
+      TESSERA_UNROLL
       for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
     }
   }
+  TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < columns; ++v) {
       T lanes[V::kLanes], rest = 0;
@@ -190,54 +231,28 @@ void pack_quads(const T* from, int64_t stride, int64_t points, int64_t count, T*
         __builtin_memcpy(to + i * points + p * R, from + p * stride + i, R * sizeof(T));
   }
   if (whole == count) return;
-  for (int64_t p = 0; p < points; ++p)
-    for (int r = 0; r < R; ++r)
-      to[whole * points + p * R + r] = whole + r < count ? from[p * stride + whole + r] : T(0);
+  for (int64_t p = 0; p < points; ++p) TESSERA_UNROLL
+  for (int r = 0; r < R; ++r)
+    to[whole * points + p * R + r] = whole + r < count ? from[p * stride + whole + r] : T(0);
 }
 
 // to[p * to_stride + j] = from[j * stride + p] for a square of kSide<T> lines and points.
 template <class T>
 constexpr int kSide = 32 / sizeof(T);
 
-#if defined(__AVX2__)
 inline void transpose(const float* from, int64_t stride, float* to, int64_t to_stride) {
-  __m256 a[8], b[8];
+  __m256 a[8];
   for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(from + i * stride);
-  for (int i = 0; i < 8; i += 2) {  // pairs of lines
-    b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-    b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-  }
-  for (int i = 0; i < 8; i += 4) {  // fours of lines
-    a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
-    a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
-    a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
-    a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
-  }
-  for (int i = 0; i < 4; ++i) {  // halves
-    _mm256_storeu_ps(to + i * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
-  }
+  transpose(a);
+  for (int i = 0; i < 8; ++i) _mm256_storeu_ps(to + i * to_stride, a[i]);
 }
 
 inline void transpose(const double* from, int64_t stride, double* to, int64_t to_stride) {
-  __m256d a[4], b[4];
+  __m256d a[4];
   for (int i = 0; i < 4; ++i) a[i] = _mm256_loadu_pd(from + i * stride);
-  for (int i = 0; i < 4; i += 2) {
-    b[i] = _mm256_unpacklo_pd(a[i], a[i + 1]);
-    b[i + 1] = _mm256_unpackhi_pd(a[i], a[i + 1]);
-  }
-  for (int i = 0; i < 2; ++i) {
-    _mm256_storeu_pd(to + i * to_stride, _mm256_permute2f128_pd(b[i], b[i + 2], 0x20));
-    _mm256_storeu_pd(to + (i + 2) * to_stride, _mm256_permute2f128_pd(b[i], b[i + 2], 0x31));
-  }
+  transpose(a);
+  for (int i = 0; i < 4; ++i) _mm256_storeu_pd(to + i * to_stride, a[i]);
 }
-#else
-template <class T>
-inline void transpose(const T* from, int64_t stride, T* to, int64_t to_stride) {
-  for (int p = 0; p < kSide<T>; ++p)
-    for (int j = 0; j < kSide<T>; ++j) to[p * to_stride + j] = from[j * stride + p];
-}
-#endif
 
 template <class T>
 void pack_transposed(const T* from, int64_t stride, int64_t points, int64_t count, int64_t width,
@@ -257,8 +272,8 @@ template <class T, int N>
 inline void copy_vectors(const T* from, int64_t from_stride, int64_t points, T* to,
                          int64_t to_stride) {
   using V = Vector<T>;
-  for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride)
-    for (int v = 0; v < N; ++v) V::store(to + v * V::kLanes, V::load(from + v * V::kLanes));
+  for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride) TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) V::store(to + v * V::kLanes, V::load(from + v * V::kLanes));
 }
 
 template <class T>

@@ -37,11 +37,12 @@ struct GatherProduct {
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.
 // The points are `lines` times `points`; A(p) is a + p * a_point with quads of rows (row_tile of
 // them) a_quad elements apart; B(p) is b + line * b_line + point * b_point, read `vectors` whole
-// vectors wide, and A whole quads high.
+// vectors wide, and A whole quads high. What comes after is fetched into the cache meanwhile: A
+// a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b, unless null.
 template <class T>
 struct OuterProduct {
   const T* a;
-  int64_t a_point, a_quad, rows;
+  int64_t a_point, a_quad, rows, a_ahead;
   const T* b;
   int64_t b_line, b_point, lines, points;
   int vectors;  // 1, 2 or 3
@@ -49,6 +50,8 @@ struct OuterProduct {
   T* c;
   int64_t c_stride;
   bool accumulate;
+  const T* next_b;
+  int64_t next_b_point;
 };
 
 // C[i * c_stride + j] (+)= sum over l < k of A[i * a_stride + l] * B[j * b_stride + l], i < m, j <

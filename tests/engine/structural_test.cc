@@ -29,5 +29,26 @@ TEST(Autograd, SumsAndMeansOverAxes) {
   EXPECT_THROW(sum(x, {1, -2}), ShapeError);
 }
 
+// Widths of every kind: one column, several rows to a vector, whole vectors and more. The values
+// are whole numbers, so that every order gives the same sum.
+template <class T>
+void expect_exact_sums(int64_t rows, int64_t columns) {
+  std::vector<T> values(rows * columns), want(columns);
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    values[i] = static_cast<T>(i * 7919 % 101 - 50);
+    want[i % columns] += values[i];
+  }
+  EXPECT_EQ(sum(from_vector<T>({rows, columns}, values), {0}).template to_vector<T>(), want)
+      << rows << " rows of " << columns;
+}
+
+TEST(Sums, OfRowsOfAnyWidth) {
+  for (const int64_t columns : {1, 2, 3, 6, 7, 16, 17, 31, 32, 33, 64, 65, 130})
+    for (const int64_t rows : {1, 3, 4, 8, 9, 33, 64, 1000}) {
+      expect_exact_sums<float>(rows, columns);
+      expect_exact_sums<double>(rows, columns);
+    }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/image_lanes.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/runtime/simd/isa.h"
 
@@ -71,6 +72,18 @@ const Case kCases[] = {
     {"depthwise", square(2, 9, 32, 32, 3, 1, 1, 1, 32)},
     {"depthwise, odd channels", square(2, 9, 27, 27, 3, 1, 1, 1, 27)},
     {"depthwise stride 2", square(2, 10, 24, 24, 3, 2, 1, 1, 24)},
+    {"depthwise, rows of seven", square(2, 14, 48, 48, 3, 1, 1, 1, 48)},
+    {"depthwise, rows of seven and eight", square(1, 30, 17, 17, 3, 1, 1, 1, 17)},
+    {"depthwise stride 2, odd", square(3, 15, 21, 21, 3, 2, 1, 1, 21)},
+    {"depthwise stride 2, no padding", square(2, 12, 16, 16, 3, 2, 0, 1, 16)},
+    {"depthwise stride 2, much padding", square(2, 5, 16, 16, 3, 2, 3, 1, 16)},
+    {"depthwise, much padding", square(2, 4, 35, 35, 3, 1, 4, 1, 35)},
+    {"depthwise, one pixel", square(3, 1, 40, 40, 3, 1, 1, 1, 40)},
+    {"depthwise stride 2, one pixel", square(3, 1, 40, 40, 3, 2, 1, 1, 40)},
+    {"depthwise, one column", {2, 9, 1, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 16}},
+    {"depthwise, oblong", {2, 3, 33, 20, 20, 3, 3, 1, 1, 0, 2, 1, 1, 20}},
+    {"depthwise stride 2, oblong", {2, 3, 33, 20, 20, 3, 3, 2, 2, 2, 0, 1, 1, 20}},
+    {"depthwise, large", square(1, 40, 130, 130, 3, 1, 1, 1, 130)},
     {"depthwise 5x5 dilated", square(1, 12, 19, 19, 5, 1, 4, 2, 19)},
     {"depthwise without padding", square(2, 8, 9, 9, 3, 1, 0, 1, 9)},
     {"depthwise, two filters a channel", square(2, 8, 6, 12, 3, 1, 1, 1, 6)},
@@ -99,6 +112,28 @@ const Case kWinogradCases[] = {
     {"runs of tiles", square(40, 12, 8, 12, 3, 1, 1)},
     {"parts of the output channels", square(1, 6, 20, 300, 3, 1, 1)},
     {"filters beyond the caches", square(3, 5, 352, 352, 3, 1, 1)},
+};
+
+// More for groups of images: whole ones and parts, every number of output channels that a tile may
+// have, images that only padding makes large enough, rows shorter than a vector.
+const Case kImageCases[] = {
+    {"whole groups", square(32, 6, 1, 6, 5, 1, 2)},
+    {"a part of a group", square(19, 7, 2, 7, 3, 1, 1)},
+    {"one output", square(17, 9, 3, 1, 3, 1, 1)},
+    {"two outputs of two channels", square(16, 5, 2, 2, 3, 1, 0)},
+    {"three and four", square(18, 6, 4, 3, 3, 1, 1)},
+    {"five outputs", square(16, 13, 1, 5, 3, 1, 1)},
+    {"eight outputs", square(16, 10, 8, 8, 3, 1, 1)},
+    {"nine outputs in two parts", square(16, 10, 3, 9, 5, 1, 2)},
+    {"one pixel", square(33, 1, 3, 5, 1, 1, 1)},
+    {"one pixel, large filter", square(16, 1, 2, 6, 5, 1, 2)},
+    {"padding beyond the filter", square(20, 3, 2, 6, 2, 1, 5)},
+    {"stride 2", square(21, 11, 3, 6, 3, 2, 1)},
+    {"stride 3, filter 2", square(16, 11, 3, 6, 2, 3, 1)},
+    {"dilation 2, stride 2", square(16, 12, 2, 4, 3, 2, 2, 2)},
+    {"groups", square(16, 8, 12, 18, 3, 1, 1, 1, 3)},
+    {"many rows of blocks", square(5, 40, 6, 7, 3, 1, 1)},
+    {"oblong", {17, 3, 21, 2, 6, 3, 2, 1, 2, 1, 0, 1, 2, 1}},
 };
 
 int64_t x_size(const ConvShape& s) { return s.n * s.h * s.w * s.c; }
@@ -192,9 +227,10 @@ struct Results {
   std::vector<T> y, dx, dw;
 };
 
-// The algorithms that there are; native ones where this build and processor have them.
-enum class Algorithm { native, eigen, winograd2, winograd4 };
-constexpr const char* kNames[] = {"native", "eigen", "winograd2", "winograd4"};
+// The algorithms that there are; native ones where this build and processor have them. Native takes
+// lanes for images where a rule says so; here they are asked for on any shape.
+enum class Algorithm { native, eigen, winograd2, winograd4, image_lanes };
+constexpr const char* kNames[] = {"native", "eigen", "winograd2", "winograd4", "image_lanes"};
 
 int tile_of(Algorithm algorithm) {
   return algorithm == Algorithm::winograd2 ? 2 : algorithm == Algorithm::winograd4 ? 4 : 0;
@@ -204,6 +240,7 @@ template <class T>
 std::shared_ptr<const Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
   if constexpr (kNativeKernels) {
     if (algorithm == Algorithm::native) return native_convolution<T>(pass, s);
+    if (algorithm == Algorithm::image_lanes) return make_image_lanes<T>(pass, s);
     if constexpr (std::is_same_v<T, float>)
       if (const int m = tile_of(algorithm)) return make_winograd(pass, s, m);
   }
@@ -214,6 +251,9 @@ size_t scratch_of(Algorithm algorithm, ConvPass pass, const ConvShape& s, size_t
                   int threads) {
   if constexpr (kNativeKernels) {
     if (algorithm == Algorithm::native) return native_conv_scratch(pass, s, element, threads);
+    if (algorithm == Algorithm::image_lanes)
+      return element == sizeof(float) ? image_lanes_scratch<float>(pass, s, threads)
+                                      : image_lanes_scratch<double>(pass, s, threads);
     if (const int m = tile_of(algorithm)) return winograd_scratch(pass, s, m, threads);
   }
   return eigen_conv_scratch(pass, s, element, threads);
@@ -368,8 +408,14 @@ std::string case_name(const testing::TestParamInfo<std::tuple<Algorithm, Case>>&
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dAlgorithms,
-                         testing::Combine(testing::Values(Algorithm::native, Algorithm::eigen),
+                         testing::Combine(testing::Values(Algorithm::native, Algorithm::eigen,
+                                                          Algorithm::image_lanes),
                                           testing::ValuesIn(kCases)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(ImageShapes, Conv2dAlgorithms,
+                         testing::Combine(testing::Values(Algorithm::native,
+                                                          Algorithm::image_lanes),
+                                          testing::ValuesIn(kImageCases)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(WinogradShapes, Conv2dAlgorithms,
                          testing::Combine(testing::Values(Algorithm::winograd2,
@@ -398,6 +444,25 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
           square(0, 32, 64, 64, 3, 1, 1)})
       EXPECT_EQ(tiles(s), direct) << s.h << "x" << s.w << ", " << s.c << " channels";
     EXPECT_EQ(winograd_tile(ConvPass::forward, square(512, 6, 128, 128, 3, 1, 1)), 2);
+  }
+}
+
+TEST(ImageLanes, AreTakenWhereChannelsFillNoVectors) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  if constexpr (kNativeKernels) {
+    const auto passes = [](const ConvShape& s) {
+      return std::vector<bool>{image_lanes_apply(ConvPass::forward, s, sizeof(float)),
+                               image_lanes_apply(ConvPass::input_grad, s, sizeof(float)),
+                               image_lanes_apply(ConvPass::weight_grad, s, sizeof(float))};
+    };
+    const std::vector<bool> all(3, true), none(3, false);
+    EXPECT_EQ(passes(square(64, 28, 1, 6, 5, 1, 2)), all);  // LeNet's first
+    EXPECT_EQ(passes(square(64, 14, 32, 32, 3, 1, 1, 1, 8)), all);
+    EXPECT_TRUE(image_lanes_apply(ConvPass::input_grad, square(64, 14, 6, 16, 5, 1, 0), 4));
+    for (const ConvShape& s : {square(1, 28, 1, 6, 5, 1, 2), square(64, 32, 64, 64, 3, 1, 1),
+                               square(64, 32, 6, 6, 1, 1, 0), square(64, 32, 8, 8, 3, 1, 1, 1, 8),
+                               square(0, 28, 1, 6, 5, 1, 2), square(16, 2048, 64, 1, 3, 1, 1)})
+      EXPECT_EQ(passes(s), none) << s.n << " images, " << s.c << " channels";
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tessera/engine/structural.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
@@ -45,30 +46,32 @@ TEST(Pool2d, GlobalAverage) {
 }
 
 // Channels as whole vectors, with a rest, and fewer than a vector.
-TEST(Pool2d, ManyChannelsPoolLikeOne) {
-  for (const Pool2dParams& params : kSettings) {
-    for (int64_t c : {2, 6, 12, 37}) {
-      const Tensor x = requires_grad(spread({2, 5, 6, c}));
-      const Tensor y = max_pool2d(x, params), dy = normal(y.shape(), 7);
-      const Tensor dx = gradients(y, std::span(&x, 1), dy)[0];
-      const auto channel_of = [&](const Tensor& all, int64_t channel) {
-        std::vector<double> one;
-        const auto values = all.to_vector<double>();
-        for (size_t i = static_cast<size_t>(channel); i < values.size();
-             i += static_cast<size_t>(c))
-          one.push_back(values[i]);
-        return one;
-      };
-      for (int64_t k = 0; k < c; ++k) {
-        const Tensor alone = requires_grad(from_vector({2, 5, 6, 1}, channel_of(x, k)));
-        const Tensor pooled = max_pool2d(alone, params);
-        expect_near(pooled, channel_of(y, k), 0);
-        expect_near(gradients(pooled, std::span(&alone, 1),
-                              from_vector(pooled.shape(), channel_of(dy, k)))[0],
-                    channel_of(dx, k), 0);
-      }
-    }
+void expect_channels_pool_like_one(const Pool2dParams& params, int64_t c, DType dtype) {
+  const Tensor x = requires_grad(cast(spread({2, 5, 6, c}), dtype));
+  const Tensor y = max_pool2d(x, params), dy = cast(normal(y.shape(), 7), dtype);
+  const Tensor dx = gradients(y, std::span(&x, 1), dy)[0];
+  const auto channel_of = [&](const Tensor& all, int64_t channel) {
+    std::vector<double> one;
+    const auto values = cast(all, DType::f64).to_vector<double>();
+    for (size_t i = static_cast<size_t>(channel); i < values.size(); i += static_cast<size_t>(c))
+      one.push_back(values[i]);
+    return one;
+  };
+  for (int64_t k = 0; k < c; ++k) {
+    const Tensor alone = requires_grad(cast(from_vector({2, 5, 6, 1}, channel_of(x, k)), dtype));
+    const Tensor pooled = max_pool2d(alone, params);
+    const Tensor own_dy = cast(from_vector(pooled.shape(), channel_of(dy, k)), dtype);
+    expect_near(cast(pooled, DType::f64), channel_of(y, k), 0);
+    expect_near(cast(gradients(pooled, std::span(&alone, 1), own_dy)[0], DType::f64),
+                channel_of(dx, k), 0);
   }
+}
+
+TEST(Pool2d, ManyChannelsPoolLikeOne) {
+  for (const Pool2dParams& params : kSettings)
+    for (const int64_t c : {2, 3, 6, 8, 9, 12, 37})
+      for (const DType dtype : {DType::f64, DType::f32})
+        expect_channels_pool_like_one(params, c, dtype);
 }
 
 TEST(Pool2d, GradientsMatchDifferences) {

@@ -1,0 +1,64 @@
+#include "tessera/engine/sum_run_simd.h"
+
+namespace tessera {
+namespace {
+
+// A single column is summed in eight lanes.
+template <class T>
+T sum_column(const T* x, int64_t rows) {
+  double lanes[8] = {}, sum = 0;
+  int64_t r = 0;
+  for (; r + 8 <= rows; r += 8)
+    for (int i = 0; i < 8; ++i) lanes[i] += static_cast<double>(x[r + i]);
+  for (; r < rows; ++r) lanes[r % 8] += static_cast<double>(x[r]);
+  for (const double lane : lanes) sum += lane;
+  return static_cast<T>(sum);
+}
+
+// A few columns are summed as wide rows of several, so that vectors are full. Returns how many rows
+// were summed. The last lanes, too few for a row, are read and left out.
+template <class T>
+int64_t sum_wide(const T* x, int64_t rows, int64_t inner, T* sum) {
+  constexpr int64_t kWide = 64, kVectors = kWide * sizeof(T) / 64;
+  typedef T Values [[gnu::vector_size(64)]];
+  Values lanes[kVectors] = {};
+  const int64_t together = kWide / inner, width = together * inner;
+  int64_t r = 0;
+  for (; (rows - r) * inner >= kWide; r += together) {
+    for (int v = 0; v < kVectors; ++v) {
+      Values values;
+      __builtin_memcpy(&values, x + r * inner + v * (kWide / kVectors), sizeof values);
+      lanes[v] += values;
+    }
+  }
+  T wide[kWide];
+  __builtin_memcpy(wide, lanes, sizeof wide);
+  for (; r + together <= rows; r += together)
+    for (int64_t i = 0; i < width; ++i) wide[i] += x[r * inner + i];
+  for (int64_t i = 0; i < width; ++i) sum[i % inner] += wide[i];
+  return r;
+}
+
+template <class T>
+void sum_rows(const T* x, int64_t rows, int64_t inner, T* __restrict sum) {
+  if (inner == 1) {
+    *sum = sum_column(x, rows);
+    return;
+  }
+  for (int64_t i = 0; i < inner; ++i) sum[i] = 0;
+  int64_t r = inner <= 32 ? sum_wide(x, rows, inner, sum) : 0;
+  for (; r + 4 <= rows; r += 4) {  // sums are loaded and stored once for four rows
+    const T *a = x + r * inner, *b = a + inner, *c = b + inner, *d = c + inner;
+    for (int64_t i = 0; i < inner; ++i) sum[i] = (((sum[i] + a[i]) + b[i]) + c[i]) + d[i];
+  }
+  for (; r < rows; ++r)
+    for (int64_t i = 0; i < inner; ++i) sum[i] += x[r * inner + i];
+}
+
+}  // namespace
+
+namespace TESSERA_ISA {
+const SumRowsMicrokernels sum_rows_microkernels = {sum_rows<float>, sum_rows<double>};
+}  // namespace TESSERA_ISA
+
+}  // namespace tessera

@@ -1,0 +1,170 @@
+#include "tessera/layers/conv2d_cpu/image_lanes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tessera/layers/conv2d_cpu/image_lanes_tiling.h"
+#include "tessera/layers/shared/scratch_layout.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+struct Buffers {
+  T* filters;  // of each phase [group][tap row][tap][input channel][output channel]
+  T* block;    // per thread: input of a task
+  T* row;      // per thread: a row of outputs [column][channel][image]
+  size_t size;
+};
+
+struct Phase {
+  GatherAxis v, h;
+  int64_t filters;  // where its filters begin
+};
+
+// The convolution and its gradient with respect to x, which gathers from dy.
+template <class T>
+class ImageLanes final : public Convolution<T> {
+ public:
+  ImageLanes(const ConvShape& shape, bool backward);
+  void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+           const ConvHooks<T>& hooks) const override;
+  Buffers<T> lay_out(int threads, void* scratch) const;
+
+ private:
+  void pack(const Phase& p, const T* filters, T* packed) const;
+  void run_row(const ImageLanesTask& task, int64_t i, const Buffers<T>& own) const;
+  void run_task(const ImageLanesTask& task, const T* in, T* out, const Buffers<T>& own,
+                const Epilogue<T>& epilogue) const;
+
+  const GatherGeometry g_;
+  const ImageLanesTiling tiling_;
+  const int64_t in_c_, out_c_;  // of a group
+  std::vector<Phase> phases_;
+};
+
+template <class T>
+ImageLanes<T>::ImageLanes(const ConvShape& shape, bool backward)
+    : g_(shape, backward),
+      tiling_(g_, sizeof(T), image_lanes_kernels<T>().lanes),
+      in_c_(g_.in_c / shape.groups),
+      out_c_(g_.out_c / shape.groups) {
+  int64_t filters = 0;
+  for (int64_t i = 0; i < g_.phases; ++i) {
+    phases_.push_back({g_.axis(true, i), g_.axis(false, i), filters});
+    filters += phases_.back().v.taps * phases_.back().h.taps * in_c_ * g_.out_c;
+  }
+}
+
+template <class T>
+Buffers<T> ImageLanes<T>::lay_out(int threads, void* scratch) const {
+  ScratchLayout layout(scratch);
+  Buffers<T> b{};
+  b.filters = layout.take<T>(g_.shape.weights());
+  b.block = layout.take<T>(threads * tiling_.block_elements(g_));
+  b.row = layout.take<T>(threads * g_.out_w * g_.out_c * tiling_.lanes);
+  b.size = layout.size();
+  return b;
+}
+
+template <class T>
+void ImageLanes<T>::pack(const Phase& p, const T* filters, T* packed) const {
+  const ConvShape& s = g_.shape;
+  const int64_t c = s.c / s.groups;
+  for (int64_t group = 0; group < s.groups; ++group)
+    for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t) {
+      const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
+      const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
+      for (int64_t k = 0; k < in_c_; ++k)
+        for (int64_t q = 0; q < out_c_; ++q) {
+          const int64_t filter = group * (s.o / s.groups) + (g_.backward ? k : q);
+          *packed++ = filters[((filter * s.kh + u) * s.kw + v) * c + (g_.backward ? q : k)];
+        }
+    }
+}
+
+// Row i of the output.
+template <class T>
+void ImageLanes<T>::run_row(const ImageLanesTask& task, int64_t i, const Buffers<T>& own) const {
+  const int64_t lanes = tiling_.lanes, pixel = g_.in_c * lanes, q = i / g_.out_step_h;
+  ImageLanesRow<T> row{};
+  row.x_column = g_.in_step_w * pixel, row.y_column = g_.out_step_w * g_.out_c * lanes;
+  row.depth = in_c_, row.outputs = out_c_;
+  row.step = g_.in_step_w, row.width = g_.in_w;
+  for (int64_t h = 0; h < g_.out_step_w; ++h) {
+    const Phase& p = phases_[i % g_.out_step_h * g_.out_step_w + h];
+    const int64_t start = q * g_.in_step_h + p.v.base;  // the first tap's row
+    row.first_tap_row = 0, row.last_tap_row = p.v.taps;
+    while (row.first_tap_row < row.last_tap_row && start + row.first_tap_row * p.v.spacing < 0)
+      ++row.first_tap_row;
+    while (row.first_tap_row < row.last_tap_row &&
+           start + (row.last_tap_row - 1) * p.v.spacing >= g_.in_h)
+      --row.last_tap_row;
+    row.x_row = p.v.spacing * g_.block_w * pixel, row.x_tap = p.h.spacing * pixel;
+    row.taps = p.h.taps, row.spacing = p.h.spacing, row.base = p.h.base;
+    row.columns = p.h.count;
+    const int64_t first = (start - task.first_row) * g_.block_w + p.h.base - g_.base_w;
+    const int64_t filters = p.v.taps * p.h.taps * in_c_ * out_c_;
+    for (int64_t group = 0; group < g_.shape.groups; ++group) {
+      row.x = own.block + first * pixel + group * in_c_ * lanes;
+      row.f = own.filters + p.filters + group * filters;
+      row.y = own.row + (p.h.first * g_.out_c + group * out_c_) * lanes;
+      image_lanes_kernels<T>().row(row);
+    }
+  }
+}
+
+template <class T>
+void ImageLanes<T>::run_task(const ImageLanesTask& task, const T* in, T* out, const Buffers<T>& own,
+                             const Epilogue<T>& epilogue) const {
+  fill_image_lanes(g_, task, in, own.block);
+  const int64_t row = g_.out_w * g_.out_c;
+  const int64_t first = task.first * g_.out_step_h;
+  const int64_t last = std::min(task.last * g_.out_step_h, g_.out_h);
+  for (int64_t i = first; i < last; ++i) {
+    run_row(task, i, own);
+    image_lanes_kernels<T>().scatter(own.row, g_.out_h * row, task.images, row,
+                                     out + (task.image * g_.out_h + i) * row);
+  }
+  if (!epilogue.apply) return;
+  for (int64_t image = task.image; image < task.image + task.images; ++image) {
+    const int64_t begin = (image * g_.out_h + first) * row;
+    epilogue.apply(epilogue.context, out + begin, begin, (last - first) * row);
+  }
+}
+
+template <class T>
+void ImageLanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+                        const ConvHooks<T>& hooks) const {
+  if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
+  const Buffers<T> all = lay_out(pool.size(), scratch);
+  for (const Phase& p : phases_) pack(p, filters, all.filters + p.filters);
+  pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
+    Buffers<T> own = all;
+    own.block += thread * tiling_.block_elements(g_);
+    own.row += thread * g_.out_w * g_.out_c * tiling_.lanes;
+    run_task(tiling_.task(g_, task), in, out, own, hooks.epilogue);
+  });
+}
+
+}  // namespace
+
+template <class T>
+size_t image_lanes_scratch(ConvPass pass, const ConvShape& shape, int threads) {
+  if (pass == ConvPass::weight_grad) return image_lanes_weight_grad_scratch<T>(shape, threads);
+  return ImageLanes<T>(shape, pass == ConvPass::input_grad).lay_out(threads, nullptr).size;
+}
+
+template <class T>
+std::unique_ptr<Convolution<T>> make_image_lanes(ConvPass pass, const ConvShape& shape) {
+  if (pass == ConvPass::weight_grad) return make_image_lanes_weight_grad<T>(shape);
+  return std::make_unique<ImageLanes<T>>(shape, pass == ConvPass::input_grad);
+}
+
+#define TESSERA_IMAGE_LANES(T)                                             \
+  template size_t image_lanes_scratch<T>(ConvPass, const ConvShape&, int); \
+  template std::unique_ptr<Convolution<T>> make_image_lanes(ConvPass, const ConvShape&);
+TESSERA_IMAGE_LANES(float)
+TESSERA_IMAGE_LANES(double)
+
+}  // namespace tessera
