@@ -9,25 +9,47 @@
 
 namespace tessera {
 
-const Planner& load_planner(const std::string& path) {
+namespace {
+
+// Calls what the library has under that symbol, which its macro has defined.
+template <class Made>
+const Made& make(const std::string& path, const char* symbol, const char* what, const char* macro) {
   // Without a slash, dlopen would look in the system's folders.
   void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    throw ConfigError(fmt::format("planner library {}: it cannot be loaded: {}", path, dlerror()));
-  using Make = const Planner* (*)();
-  auto make = reinterpret_cast<Make>(dlsym(library, "tessera_planner_1"));
-  if (make == nullptr)
+    throw ConfigError(fmt::format("{} library {}: it cannot be loaded: {}", what, path, dlerror()));
+  using Make = const Made* (*)();
+  auto made = reinterpret_cast<Make>(dlsym(library, symbol));
+  if (made == nullptr)
     throw ConfigError(
-        fmt::format("planner library {}: it has no planner for this version; end its "
-                    "source with TESSERA_PLANNER(YourPlanner) and build it again",
-                    path));
-  const Planner& planner = *make();
+        fmt::format("{0} library {1}: it has no {0} for this version; end its source with "
+                    "{2} and build it again",
+                    what, path, macro));
+  return *made();
+}
+
+[[noreturn]] void refuse_name(const std::string& path, const char* what, std::string_view name,
+                              const std::string& known) {
+  throw ConfigError(fmt::format("{0} library {1}: there is a {0} '{2}' already; known are {3}",
+                                what, path, name, known));
+}
+
+}  // namespace
+
+const Planner& load_planner(const std::string& path) {
+  const auto& planner =
+      make<Planner>(path, "tessera_planner_1", "planner", "TESSERA_PLANNER(YourPlanner)");
   if (!add_planner(planner) && find_planner(planner.name()) != &planner)
-    throw ConfigError(
-        fmt::format("planner library {}: there is a planner '{}' already; known are "
-                    "{}",
-                    path, planner.name(), planner_names()));
+    refuse_name(path, "planner", planner.name(), planner_names());
   return planner;
+}
+
+const RecomputeStrategy& load_recompute_strategy(const std::string& path) {
+  const auto& strategy = make<RecomputeStrategy>(path, "tessera_recompute_1", "strategy",
+                                                 "TESSERA_RECOMPUTE(YourStrategy)");
+  if (!add_recompute_strategy(strategy) && find_recompute_strategy(strategy.name()) != &strategy)
+    refuse_name(path, "strategy", strategy.name(), recompute_strategy_names());
+  return strategy;
 }
 
 }  // namespace tessera

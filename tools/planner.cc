@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   tessera::add_bench_verbs(app, verb);
   tessera::add_look_verbs(app, verb);
   tessera::add_make_verbs(app, verb);
+  tessera::add_recompute_verb(app, verb);
   if (argc > 1 && argv[1][0] != '-') tessera::require_verb(app, argv[1]);
   try {
     app.parse(argc, argv);

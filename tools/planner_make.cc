@@ -10,6 +10,8 @@
 
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/random_problem.h"
+#include "tessera/memory/recompute/random_recompute.h"
+#include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/planner_verbs.h"
 
@@ -20,9 +22,22 @@ struct Arguments {
   std::string config, output;
   std::vector<std::string> overrides;
   RandomProblem random;
+  int recompute_steps = 0, training_batch = 0;
 };
 
 int make_random(const Arguments& arguments) {
+  if (arguments.training_batch > 0) {
+    TrainingNetwork network;
+    network.batch = arguments.training_batch;
+    write_output(arguments.output, write_recompute(training_recompute(network)));
+    return 0;
+  }
+  if (arguments.recompute_steps > 0) {
+    const uint64_t seed = arguments.random.seed;
+    write_output(arguments.output,
+                 write_recompute(random_recompute(seed, arguments.recompute_steps)));
+    return 0;
+  }
   if (arguments.random.largest < 1 || arguments.random.largest > int64_t{1} << 36)
     throw ConfigError("random: --max-size must be from 1 to 64GiB");
   const Problem problem = random_problem(arguments.random);
@@ -82,7 +97,16 @@ void add_make_verbs(CLI::App& app, Verb& verb) {
         [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
     return command;
   };
-  add_random(*add("random", "a problem at random, as CSV", make_random), arguments->random);
+  CLI::App* random = add("random", "a problem at random, as CSV", make_random);
+  add_random(*random, arguments->random);
+  CLI::Option* steps = random->add_option("--recompute", arguments->recompute_steps,
+                                          "instead one for planner recompute, of so many steps");
+  steps->check(CLI::Range(1, 100'000));
+  random
+      ->add_option("--training", arguments->training_batch,
+                   "instead, for planner recompute, what ResNet-50 trains at this batch")
+      ->check(CLI::Range(1, 100'000))
+      ->excludes(steps);
   CLI::App* exporting =
       add("export", "the problem of a model's training step, as CSV", export_model);
   exporting->add_option("--config", arguments->config, "YAML file, as of trainer")->required();

@@ -18,6 +18,7 @@ void add_solve_verbs(CLI::App& app, Verb& verb);  // solve, bound, check
 void add_look_verbs(CLI::App& app, Verb& verb);   // draw, why
 void add_bench_verbs(CLI::App& app, Verb& verb);  // compare, bench, list
 void add_make_verbs(CLI::App& app, Verb& verb);   // random, export
+void add_recompute_verb(CLI::App& app, Verb& verb);
 
 // Throws ConfigError naming those there are.
 const Planner& planner_named(const std::string& name);

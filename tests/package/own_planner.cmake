@@ -29,3 +29,14 @@ expect("planner: lottery" ${bin}/trainer --planner-lib ${library} --print-config
 expect("'lottery' is not known" ${bin}/trainer plan --config ${WORK}/tiny.yaml
   memory.planner=lottery)
 expect("cannot be loaded" ${bin}/planner compare --planner-lib ${WORK}/none.so ${WORK}/tiny.csv)
+
+# Its neighbour, the strategy.
+set(strategy ${WORK}/build/libevery_nth.so)
+file(WRITE ${WORK}/tiny.txt "value a 4\nvalue b 8\nvalue c 8\nvalue d 4 result\n"
+  "step f 5 makes=b\nstep g 5 reads=a makes=c\nstep h 5 reads=c,b makes=d\n")
+expect("every_nth +24 +0.00 %" ${bin}/planner recompute ${WORK}/tiny.txt --compare
+  --strategy-lib ${strategy})
+expect("unknown strategy 'every_nth'" ${bin}/planner recompute ${WORK}/tiny.txt
+  --strategy every_nth)
+expect("no planner for this version" ${bin}/planner compare --planner-lib ${strategy}
+  ${WORK}/tiny.csv)

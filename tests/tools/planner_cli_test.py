@@ -73,7 +73,7 @@ class LostOutput(Test):
 
 class Usage(Test):
     def test_help_of_every_verb(self):
-        verbs = "solve bound check compare bench list draw why random export".split()
+        verbs = "solve bound check compare bench list draw why random export recompute".split()
         text = self.succeed("--help")
         for verb in verbs:
             self.assertIn(verb, text)
@@ -109,6 +109,76 @@ class Usage(Test):
                      "local_search", "optimal", "best"):
             self.assertIn(name, names)
         self.assertTrue(all(len(line.split()) > 4 for line in lines))
+
+
+# Whatever is kept, a is read first and last; forgetting b costs 7 of 25.
+AGAIN = """value a 10
+value b 20
+value c 30
+value d 5
+value r 1 result
+step A 5 makes=a
+step B 7 reads=a makes=b cheap
+step C 3 makes=c
+step D 4 reads=c makes=d
+step E 6 reads=d,b,a makes=r
+"""
+
+
+class Recompute(Test):
+    def setUp(self):
+        super().setUp()
+        self.write("again.txt", AGAIN)
+
+    def test_table(self):
+        said = self.succeed("recompute", "again.txt", "--budget", 45, "-o", "runs.txt")
+        self.assertIn("again.txt: 5 steps, 5 values, peak 65 without recomputation, at least 36, "
+                      "budget 45", said)
+        self.assertRegex(said, r"best +45 +28.00 % +1 +[0-9.]+  optimal")
+        self.assertEqual(self.read("runs.txt"), "A\nB\nC\nD\nB again\nE\n")
+        self.assertEqual(self.succeed("recompute", "--input", "again.txt", "--budget", 45, "-o", "-"),
+                         self.read("runs.txt"))
+        self.write("limited.txt", "budget 45\n" + AGAIN)
+        self.assertIn("budget 45", self.succeed("recompute", "limited.txt"))
+        self.assertRegex(self.succeed("recompute", "limited.txt", "--budget", "64B"), "budget 64")
+
+    def test_compare(self):
+        said = self.succeed("recompute", "again.txt", "--budget", 45, "--compare")
+        self.assertRegex(said, r"none +65 +0.00 % +0 +[0-9.]+  none found, at least 36")
+        for name in ("cheap", "greedy", "best", "exact"):
+            self.assertRegex(said, name + r" +[0-9]+ +28.00 % +1 ")
+
+    def test_curve(self):
+        lines = self.succeed("recompute", "again.txt", "--curve", 3).splitlines()
+        self.assertEqual(lines[1].split(), ["budget", "best", "bound"])
+        self.assertEqual(lines[4].split(), ["65", "0.00", "%", "0.00", "%"])
+
+    def test_refused(self):
+        self.fail_with(INFEASIBLE, ["no sequence runs within 35 bytes; the lowest known peaks at 36",
+                                    "  b: 20 bytes"], "recompute", "again.txt", "--budget", 35)
+        self.succeed("recompute", "again.txt", "--budget", 36)
+        self.fail_with(NOT_FOUND, ["no sequence was found that runs within 45 bytes; the lowest known "
+                                   "peaks at 65"],
+                       "recompute", "again.txt", "--budget", 45, "--strategy", "none")
+
+    def test_mistakes(self):
+        self.fail_with(USAGE, ["unknown strategy 'bets'", "none, cheap, segments"], "recompute",
+                       "again.txt", "--strategy", "bets")
+        self.fail_with(USAGE, ["excludes"], "recompute", "again.txt", "--strategy", "none",
+                       "--compare")
+        self.write("cycle.txt", "value a 1\nvalue b 1\nstep A 1 reads=b makes=a\n"
+                                "step B 1 reads=a makes=b\n")
+        self.fail_with(USAGE, ["cycle.txt:3:1: step 'A': it reads value 'b' before step 'B' makes it"],
+                       "recompute", "cycle.txt")
+        self.fail_with(USAGE, ["none.txt: cannot be read"], "recompute", "none.txt")
+        self.fail_with(USAGE, ["is no number of bytes"], "recompute", "again.txt", "--budget", "4GB")
+        self.fail_with(USAGE, ["cannot be loaded"], "recompute", "again.txt", "--strategy-lib",
+                       "none.so")
+
+    def test_random(self):
+        for words in (["--recompute", 30, "--seed", 5], ["--training", 2]):
+            self.succeed("random", *words, "-o", "random.txt")
+            self.assertIn("optimal", self.succeed("recompute", "random.txt"))
 
 
 class Solve(Test):

@@ -1,0 +1,251 @@
+#include "tessera/memory/recompute/exact_search.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <queue>
+#include <unordered_map>
+
+#include "tessera/memory/recompute/ledger.h"
+
+namespace tessera::recomputing {
+namespace {
+
+using Mask = uint64_t;
+
+struct State {
+  Mask there;
+  int first;  // the step that runs first next
+  bool operator==(const State&) const = default;
+};
+
+struct StateHash {
+  size_t operator()(const State& s) const {
+    Mask h = (s.there + static_cast<Mask>(s.first) * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+    return h ^ h >> 32;
+  }
+};
+
+struct Node {
+  State state;
+  int64_t cost;  // of steps that ran again
+  int parent, step;
+  bool done;
+};
+
+class ExactSearch {
+ public:
+  ExactSearch(const Tables& tables, int64_t budget, size_t most)
+      : t_(tables), budget_(budget), most_(most), bit_(tables.values, -1) {
+    for (int v = 0; v < t_.values; ++v) {
+      if (!t_.is_counted(v)) continue;
+      bit_[v] = static_cast<int>(value_.size());
+      value_.push_back(v);
+      if (t_.last_read[v] == t_.steps) results_ |= Mask{1} << bit_[v];
+    }
+    for (int s = 0; s < t_.steps; ++s) {
+      reads_.push_back(mask(t_.reads[s]));
+      makes_.push_back(mask(t_.makes[s]));
+      may_die_.push_back(0);
+      for (int v : t_.makes[s]) may_die_.back() |= mask(t_.may_take[v]);
+    }
+    for (int first = 0; first <= t_.steps; ++first) useful_.push_back(useful_from(first));
+  }
+
+  // Before each first run any of what is made by then and may still be wanted can be there.
+  double most_states() const {
+    double sum = 0;
+    Mask made = 0;
+    for (int first = 0; first <= t_.steps; ++first) {
+      sum += std::ldexp(1.0, std::popcount(useful_[first] & made));
+      if (first < t_.steps) made |= makes_[first];
+    }
+    return sum;
+  }
+
+  ExactAnswer answer() {
+    reach({0, 0}, 0, -1, -1);
+    while (!open_.empty()) {
+      const auto [cost, later, index] = open_.top();
+      open_.pop();
+      if (nodes_[index].done) continue;
+      nodes_[index].done = true;
+      const State state = nodes_[index].state;
+      if (state.first == t_.steps && (results_ & ~state.there) == 0)
+        return {true, true, way_to(index), cost};
+      if (nodes_.size() > most_) return {false, false, {}, cost};
+      expand(state, index);
+    }
+    return {true, false, {}, 0};
+  }
+
+ private:
+  Mask mask(std::span<const int> values) const {
+    Mask m = 0;
+    for (int v : values) m |= Mask{1} << bit_[v];
+    return m;
+  }
+
+  int64_t bytes(Mask m) const {
+    int64_t sum = 0;
+    for (; m != 0; m &= m - 1) sum += t_.bytes[value_[std::countr_zero(m)]];
+    return sum;
+  }
+
+  // What may still be wanted when this step runs first next, or one after it.
+  Mask useful_from(int first) const {
+    Mask useful = results_;
+    for (int s = first; s < t_.steps; ++s) useful |= reads_[s];
+    for (Mask before = 0; before != useful;) {
+      before = useful;
+      for (int s = 0; s < first; ++s)
+        if (t_.rerun_before[s] >= first && (makes_[s] & useful) != 0) useful |= reads_[s];
+    }
+    return useful;
+  }
+
+  void reach(State state, int64_t cost, int parent, int step) {
+    state.there &= useful_[state.first];
+    const auto [at, is_new] = index_of_.try_emplace(state, static_cast<int>(nodes_.size()));
+    if (is_new) {
+      nodes_.push_back({state, cost, parent, step, false});
+    } else {
+      Node& node = nodes_[at->second];
+      if (node.cost <= cost) return;
+      node.cost = cost;
+      node.parent = parent;
+      node.step = step;
+    }
+    open_.push({cost, t_.steps - state.first, at->second});
+  }
+
+  void expand(const State& state, int index) {
+    if (state.first < t_.steps) run(state, state.first, index);
+    for (int s = 0; s < state.first; ++s) {
+      const bool wanted = (makes_[s] & ~state.there & useful_[state.first]) != 0;
+      if (wanted && t_.rerun_before[s] >= state.first) run(state, s, index);
+    }
+  }
+
+  // Runs a step; the fewer of what it reads die with it, the better.
+  void run(const State& state, int step, int index) {
+    if ((reads_[step] & ~state.there) != 0) return;
+    const bool is_first = step == state.first;
+    step_ = step;
+    index_ = index;
+    first_ = state.first + (is_first ? 1 : 0);
+    cost_ = nodes_[index].cost + (is_first ? 0 : t_.cost[step]);
+    const Mask dead = reads_[step] & ~useful_[first_];
+    if (leave(state.there & ~makes_[step], dead)) return;
+    const Mask choice = may_die_[step] & ~dead;
+    for (Mask some = choice; some != 0; some = (some - 1) & choice)
+      leave(state.there & ~makes_[step], dead | some);
+  }
+
+  // True where nothing had to be freed before.
+  bool leave(Mask there, Mask dies) {
+    const auto is_dying = [&](int v) { return (dies >> bit_[v] & 1) != 0; };
+    const int64_t taken = taken_bytes(t_, step_, taken_, is_dying);
+    const int64_t needed = t_.outside + bytes(there) + bytes(makes_[step_]) + t_.scratch[step_];
+    const int64_t excess = budget_ < 0 ? 0 : needed - taken - budget_;
+    dies_ = dies;
+    free_some(there, there & ~reads_[step_], excess);
+    return excess <= 0;
+  }
+
+  // Frees every least set of `from` that has so many bytes: none whose other members suffice.
+  void free_some(Mask there, Mask from, int64_t excess) {
+    if (excess <= 0) {
+      const Mask freed_of_last = there & ~dies_;
+      reach({freed_of_last | makes_[step_], first_}, cost_, index_, step_);
+      return;
+    }
+    if (bytes(from) < excess || nodes_.size() > most_) return;
+    const Mask lowest = from & (~from + 1);
+    free_some(there & ~lowest, from & ~lowest, excess - bytes(lowest));
+    free_some(there, from & ~lowest, excess);
+  }
+
+  Runs way_to(int index) const {
+    Runs runs;
+    for (; nodes_[index].parent >= 0; index = nodes_[index].parent)
+      runs.push_back(nodes_[index].step);
+    std::reverse(runs.begin(), runs.end());
+    return runs;
+  }
+
+  struct Open {
+    int64_t cost;
+    int later, index;
+    bool operator>(const Open& other) const {
+      return std::pair(cost, later) > std::pair(other.cost, other.later);
+    }
+  };
+
+  const Tables& t_;
+  const int64_t budget_;
+  const size_t most_;
+  std::vector<int> bit_, value_;
+  std::vector<Mask> reads_, makes_, may_die_, useful_;
+  Mask results_ = 0;
+  std::vector<Node> nodes_;
+  std::unordered_map<State, int, StateHash> index_of_;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  int step_ = 0, index_ = 0, first_ = 0;  // the run that is being tried
+  int64_t cost_ = 0;
+  Mask dies_ = 0;
+  std::vector<int> taken_;
+};
+
+}  // namespace
+
+double most_states(const Tables& tables) {
+  constexpr int kMostValues = 60;
+  int counted = 0;
+  for (int v = 0; v < tables.values; ++v) counted += tables.is_counted(v) ? 1 : 0;
+  if (counted > kMostValues) return std::numeric_limits<double>::infinity();
+  return ExactSearch(tables, -1, 0).most_states();
+}
+
+ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t most_states) {
+  return ExactSearch(tables, budget, most_states).answer();
+}
+
+void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t most_states,
+                   RecomputePlan& plan) {
+  const Tables tables(problem);
+  const auto take = [&](const ExactAnswer& answer) {
+    const RunsMeasure measured = *measure(problem, answer.runs);
+    plan.runs = answer.runs;
+    plan.peak = measured.peak;
+    plan.cost = measured.cost;
+    plan.extra = plan.cost - base_cost(problem);
+    plan.holders = measured.holders;
+  };
+  const ExactAnswer answer = cheapest_within(tables, budget, most_states);
+  if (!answer.complete) {
+    plan.bound = std::max(plan.bound, base_cost(problem) + answer.extra);
+    return;
+  }
+  if (answer.found) {
+    take(answer);
+    plan.bound = plan.cost;
+    plan.verdict = Verdict::kOptimal;
+    plan.holders.clear();
+    return;
+  }
+  plan.verdict = Verdict::kInfeasible;
+  plan.lowest = std::max(plan.lowest, budget + 1);
+  while (plan.lowest < plan.peak) {
+    const int64_t middle = plan.lowest + (plan.peak - plan.lowest) / 2;
+    const ExactAnswer lower = cheapest_within(tables, middle, most_states / 8);
+    if (!lower.complete) return;
+    if (lower.found)
+      take(lower);
+    else
+      plan.lowest = middle + 1;
+  }
+}
+
+}  // namespace tessera::recomputing

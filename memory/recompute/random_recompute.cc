@@ -1,0 +1,278 @@
+#include "tessera/memory/recompute/random_recompute.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+class Random {
+ public:
+  Random(uint64_t seed, int steps) : numbers_(seed), steps_(steps) {}
+
+  RecomputeProblem problem() {
+    const bool mirrored = chance(50);
+    for (int64_t i = 0, count = 1 + below(2); i < count; ++i)
+      add_value(chance(50) ? 0 : below(6), "x");
+    for (int s = 0; s < steps_; ++s) add_step(s, mirrored && 2 * s >= steps_);
+    if (!problem_.steps.back().makes.empty())
+      problem_.values[problem_.steps.back().makes[0]].result = true;
+    return std::move(problem_);
+  }
+
+ private:
+  int64_t below(int64_t n) { return static_cast<int64_t>(numbers_() % static_cast<uint64_t>(n)); }
+  bool chance(int percent) { return below(100) < percent; }
+
+  int add_value(int64_t bytes, const char* kind) {
+    const int index = static_cast<int>(problem_.values.size());
+    problem_.values.push_back({bytes, false, {}, fmt::format("{}{}", kind, index)});
+    overwritten_.push_back(false);
+    return index;
+  }
+
+  void add_step(int s, bool backward) {
+    RecomputeStep step;
+    step.id = fmt::format("{}{}", backward ? "b" : "f", s);
+    step.cost = chance(10) ? 0 : 1 + below(30);
+    step.scratch = chance(30) ? below(8) : 0;
+    step.again = chance(90);
+    step.cheap = chance(50);
+    if (s > 0) read(step, problem_.steps.back().makes);
+    if (backward) read(step, problem_.steps[steps_ - 1 - s].makes);
+    for (int64_t i = below(3); i > 0; --i)
+      read(step, {static_cast<int>(below(static_cast<int64_t>(problem_.values.size())))});
+    if (chance(10)) overwrite(step, static_cast<int>(below(2)));
+    for (int64_t i = chance(25) ? 2 : 1; i > 0; --i) make(step);
+    problem_.steps.push_back(std::move(step));
+  }
+
+  void read(RecomputeStep& step, const std::vector<int>& values) const {
+    for (int v : values)
+      if (!overwritten_[v]) step.reads.push_back(v);
+  }
+
+  // One of those from outside.
+  void overwrite(RecomputeStep& step, int v) {
+    if (v >= std::ssize(problem_.values) || overwritten_[v] || made(v)) return;
+    overwritten_[v] = true;
+    step.overwrites.push_back(v);
+    step.again = false;
+  }
+
+  bool made(int v) const { return problem_.values[v].id[0] != 'x'; }
+
+  void make(RecomputeStep& step) {
+    const int v = add_value(chance(10) ? 0 : 1 + below(20), "v");
+    RecomputeValue& value = problem_.values[v];
+    value.result = chance(8);
+    step.makes.push_back(v);
+    if (step.reads.empty() || !chance(40)) return;
+    const int other = step.reads[static_cast<size_t>(below(std::ssize(step.reads)))];
+    if (!made(other)) return;
+    value.bytes = problem_.values[other].bytes;
+    value.may_take.push_back(other);
+  }
+
+  std::mt19937_64 numbers_;  // unlike distributions, its output is the same everywhere
+  int steps_;
+  RecomputeProblem problem_;
+  std::vector<bool> overwritten_;
+};
+
+class Training {
+ public:
+  explicit Training(const TrainingNetwork& network) : n_(network) {}
+
+  RecomputeProblem problem() {
+    Image x{add_value("images", 0), 3, n_.image};
+    x = pool(norm(conv(x, 64, 7, 2, "stem"), -1, "stem"));
+    int width = 64;
+    for (size_t stage = 0; stage < n_.blocks.size(); ++stage, width *= 2)
+      for (int b = 0; b < n_.blocks[stage]; ++b)
+        x = block(x, width, stage > 0 && b == 0 ? 2 : 1, fmt::format("{}.{}", stage + 1, b));
+    loss(x);
+    while (!backward_.empty()) {
+      const auto step = std::move(backward_.back());
+      backward_.pop_back();
+      step();
+    }
+    return std::move(problem_);
+  }
+
+ private:
+  struct Image {
+    int value, channels, side;
+  };
+  struct Work {
+    double flops = 0;
+    bool cheap = true;
+  };
+
+  int64_t bytes_of(const Image& x) const {
+    return round(int64_t{4} * n_.batch * x.side * x.side * x.channels);
+  }
+  static int64_t round(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  int add_value(const std::string& id, int64_t bytes) {
+    problem_.values.push_back({bytes, false, {}, id});
+    moved_.push_back(bytes);
+    gradient_.push_back(-1);
+    return static_cast<int>(problem_.values.size()) - 1;
+  }
+
+  // The gradient of a value is made by whoever reads it last and added to by the others.
+  int gradient(const Image& x, int writer_reads) {
+    const int g = add_value("d_" + problem_.values[x.value].id, bytes_of(x));
+    if (writer_reads >= 0 && bytes_of(x) == problem_.values[writer_reads].bytes)
+      problem_.values[g].may_take.push_back(writer_reads);
+    return g;
+  }
+
+  void add_step(const std::string& id, const Work& work, std::vector<int> reads,
+                std::vector<int> makes, std::vector<int> overwrites = {}) {
+    int64_t bytes = 0;
+    for (const auto& list : {reads, makes, overwrites})
+      for (int v : list) bytes += moved_[v];
+    const double ns =
+        std::max(work.flops / n_.flops_per_ns, static_cast<double>(bytes) / n_.bytes_per_ns);
+    const bool again = overwrites.empty();
+    problem_.steps.push_back({static_cast<int64_t>(ns), 0, std::move(reads), std::move(makes),
+                              std::move(overwrites), again, work.cheap, id});
+  }
+
+  // A parameter with its momentum, and its update once the gradient is there.
+  int parameter(const std::string& id, int64_t bytes) { return add_value(id, 2 * bytes); }
+  void update(int parameter, int gradient) {
+    add_step("update." + problem_.values[parameter].id, {}, {gradient, parameter}, {}, {parameter});
+  }
+
+  Image conv(const Image& x, int channels, int k, int stride, const std::string& id) {
+    const Image y{0, channels, x.side / stride};
+    const double flops = 2.0 * n_.batch * y.side * y.side * channels * x.channels * k * k;
+    const int64_t weights = int64_t{4} * channels * x.channels * k * k;
+    const int w = parameter(id + ".weight", weights);
+    const Image made{add_value(id, bytes_of(y)), channels, y.side};
+    add_step("conv." + id, {flops, false}, {x.value, w}, {made.value});
+    backward_.push_back([=, this] {
+      const int dy = gradient_[made.value];
+      const int dw = add_value("d_" + id + ".weight", weights);
+      add_step("weight_grad." + id, {flops, false}, {x.value, dy}, {dw});
+      if (x.channels > 3) {
+        const int dx = gradient(x, -1);
+        add_step("data_grad." + id, {flops, false}, {dy, w}, {dx});
+        add_to_gradient(x, dx);
+      }
+      update(w, dw);
+    });
+    return made;
+  }
+
+  void add_to_gradient(const Image& x, int dx) {
+    int& total = gradient_[x.value];
+    if (total < 0) {
+      total = dx;
+      return;
+    }
+    const int before = total;
+    const int sum = gradient(x, before);
+    add_step("add." + problem_.values[sum].id, {}, {before, dx}, {sum});
+    gradient_[x.value] = sum;
+  }
+
+  // Batch norm, the shortcut added where there is one (a value, or -1), ReLU.
+  Image norm(const Image& y, int shortcut, const std::string& id, bool relu = true) {
+    const int64_t row = int64_t{4} * y.channels;
+    const int scale = parameter(id + ".scale", 2 * row);
+    const int statistics = parameter(id + ".running", row);
+    const int parts = add_value(id + ".parts", round(row * 2 * n_.batch));
+    const int moments = add_value(id + ".moments", round(row * 2));
+    add_step("moments." + id, {}, {y.value}, {parts});
+    add_step("merge." + id, {}, {parts}, {moments});
+    add_step("running." + id, {}, {moments, statistics}, {}, {statistics});
+    const Image z{add_value(id + ".out", bytes_of(y)), y.channels, y.side};
+    std::vector<int> reads = {y.value, moments, scale};
+    if (shortcut >= 0) reads.push_back(shortcut);
+    add_step("norm." + id, {}, reads, {z.value});
+    if (shortcut >= 0) problem_.values[z.value].may_take = {shortcut};
+    backward_.push_back([=, this] {
+      int dz = gradient_[z.value];
+      if (relu) {
+        const int masked = gradient(z, dz);
+        add_step("relu_grad." + id, {}, {dz, z.value}, {masked});
+        dz = masked;
+      }
+      if (shortcut >= 0) add_to_gradient({shortcut, y.channels, y.side}, dz);
+      const int sums = add_value(id + ".sums", round(row * 2));
+      add_step("sums." + id, {}, {dz, y.value, moments}, {sums});
+      const int dy = gradient(y, dz);
+      add_step("norm_grad." + id, {}, {dz, y.value, moments, scale, sums}, {dy});
+      gradient_[y.value] = dy;
+      update(scale, sums);
+    });
+    return z;
+  }
+
+  Image pool(const Image& x) {
+    const Image p{add_value("pool", bytes_of({0, x.channels, x.side / 2})), x.channels, x.side / 2};
+    add_step("pool", {}, {x.value}, {p.value});
+    backward_.push_back([=, this] {
+      const int dx = gradient(x, -1);
+      add_step("pool_grad", {}, {x.value, gradient_[p.value]}, {dx});
+      gradient_[x.value] = dx;
+    });
+    return p;
+  }
+
+  Image block(const Image& x, int width, int stride, const std::string& id) {
+    int shortcut = x.value;
+    if (stride > 1 || x.channels != 4 * width)
+      shortcut = norm(conv(x, 4 * width, 1, stride, id + ".down"), -1, id + ".down", false).value;
+    Image y = norm(conv(x, width, 1, 1, id + ".1"), -1, id + ".1");
+    y = norm(conv(y, width, 3, stride, id + ".2"), -1, id + ".2");
+    return norm(conv(y, 4 * width, 1, 1, id + ".3"), shortcut, id + ".3");
+  }
+
+  void loss(const Image& x) {
+    const int64_t features = int64_t{4} * n_.batch * x.channels;
+    const int mean = add_value("mean", round(features));
+    add_step("mean", {}, {x.value}, {mean});
+    const int w = parameter("fc.weight", int64_t{4} * 1000 * x.channels);
+    const int logits = add_value("logits", round(int64_t{4} * n_.batch * 1000));
+    const double flops = 2.0 * n_.batch * 1000 * x.channels;
+    add_step("fc", {flops, false}, {mean, w}, {logits});
+    const int result = add_value("loss", 64);
+    problem_.values[result].result = true;
+    const int d_logits = add_value("d_logits", round(int64_t{4} * n_.batch * 1000));
+    add_step("loss", {}, {logits}, {result, d_logits});
+    const int dw = add_value("d_fc.weight", int64_t{4} * 1000 * x.channels);
+    add_step("weight_grad.fc", {flops, false}, {mean, d_logits}, {dw});
+    const int d_mean = add_value("d_mean", round(features));
+    add_step("data_grad.fc", {flops, false}, {d_logits, w}, {d_mean});
+    update(w, dw);
+    const int dx = gradient(x, -1);
+    add_step("mean_grad", {}, {d_mean}, {dx});
+    gradient_[x.value] = dx;
+  }
+
+  const TrainingNetwork& n_;
+  RecomputeProblem problem_;
+  std::vector<int64_t> moved_;  // of each value: bytes that a step moves which reads or makes it
+  std::vector<int> gradient_;   // of each value: its gradient so far
+  std::vector<std::function<void()>> backward_;
+};
+
+}  // namespace
+
+RecomputeProblem random_recompute(uint64_t seed, int steps) {
+  return Random(seed, steps).problem();
+}
+
+RecomputeProblem training_recompute(const TrainingNetwork& network) {
+  return Training(network).problem();
+}
+
+}  // namespace tessera

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "tessera/memory/recompute/random_recompute.h"
+#include "tessera/memory/recompute/recompute.h"
+
+namespace tessera {
+namespace {
+
+// a -> b -> c -> d, and back: e reads c, f reads b.
+RecomputeProblem small() {
+  return {{{2, false, {}, "a"},
+           {10, false, {}, "b"},
+           {6, false, {}, "c"},
+           {4, false, {}, "d"},
+           {3, false, {}, "e"},
+           {1, true, {}, "f"}},
+          {{5, 0, {}, {0}, {}, true, false, "A"},
+           {7, 0, {0}, {1}, {}, true, true, "B"},
+           {1, 8, {0}, {2}, {}, true, false, "C"},
+           {1, 0, {2}, {3}, {}, true, false, "D"},
+           {1, 0, {3, 2}, {4}, {}, true, false, "E"},
+           {1, 0, {4, 1}, {5}, {}, true, false, "F"}}};
+}
+
+TEST(RecomputeMeasure, CountsWhatIsLive) {
+  const RecomputeProblem problem = small();
+  const auto measured = measure(problem, once_each(problem));
+  ASSERT_TRUE(measured);
+  // With C: a and b, its own c, and scratch of 8.
+  EXPECT_EQ(measured->live, (std::vector<int64_t>{2, 12, 26, 20, 23, 14}));
+  EXPECT_EQ(measured->peak, 26);
+  EXPECT_EQ(measured->highest, 2);
+  EXPECT_EQ(measured->holders, (std::vector<int>{1, 2, 0}));
+  EXPECT_EQ(measured->cost, 16);
+  EXPECT_EQ(base_cost(problem), 16);
+}
+
+TEST(RecomputeMeasure, FreesACopyAfterItsLastReader) {
+  const RecomputeProblem problem = small();
+  // b is read once, by the second copy: the first is there for its own run alone, a waits.
+  const auto measured = measure(problem, {0, 1, 2, 3, 4, 1, 5});
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->live, (std::vector<int64_t>{2, 12, 16, 12, 15, 15, 14}));
+  EXPECT_EQ(measured->cost, 23);
+}
+
+TEST(RecomputeMeasure, CountsABlockThatIsTakenOnce) {
+  RecomputeProblem problem = small();
+  problem.values[4] = {4, false, {3}, "e"};  // takes d, which dies there
+  EXPECT_EQ(measure(problem, once_each(problem))->live[4], 20);
+  problem.steps[5].reads.push_back(3);  // now d is read later
+  EXPECT_EQ(measure(problem, once_each(problem))->live[4], 24);
+}
+
+TEST(RecomputeMeasure, KeepsWhatIsFromOutsideAndResults) {
+  RecomputeProblem problem = small();
+  problem.values.push_back({100, false, {}, "x"});
+  problem.values[0].result = true;
+  EXPECT_EQ(measure(problem, once_each(problem))->live,
+            (std::vector<int64_t>{102, 112, 126, 122, 125, 116}));
+  problem.values[1].bytes = 0;
+  EXPECT_EQ(measure(problem, once_each(problem))->peak, 116);
+}
+
+TEST(RecomputeMeasure, RefusesWhatIsNoSequence) {
+  RecomputeProblem problem = small();
+  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4}));        // F never runs
+  EXPECT_FALSE(measure(problem, {0, 2, 1, 3, 4, 5}));     // not in order
+  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4, 5, 6}));  // no such step
+  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4, 5, -1}));
+  problem.steps[1].again = false;
+  EXPECT_FALSE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));  // may not
+  problem.steps[1].again = true;
+  problem.steps[3].again = false;
+  problem.steps[3].overwrites = {0};
+  EXPECT_TRUE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));
+  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 1, 4, 5}));     // reads a, which D overwrote
+  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 0, 1, 4, 5}));  // nor is a made again
+}
+
+std::string fault_of(const RecomputeProblem& problem) {
+  const auto fault = malformed(problem);
+  return fault ? fault->text : "none";
+}
+
+TEST(RecomputeMalformed, NamesStepAndValue) {
+  const auto with = [](auto change) {
+    RecomputeProblem problem = small();
+    change(problem);
+    return fault_of(problem);
+  };
+  using P = RecomputeProblem;
+  EXPECT_EQ(with([](P&) {}), "none");
+  EXPECT_EQ(with([](P& p) { p.values[1].bytes = -1; }), "value 'b': its size is below 0: -1");
+  EXPECT_EQ(with([](P& p) { p.steps[2].cost = -5; }), "step 'C': its cost is below 0: -5");
+  EXPECT_EQ(with([](P& p) { p.steps[2].scratch = -5; }), "step 'C': its scratch is below 0: -5");
+  EXPECT_EQ(with([](P& p) { p.steps[2].reads = {9}; }),
+            "step 'C': there is no value 9, there are 6");
+  EXPECT_EQ(with([](P& p) { p.steps[2].makes = {1}; }),
+            "step 'C': it makes value 'b', which step 'B' makes");
+  EXPECT_EQ(with([](P& p) { p.steps[2].makes = {2, 2}; }), "step 'C': it makes value 'c' twice");
+  EXPECT_EQ(with([](P& p) { p.steps[1].reads = {4}; }),
+            "step 'B': it reads value 'e' before step 'E' makes it");
+  EXPECT_EQ(with([](P& p) { p.steps[1].reads = {1}; }),
+            "step 'B': it reads value 'b' before it makes it");
+  EXPECT_EQ(with([](P& p) { p.steps[3].overwrites = {0}; }),
+            "step 'D': it overwrites value 'a', so it must not run again");
+  EXPECT_EQ(with([](P& p) {
+              p.steps[1].again = false;
+              p.steps[1].overwrites = {0};
+            }),
+            "step 'C': it reads value 'a' after step 'B' has overwritten it");
+  EXPECT_EQ(with([](P& p) {
+              p.steps[5].again = false;
+              p.steps[5].overwrites = {5};
+            }),
+            "step 'F': it overwrites value 'f' before it is made");
+  EXPECT_EQ(with([](P& p) { p.values[3].may_take = {1}; }),
+            "value 'd': it may take value 'b', which step 'D' does not read");
+  EXPECT_EQ(with([](P& p) { p.values[3].may_take = {2}; }),
+            "value 'd': it may take value 'c', and has 4 bytes where that has 6");
+  const int64_t large = int64_t{1} << 61;
+  EXPECT_EQ(with([&](P& p) { p.values[0].bytes = p.values[3].bytes = large; }),
+            "value 'd': with it the sizes add up to more than 62 bits");
+  EXPECT_EQ(with([&](P& p) { p.steps[0].cost = p.steps[3].cost = large; }),
+            "step 'D': with it the costs add up to more than 62 bits");
+  EXPECT_EQ(with([&](P& p) {
+              p.values[0].bytes = large;
+              p.steps[4].scratch = large;
+            }),
+            "step 'E': its scratch and the sizes add up to more than 62 bits");
+}
+
+RecomputePlan plan_of(const RecomputeProblem& problem, const Runs& runs) {
+  RecomputePlan plan;
+  plan.runs = runs;
+  plan.verdict = Verdict::kWithin;
+  if (const auto measured = measure(problem, runs)) {
+    plan.peak = measured->peak;
+    plan.cost = measured->cost;
+    plan.extra = plan.cost - base_cost(problem);
+  }
+  return plan;
+}
+
+TEST(RecomputeCheck, FindsWhatIsWrong) {
+  RecomputeProblem problem = small();
+  const auto fault = [&](const Runs& runs, auto change) {
+    RecomputePlan plan = plan_of(problem, runs);
+    change(plan);
+    return check_recompute(problem, plan).value_or("none");
+  };
+  const auto same = [](RecomputePlan&) {};
+  const Runs good = {0, 1, 2, 3, 4, 1, 5};
+  EXPECT_EQ(fault(good, same), "none");
+  EXPECT_EQ(fault({0, 1, 2, 3, 4}, same), "step 5 never runs");
+  EXPECT_EQ(fault({0, 2, 1, 3, 4, 5}, same), "run 1 (step 2, C): step 1 has not run before it");
+  EXPECT_EQ(fault({0, 7}, same), "run 1: there is no step 7");
+  EXPECT_EQ(fault(good, [](RecomputePlan& p) { ++p.peak; }),
+            "the peak is 16 bytes, the plan says 17");
+  EXPECT_EQ(fault(good, [](RecomputePlan& p) { ++p.extra; }),
+            "the runs cost 23, 7 of it extra; the plan says 23 and 8");
+  EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.verdict = Verdict::kInfeasible; }),
+            "the peak is 16 bytes of -1, the verdict says it does not fit");
+  EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.lowest = 17; }),
+            "the peak of 16 bytes is below what no peak is below, 17");
+  EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.bound = 24; }),
+            "the cost of 23 is below its bound, 24");
+  problem.budget = 15;
+  EXPECT_EQ(fault(good, same), "the peak is 16 bytes of 15, the verdict says it fits");
+  problem.budget = -1;
+  problem.steps[1].again = false;
+  EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it must not run again");
+  problem.steps[1].again = true;
+  problem.steps[3].again = false;
+  problem.steps[3].overwrites = {0};
+  EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it reads value 0, which was overwritten");
+}
+
+// Runs at random, right and wrong ones: two counts that share no code say the same.
+TEST(RecomputeCheck, AgreesWithTheMeasureOnAnySequence) {
+  int right = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    const RecomputeProblem problem = random_recompute(seed, 3 + static_cast<int>(seed % 8));
+    ASSERT_EQ(fault_of(problem), "none") << seed;
+    std::mt19937 numbers(seed);
+    Runs runs;
+    for (int step = 0; step < std::ssize(problem.steps); ++step) {
+      while (step > 0 && numbers() % 3 == 0) runs.push_back(static_cast<int>(numbers() % step));
+      runs.push_back(step);
+    }
+    const RecomputePlan plan = plan_of(problem, runs);
+    const bool measured = measure(problem, runs).has_value();
+    const auto fault = check_recompute(problem, plan);
+    EXPECT_EQ(measured, !fault) << seed << ": " << fault.value_or("measured nothing");
+    right += measured ? 1 : 0;
+  }
+  EXPECT_GT(right, 500);
+  EXPECT_LT(right, 1900);
+}
+
+}  // namespace
+}  // namespace tessera

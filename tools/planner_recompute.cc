@@ -1,0 +1,205 @@
+// planner recompute: what is computed again so that a program fits a budget.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/memory/planner_library.h"
+#include "tessera/memory/recompute/recompute_text.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
+#include "tessera/tools/planner_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string file, strategy = "best", output;
+  int64_t budget = -1;
+  int curve = 0;
+  bool compare = false;
+};
+
+const RecomputeStrategy& strategy_named(const std::string& name) {
+  const RecomputeStrategy* strategy = find_recompute_strategy(name);
+  if (strategy != nullptr) return *strategy;
+  throw ConfigError(fmt::format("recompute: unknown strategy '{}'; known are {}", name,
+                                recompute_strategy_names()));
+}
+
+struct Timed {
+  std::vector<RecomputePlan> plans;
+  double ms;
+};
+
+// Every plan is checked before it is shown.
+Timed solve(const RecomputeStrategy& strategy, RecomputeProblem problem,
+            const std::vector<int64_t>& budgets) {
+  const auto start = std::chrono::steady_clock::now();
+  Timed timed{strategy.solve(problem, budgets), 0};
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+  timed.ms = taken.count();
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    problem.budget = budgets[i];
+    if (const auto fault = check_recompute(problem, timed.plans[i]))
+      throw DataError(fmt::format("{}: {}", strategy.name(), *fault));
+  }
+  return timed;
+}
+
+double percent(int64_t extra, const RecomputeProblem& problem) {
+  const int64_t base = base_cost(problem);
+  return base == 0 ? 0.0 : 100.0 * static_cast<double>(extra) / static_cast<double>(base);
+}
+
+bool fits(const RecomputePlan& plan) {
+  return plan.verdict == Verdict::kOptimal || plan.verdict == Verdict::kWithin;
+}
+
+std::string certificate(const RecomputePlan& plan) {
+  switch (plan.verdict) {
+    case Verdict::kOptimal:
+      return "optimal";
+    case Verdict::kInfeasible:
+      return fmt::format("infeasible, at least {}", plan.lowest);
+    case Verdict::kNotFound:
+      return fmt::format("none found, at least {}", plan.lowest);
+    case Verdict::kWithin:
+      break;
+  }
+  return fmt::format("within {:.2f} %", std::ceil(10'000 * plan.gap()) / 100);
+}
+
+std::vector<const RecomputeStrategy*> chosen(const Arguments& arguments) {
+  if (arguments.compare) return recompute_strategies();
+  return {&strategy_named(arguments.strategy)};
+}
+
+// Why there is no plan, on stderr.
+int refuse(const RecomputeProblem& problem, const RecomputePlan& plan) {
+  const bool proved = plan.verdict == Verdict::kInfeasible;
+  fmt::print(stderr,
+             "planner: {}: no sequence {} within {} bytes; the lowest known peaks at {}, "
+             "none at less than {}\n",
+             proved ? "infeasible" : "not found", proved ? "runs" : "was found that runs",
+             problem.budget, plan.peak, plan.lowest);
+  fmt::print(stderr, "planner: at that peak these are there:\n");
+  constexpr size_t kShown = 10;
+  for (size_t i = 0; i < std::min(kShown, plan.holders.size()); ++i) {
+    const RecomputeValue& value = problem.values[plan.holders[i]];
+    fmt::print(stderr, "  {}: {} bytes\n", value.id, value.bytes);
+  }
+  if (plan.holders.size() > kShown)
+    fmt::print(stderr, "  and {} more\n", plan.holders.size() - kShown);
+  return proved ? kInfeasible : kNotFound;
+}
+
+void write_runs(const std::string& path, const RecomputeProblem& problem, const Runs& runs) {
+  std::string text;
+  int first = 0;
+  for (int step : runs) {
+    text += problem.steps[step].id + (step < first ? " again\n" : "\n");
+    if (step == first) ++first;
+  }
+  write_output(path, text);
+}
+
+std::string heading(const Arguments& arguments, const RecomputeProblem& problem) {
+  return fmt::format("{}: {} steps, {} values, peak {} without recomputation, at least {}{}\n",
+                     arguments.file, problem.steps.size(), problem.values.size(),
+                     measure(problem, once_each(problem))->peak, peak_bound(problem).bytes,
+                     problem.budget < 0 ? "" : fmt::format(", budget {}", problem.budget));
+}
+
+int table(const Arguments& arguments, const RecomputeProblem& problem) {
+  std::string text = heading(arguments, problem);
+  text += fmt::format("  {:<12} {:>16} {:>9} {:>8} {:>9}  {}\n", "strategy", "peak", "extra",
+                      "again", "ms", "certificate");
+  RecomputePlan last;
+  for (const RecomputeStrategy* strategy : chosen(arguments)) {
+    Timed timed = solve(*strategy, problem, {problem.budget});
+    last = std::move(timed.plans.front());
+    text += fmt::format("  {:<12} {:>16} {:>7.2f} % {:>8} {:>9.1f}  {}\n", strategy->name(),
+                        last.peak, percent(last.extra, problem),
+                        last.runs.size() - problem.steps.size(), timed.ms, certificate(last));
+  }
+  if (!arguments.compare && !fits(last)) return refuse(problem, last);
+  if (!arguments.output.empty()) write_runs(arguments.output, problem, last.runs);
+  if (arguments.output != "-") write_out(text);
+  return 0;
+}
+
+// Budgets from the lowest peak that a strategy reaches to that without recomputation.
+int curve(const Arguments& arguments, const RecomputeProblem& problem) {
+  const auto strategies = chosen(arguments);
+  int64_t lowest = INT64_MAX;
+  for (const RecomputeStrategy* strategy : strategies)
+    lowest = std::min(lowest, solve(*strategy, problem, {0}).plans.front().peak);
+  const int64_t highest = measure(problem, once_each(problem))->peak;
+  std::vector<int64_t> budgets;
+  for (int i = 0; i < arguments.curve; ++i)
+    budgets.push_back(lowest + (highest - lowest) / std::max(arguments.curve - 1, 1) * i);
+  budgets.back() = highest;
+  std::string header = fmt::format("  {:>16}", "budget"), foot = fmt::format("  {:>16}", "ms");
+  std::vector<std::string> lines;
+  for (int64_t budget : budgets) lines.push_back(fmt::format("  {:>16}", budget));
+  for (const RecomputeStrategy* strategy : strategies) {
+    const Timed timed = solve(*strategy, problem, budgets);
+    header += fmt::format(" {:>10}", strategy->name());
+    foot += fmt::format(" {:>10.1f}", timed.ms);
+    for (size_t i = 0; i < budgets.size(); ++i)
+      lines[i] += fits(timed.plans[i])
+                      ? fmt::format(" {:>8.2f} %", percent(timed.plans[i].extra, problem))
+                      : fmt::format(" {:>10}", "-");
+  }
+  header += fmt::format(" {:>10}", "bound");
+  write_out(heading(arguments, problem));
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    const int64_t extra = cost_bound(problem, budgets[i]) - base_cost(problem);
+    write_out((i == 0 ? header + "\n" : "") + lines[i] +
+              fmt::format(" {:>8.2f} %\n", percent(extra, problem)));
+  }
+  write_out(foot + "\n");
+  return 0;
+}
+
+int recompute(const Arguments& arguments) {
+  RecomputeProblem problem = read_recompute_file(arguments.file);
+  if (arguments.budget >= 0) problem.budget = arguments.budget;
+  return arguments.curve > 0 ? curve(arguments, problem) : table(arguments, problem);
+}
+
+}  // namespace
+
+void add_recompute_verb(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "recompute", "what to compute again so that a program fits a budget in bytes");
+  command->add_option("file,--input", arguments->file, "the problem (memory/recompute)")
+      ->required();
+  add_bytes(*command, "--budget", arguments->budget, "bytes that may be live (4GiB)");
+  command
+      ->add_option("--strategy-lib",
+                   "a shared library with one more strategy (memory/planner_library.h)")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->each([](const std::string& path) { load_recompute_strategy(path); });
+  CLI::Option* compare =
+      command->add_flag("--compare", arguments->compare, "all strategies side by side");
+  command->add_option("--strategy", arguments->strategy, "one of " + recompute_strategy_names())
+      ->capture_default_str()
+      ->excludes(compare);
+  CLI::Option* curve =
+      command->add_option("--curve", arguments->curve, "so many budgets, from the lowest to none");
+  curve->check(CLI::Range(2, 10'000));
+  command->add_option("-o,--output", arguments->output, "write the steps in the order they run")
+      ->excludes(compare)
+      ->excludes(curve);
+  command->callback([arguments, &verb] { verb = [arguments] { return recompute(*arguments); }; });
+}
+
+}  // namespace tessera
