@@ -12,7 +12,8 @@ namespace tessera {
 
 // A kernel takes 32,764 bytes of parameters (CUDA 12.1), which cost time at the launch: so there
 // are two sizes of table.
-inline constexpr int kFewTensors = 16, kManyTensors = 512;
+inline constexpr int kFewTensors = 16, kManyTensors = 480;
+inline constexpr size_t kMostParameterBytes = 32764;
 
 // Calls f(size, first, count) for as many tensors at a time as a table holds; `size` is that
 // table's, a constant of its type.

@@ -2,6 +2,8 @@
 // all. The flags of engine/finite_cuda.h say which. For .cu files.
 #pragma once
 
+#include <cstddef>
+
 #include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/table_cuda.h"
 #include "tessera/layers/shared/optimizer_ops.h"
@@ -122,6 +124,8 @@ int32_t launch_updates(const char* name, Kernel* kernel, CudaContext& where, siz
                        const Buffer& lr, const int32_t* flags, const Entry& entry,
                        const Settings&... settings) {
   Updates<T, kStates, kMost> updates{};
+  static_assert(sizeof(updates) + (alignof(std::max_align_t) + ... + sizeof(Settings)) <=
+                kMostParameterBytes);
   updates.flags = flags;
   updates.lr = lr.data;
   updates.lr_is_double = lr.spec.dtype == DType::f64;
