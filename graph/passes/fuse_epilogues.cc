@@ -11,9 +11,7 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   auto absorbed = producer.op->absorb_epilogue(
       *program, site.fused_input, graph.input_specs(producer), graph.input_specs(consumer));
   if (!absorbed) return false;
-  std::vector<ValueId> inputs;
-  for (int from : absorbed->inputs)
-    inputs.push_back(from >= 0 ? producer.inputs[from] : consumer.inputs[-1 - from]);
+  std::vector<ValueId> inputs = absorbed_inputs(*absorbed, producer, consumer);
   // Of both, the one that absorbs does most of the work.
   std::string place = producer.module_path.empty() ? consumer.module_path : producer.module_path;
   replace(graph, readers, site, absorbed->op, std::move(inputs), std::move(place));

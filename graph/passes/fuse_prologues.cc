@@ -52,11 +52,8 @@ int fuse_prologues(Graph& graph) {
     if (all.empty()) continue;
     for (const Absorbing& reader : all) {
       Node& node = graph.nodes[reader.node];
-      std::vector<ValueId> inputs;
-      for (const int from : reader.absorbed.inputs)
-        inputs.push_back(from >= 0 ? node.inputs[from] : maker.inputs[-1 - from]);
+      node.inputs = absorbed_inputs(reader.absorbed, node, maker);
       node.op = reader.absorbed.op;
-      node.inputs = std::move(inputs);
     }
     maker = Node{};
     ++fused;

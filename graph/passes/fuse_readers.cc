@@ -33,11 +33,8 @@ bool fuse_at(Graph& graph, int reader, int fused_input) {
   auto absorbed = maker.op->absorb_reader(node.op, fused_input, graph.input_specs(maker),
                                           graph.input_specs(node));
   if (!absorbed) return false;
-  std::vector<ValueId> inputs;
-  for (const int from : absorbed->inputs)
-    inputs.push_back(from >= 0 ? maker.inputs[from] : node.inputs[-1 - from]);
+  maker.inputs = absorbed_inputs(*absorbed, maker, node);
   maker.op = std::move(absorbed->op);
-  maker.inputs = std::move(inputs);
   maker.outputs.insert(maker.outputs.end(), node.outputs.begin(), node.outputs.end());
   node = Node{};
   return true;

@@ -109,6 +109,14 @@ std::string joined_place(const std::string& first, const std::string& second) {
   return text;
 }
 
+std::vector<ValueId> absorbed_inputs(const Absorbed& absorbed, const Node& absorbing,
+                                     const Node& other) {
+  std::vector<ValueId> inputs;
+  for (const int from : absorbed.inputs)
+    inputs.push_back(from >= 0 ? absorbing.inputs[from] : other.inputs[-1 - from]);
+  return inputs;
+}
+
 void drop_emptied(Graph& graph) {
   std::erase_if(graph.nodes, [](const Node& node) { return node.op == nullptr; });
   graph.index();

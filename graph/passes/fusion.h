@@ -32,6 +32,10 @@ void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
 // Of two ops that have become one: the place that lies within the other, else both, joined by '+'.
 std::string joined_place(const std::string& first, const std::string& second);
 
+// Inputs of the node whose op has absorbed another's.
+std::vector<ValueId> absorbed_inputs(const Absorbed& absorbed, const Node& absorbing,
+                                     const Node& other);
+
 // Drops the nodes that replace() has emptied.
 void drop_emptied(Graph& graph);
 

@@ -53,7 +53,7 @@ void append_absorbed(std::vector<int>& inputs, int count, int without = -1) {
     if (k != without) inputs.push_back(-1 - k);
 }
 
-// Where `all` counts without `left_out`.
+// The index of i where `left_out` is not counted.
 int place_without(int i, int left_out) { return i > left_out ? i - 1 : i; }
 
 FusedMore prologue_of_input(const ConvFusion& own, const ScalarProgram& p, int main,

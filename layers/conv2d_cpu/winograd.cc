@@ -6,7 +6,6 @@
 
 #include "tessera/layers/conv2d_cpu/winograd_steps.h"
 #include "tessera/layers/shared/integers.h"
-#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {
@@ -19,14 +18,6 @@ constexpr int64_t kTogether = 128;
 // transforms the tiles anew.
 constexpr int64_t kTasks = 16;
 
-struct Scratch {
-  float* filters;   // transformed: [position][panel][input channel][panel's width]
-  float *in, *out;  // of each thread: transformed tiles
-  float* turned;    // of each thread: filters with output channels side by side
-  float* window;    // of each thread: what a prologue makes of the part of an image
-  size_t size;
-};
-
 class WinogradConvolution final : public Convolution<float> {
  public:
   WinogradConvolution(ConvPass pass, const ConvShape& shape, int m)
@@ -35,38 +26,28 @@ class WinogradConvolution final : public Convolution<float> {
         filter_position_(s_.in.c * s_.columns + kWinogradSkew) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
-  Scratch lay_out(int threads, bool prologue, void* base) const;
+  WinogradScratch lay_out(int threads, bool prologue, void* base) const {
+    return s_.lay_out(base, 1, filter_position_, threads, threads, prologue);
+  }
 
  private:
-  void transform_filters(ThreadPool& pool, const float* w, const Scratch& all) const;
+  void transform_filters(ThreadPool& pool, const float* w, const WinogradScratch& all) const;
   WinogradFetch next_input(int64_t index, const float* in) const;
   void run_part(int64_t index, int64_t part, const float* in, float* out,
-                const Prologue<float>& prologue, const Scratch& own) const;
+                const Prologue<float>& prologue, const WinogradScratch& own) const;
 
   const WinogradSteps s_;
   const int64_t parts_, filter_position_;
 };
 
-Scratch WinogradConvolution::lay_out(int threads, bool prologue, void* base) const {
-  ScratchLayout layout(base);
-  Scratch all{};
-  all.filters = layout.take<float>(s_.positions * filter_position_);
-  all.in = layout.take<float>(threads * s_.positions * s_.in_position);
-  all.out = layout.take<float>(threads * s_.positions * s_.out_position);
-  all.turned = layout.take<float>(threads * s_.turned_elements());
-  all.window = layout.take<float>(prologue ? threads * s_.blocks.window(s_.in) : 0);
-  all.size = layout.size();
-  return all;
-}
-
 // A panel of output channels for some input channels is a task.
 void WinogradConvolution::transform_filters(ThreadPool& pool, const float* w,
-                                            const Scratch& all) const {
+                                            const WinogradScratch& all) const {
   const int64_t chunks = s_.chunks(), panels = ceil_div(s_.columns, s_.panel);
   pool.parallel_for_thread(chunks * panels, [&](int64_t task, int thread) {
     const int64_t j = task / chunks * s_.panel;
     s_.transform_filters(w, j, task % chunks, all.filters + j * s_.in.c, filter_position_,
-                         all.turned + thread * s_.turned_elements());
+                         s_.of_thread(all, thread).turned);
   });
 }
 
@@ -78,7 +59,8 @@ WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) co
 }
 
 void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in, float* out,
-                                   const Prologue<float>& prologue, const Scratch& own) const {
+                                   const Prologue<float>& prologue,
+                                   const WinogradScratch& own) const {
   const TileBlock block = s_.blocks.block(index);
   s_.read(block, in, prologue, own.window, own.in);
   s_.clear_rest(block.tiles(), own.in);
@@ -103,13 +85,11 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
 void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* filters, float* out,
                               void* scratch, const ConvHooks<float>& hooks) const {
   const Epilogue<float>& epilogue = hooks.epilogue;
-  const Scratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
+  const WinogradScratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
   transform_filters(pool, filters, all);
   pool.parallel_for_thread(parts_ * s_.blocks.count, [&](int64_t task, int thread) {
-    Scratch own = all;
+    WinogradScratch own = s_.of_thread(all, thread);
     own.in += thread * s_.positions * s_.in_position;
-    own.out += thread * s_.positions * s_.out_position;
-    own.window += thread * s_.blocks.window(s_.in);
     const int64_t index = task % s_.blocks.count;
     run_part(index, task / s_.blocks.count, in, out, hooks.prologue, own);
     if (epilogue.apply && parts_ == 1) s_.finish(s_.blocks.block(index), out, epilogue);

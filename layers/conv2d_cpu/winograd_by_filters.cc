@@ -6,7 +6,6 @@
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/layers/conv2d_cpu/winograd_steps.h"
 #include "tessera/layers/shared/integers.h"
-#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {
@@ -18,14 +17,6 @@ constexpr int64_t kFilterBytes = 16 << 20;
 constexpr int64_t kTiles = 128;
 constexpr int64_t kTogether = 64;
 
-struct Scratch {
-  float* in;       // of all: transformed tiles
-  float *u, *out;  // of each thread: transformed filters, products
-  float* turned;   // of each thread: filters with output channels side by side
-  float* window;   // of each thread: what a prologue makes of the part of an image
-  size_t size;
-};
-
 class WinogradByFilters final : public Convolution<float> {
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m)
@@ -33,64 +24,55 @@ class WinogradByFilters final : public Convolution<float> {
         filter_position_(s_.in.c * s_.together + kWinogradSkew) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
-  Scratch lay_out(int threads, bool prologue, void* base) const;
+  // Each thread has filters of its own; the tiles are of all.
+  WinogradScratch lay_out(int threads, bool prologue, void* base) const {
+    return s_.lay_out(base, threads, filter_position_, 1, threads, prologue);
+  }
 
  private:
   void read(ThreadPool& pool, const TileBlock& block, const float* in,
-            const Prologue<float>& prologue, const Scratch& all) const;
+            const Prologue<float>& prologue, const WinogradScratch& all) const;
   void run_part(const TileBlock& block, int64_t part, const float* w, float* out,
-                const Scratch& own) const;
+                const WinogradScratch& own) const;
 
   const WinogradSteps s_;
   const int64_t filter_position_;
 };
 
-Scratch WinogradByFilters::lay_out(int threads, bool prologue, void* base) const {
-  ScratchLayout layout(base);
-  Scratch all{};
-  all.in = layout.take<float>(s_.positions * s_.in_position);
-  all.u = layout.take<float>(threads * s_.positions * filter_position_);
-  all.out = layout.take<float>(threads * s_.positions * s_.out_position);
-  all.turned = layout.take<float>(threads * s_.turned_elements());
-  all.window = layout.take<float>(prologue ? threads * s_.blocks.window(s_.in) : 0);
-  all.size = layout.size();
-  return all;
-}
-
 // A row of tiles is a task.
 void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const float* in,
-                             const Prologue<float>& prologue, const Scratch& all) const {
+                             const Prologue<float>& prologue, const WinogradScratch& all) const {
   s_.clear_rest(block.tiles(), all.in);
   pool.parallel_for_thread(block.images * block.rows, [&](int64_t task, int thread) {
     TileBlock row = block;
     row.image += task / block.rows, row.images = 1;
     row.row += task % block.rows, row.rows = 1;
-    s_.read(row, in, prologue, all.window + thread * s_.blocks.window(s_.in),
+    s_.read(row, in, prologue, s_.of_thread(all, thread).window,
             all.in + task * block.columns * s_.depth);
   });
 }
 
 void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w, float* out,
-                                 const Scratch& own) const {
+                                 const WinogradScratch& own) const {
   const int64_t first = part * s_.together, count = std::min(s_.together, s_.columns - first);
   for (int64_t j = 0; j < count; j += s_.panel)
     for (int64_t chunk = 0; chunk < s_.chunks(); ++chunk)
-      s_.transform_filters(w, first + j, chunk, own.u + j * s_.in.c, filter_position_, own.turned);
-  winograd_kernels().product(s_.product(block, own.in, own.u, filter_position_, count, own.out));
+      s_.transform_filters(w, first + j, chunk, own.filters + j * s_.in.c, filter_position_,
+                           own.turned);
+  winograd_kernels().product(
+      s_.product(block, own.in, own.filters, filter_position_, count, own.out));
   s_.write(block, first, std::min(count, s_.out_c - first), own.out, out);
 }
 
 void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filters, float* out,
                             void* scratch, const ConvHooks<float>& hooks) const {
-  const Scratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
+  const WinogradScratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
   for (int64_t index = 0; index < s_.blocks.count; ++index) {
     const TileBlock block = s_.blocks.block(index);
     read(pool, block, in, hooks.prologue, all);
     pool.parallel_for_thread(ceil_div(s_.columns, s_.together), [&](int64_t part, int thread) {
-      Scratch own = all;
-      own.u += thread * s_.positions * filter_position_;
-      own.out += thread * s_.positions * s_.out_position;
-      own.turned += thread * s_.turned_elements();
+      WinogradScratch own = s_.of_thread(all, thread);
+      own.filters += thread * s_.positions * filter_position_;
       run_part(block, part, filters, out, own);
     });
     if (!hooks.epilogue.apply) continue;

@@ -4,6 +4,7 @@
 
 #include "tessera/layers/conv2d_cpu/microkernels.h"
 #include "tessera/layers/shared/integers.h"
+#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 
@@ -96,6 +97,27 @@ WinogradProduct WinogradSteps::product(const TileBlock& block, const float* a, c
   p.b = u, p.b_position = u_position, p.b_panel = in.c * panel;
   p.c = out, p.c_position = out_position, p.c_row = together, p.columns = count;
   return p;
+}
+
+WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filter_position,
+                                       int64_t tile_blocks, int threads, bool prologue) const {
+  ScratchLayout layout(base);
+  WinogradScratch all{};
+  all.filters = layout.take<float>(filters * positions * filter_position);
+  all.in = layout.take<float>(tile_blocks * positions * in_position);
+  all.out = layout.take<float>(threads * positions * out_position);
+  all.turned = layout.take<float>(threads * turned_elements());
+  all.window = layout.take<float>(prologue ? threads * blocks.window(in) : 0);
+  all.size = layout.size();
+  return all;
+}
+
+WinogradScratch WinogradSteps::of_thread(const WinogradScratch& all, int thread) const {
+  WinogradScratch own = all;
+  own.out += thread * positions * out_position;
+  own.turned += thread * turned_elements();
+  own.window += thread * blocks.window(in);
+  return own;
 }
 
 }  // namespace tessera

@@ -7,6 +7,15 @@
 
 namespace tessera {
 
+// Where a convolution works. Of what each thread has, the first thread's.
+struct WinogradScratch {
+  float* filters;   // transformed: [position][panel][input channel][panel's width]
+  float *in, *out;  // transformed tiles; `out` is each thread's
+  float* turned;    // each thread's: filters with output channels side by side
+  float* window;    // each thread's: what a prologue makes of the part of an image
+  size_t size;
+};
+
 struct WinogradSteps {
   // `tiles`: wanted in a block. `together`: output channels that are computed before they are
   // transformed back, whole panels.
@@ -35,6 +44,12 @@ struct WinogradSteps {
   // A product of a block with `count` output channels, whose filters begin at u.
   WinogradProduct product(const TileBlock& block, const float* in, const float* u,
                           int64_t u_position, int64_t count, float* out) const;
+
+  // Scratch at `base` with so many filters, of `filter_position` elements each position, and blocks
+  // of tiles; and the part of it that a thread has, filters and `in` aside.
+  WinogradScratch lay_out(void* base, int64_t filters, int64_t filter_position, int64_t tile_blocks,
+                          int threads, bool prologue) const;
+  WinogradScratch of_thread(const WinogradScratch& all, int thread) const;
 
   const bool backward;
   const WinogradTransforms& transforms;

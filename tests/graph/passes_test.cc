@@ -74,19 +74,23 @@ int steps_saved(const std::map<std::string, int>& fired) {
          fired.at("fuse_epilogues") + fired.at("fuse_prologues") + fired.at("fuse_readers");
 }
 
+// Whether there are convolutions that apply a prologue, as Winograd's do.
+bool reads_in_parts() {
+  if constexpr (kNativeKernels) return has_native_kernels();
+  return false;
+}
+
 class Passes : public testing::TestWithParam<Least> {};
 
 TEST_P(Passes, FireInEveryNetwork) {
   const Least& least = GetParam();
   const Lowered all = lowered(least.model);
-  bool reads_in_parts = false;  // as Winograd's convolutions do
-  if constexpr (kNativeKernels) reads_in_parts = has_native_kernels();
   const std::map<std::string, int> limits = {
       {"dead_code", 0},
       {"common_subexpressions", 0},
       {"fuse_pointwise", least.fuse_pointwise},
       {"fuse_epilogues", least.fuse_epilogues},
-      {"fuse_prologues", reads_in_parts ? least.fuse_prologues : 0},
+      {"fuse_prologues", reads_in_parts() ? least.fuse_prologues : 0},
       {"fuse_readers", least.fuse_readers},
       {"order_updates", least.order_updates},
       {"in_place", least.in_place}};
@@ -185,9 +189,7 @@ TEST(Fusion, TrainingNormalisesAddsAndClipsInOneStep) {
 class FusedBlock : public testing::TestWithParam<int64_t> {};
 
 TEST_P(FusedBlock, OfTwoConvolutionsNormalisesOnTheWay) {
-  bool reads_in_parts = false;
-  if constexpr (kNativeKernels) reads_in_parts = has_native_kernels();
-  if (!reads_in_parts) GTEST_SKIP() << "no convolutions by Winograd's algorithm here";
+  if (!reads_in_parts()) GTEST_SKIP() << "no convolutions by Winograd's algorithm here";
   const int64_t c = GetParam();
   Store store{5};
   Conv2d first{store, "a", {.in = c, .out = c, .kernel = 3, .padding = 1, .bias = false}};

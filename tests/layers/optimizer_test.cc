@@ -225,47 +225,44 @@ TEST(Optimizers, UpdatesMakeANewVersionInPlace) {
   EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));
 }
 
+// Elements of a matrix and of a vector that began at `first`, after one step with all gradients
+// equal.
+template <class O, class Params>
+std::pair<float, float> after_one_step(const Params& params, const Initializer& first,
+                                       double gradient, double lr) {
+  Store store(1);
+  const Tensors p{store.parameter("w", {2, 2}, first), store.parameter("b", {2}, first)};
+  O optimizer(store, p, params);
+  optimizer.step(std::vector{full({2, 2}, gradient), full({2}, gradient)}, scalar(lr));
+  return {p[0].to_vector<float>()[0], p[1].to_vector<float>()[0]};
+}
+
 TEST(Optimizers, DecayCanLeaveOutVectors) {
-  const auto after_one_step = [](bool adamw, bool decay_vectors) {
-    Store store(1);
-    const Tensors p{store.parameter("w", {2, 2}, Initializer::ones()),
-                    store.parameter("b", {2}, Initializer::ones())};
-    std::unique_ptr<Optimizer> optimizer;
-    if (adamw) {
-      optimizer = std::make_unique<AdamW>(
-          store, p, AdamWParams{.weight_decay = 0.5, .decay_vectors = decay_vectors});
-    } else {
-      optimizer = std::make_unique<Sgd>(
-          store, p, SgdParams{.weight_decay = 0.5, .decay_vectors = decay_vectors});
-    }
-    optimizer->step(std::vector{zeros({2, 2}), zeros({2})}, scalar(1));
-    return std::pair{p[0].to_vector<float>()[0], p[1].to_vector<float>()[0]};
+  const auto after = [](bool adamw, bool decay_vectors) {
+    if (!adamw)
+      return after_one_step<Sgd>(SgdParams{.weight_decay = 0.5, .decay_vectors = decay_vectors},
+                                 Initializer::ones(), 0, 1);
+    return after_one_step<AdamW>(AdamWParams{.weight_decay = 0.5, .decay_vectors = decay_vectors},
+                                 Initializer::ones(), 0, 1);
   };
   for (bool adamw : {false, true}) {
-    EXPECT_EQ(after_one_step(adamw, true), (std::pair{0.5f, 0.5f}));
-    EXPECT_EQ(after_one_step(adamw, false), (std::pair{0.5f, 1.0f}));
+    EXPECT_EQ(after(adamw, true), (std::pair{0.5f, 0.5f}));
+    EXPECT_EQ(after(adamw, false), (std::pair{0.5f, 1.0f}));
   }
 }
 
 // A step of lr on gradients of 1: momentum and the first step of AdamW do not change it.
 TEST(Optimizers, VectorsMayHaveAnotherLearningRate) {
-  const auto after_one_step = [](bool adamw, double vector_lr) {
-    Store store(1);
-    const Tensors p{store.parameter("w", {2, 2}, Initializer::zeros()),
-                    store.parameter("b", {2}, Initializer::zeros())};
-    std::unique_ptr<Optimizer> optimizer;
-    if (adamw) {
-      optimizer = std::make_unique<AdamW>(store, p, AdamWParams{.vector_lr = vector_lr});
-    } else {
-      optimizer =
-          std::make_unique<Sgd>(store, p, SgdParams{.momentum = 0.9, .vector_lr = vector_lr});
-    }
-    optimizer->step(std::vector{ones({2, 2}), ones({2})}, scalar(0.25));
-    return std::pair{p[0].to_vector<float>()[0], p[1].to_vector<float>()[0]};
+  const auto after = [](bool adamw, double vector_lr) {
+    if (!adamw)
+      return after_one_step<Sgd>(SgdParams{.momentum = 0.9, .vector_lr = vector_lr},
+                                 Initializer::zeros(), 1, 0.25);
+    return after_one_step<AdamW>(AdamWParams{.vector_lr = vector_lr}, Initializer::zeros(), 1,
+                                 0.25);
   };
   for (bool adamw : {false, true})
     for (const float factor : {1.0f, 8.0f, 0.0f}) {
-      const auto [matrix, vector] = after_one_step(adamw, factor);
+      const auto [matrix, vector] = after(adamw, factor);
       EXPECT_NEAR(matrix, -0.25f, 1e-6f);
       EXPECT_NEAR(vector, -0.25f * factor, 1e-5f);
     }
