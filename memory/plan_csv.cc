@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/error.h"
+#include "tessera/memory/text_lines.h"
 
 namespace tessera {
 namespace {
@@ -17,28 +14,23 @@ enum Column { kId, kLower, kUpper, kSize, kAlignment, kHint, kGaps, kOffset, kCo
 constexpr std::array<std::string_view, kColumns> kNames = {"id",        "lower", "upper", "size",
                                                            "alignment", "hint",  "gaps",  "offset"};
 
-// A piece of a line and where it begins, for messages; columns count characters from 1.
-struct Field {
-  std::string_view text;
-  size_t column;
-};
+using Field = TextPiece;
 
 class Reader {
  public:
-  Reader(std::string_view text, std::string_view file) : rest_(text), file_(file) {
-    if (rest_.starts_with("\xef\xbb\xbf")) rest_.remove_prefix(3);
-  }
+  Reader(std::string_view text, std::string_view file)
+      : lines_(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text, file) {}
 
   Problem read() {
     if (!next_line()) {
-      line_number_ = 1;
+      lines_.number = 1;
       fail({"", 1}, "a header line is needed (id,lower,upper,size), the file is empty");
     }
     read_header();
     Problem problem;
     while (next_line()) {
       problem.buffers.push_back(read_buffer());
-      lines_.push_back(line_number_);
+      buffer_lines_.push_back(lines_.number);
       // What has no name is called by its number, as write_plan_csv() does.
       std::string& id = problem.buffers.back().id;
       if (id.empty()) id = std::to_string(problem.buffers.size() - 1);
@@ -57,44 +49,20 @@ class Reader {
       const Problem part{{first, first + static_cast<std::ptrdiff_t>(middle)}};
       (malformed(part) ? bad : good) = middle;
     }
-    line_number_ = lines_[bad - 1];
+    lines_.number = buffer_lines_[bad - 1];
     fail({"", 1}, fault);
   }
 
-  [[noreturn]] void fail(const Field& at, const std::string& what) const {
-    throw DataError(fmt::format("{}:{}:{}: {}", file_, line_number_, at.column, what));
-  }
-
-  // A field for a message: short, however long it is.
-  static std::string quoted(std::string_view text) {
-    constexpr size_t kMax = 40;
-    return fmt::format("'{}'{}", text.substr(0, kMax), text.size() > kMax ? "..." : "");
-  }
+  [[noreturn]] void fail(const Field& at, const std::string& what) const { lines_.fail(at, what); }
 
   // Moves on to the next line that is not blank and cuts it into fields.
   bool next_line() {
-    while (!rest_.empty()) {
-      ++line_number_;
-      const size_t end = std::min(rest_.find('\n'), rest_.size());
-      std::string_view line = rest_.substr(0, end);
-      rest_.remove_prefix(std::min(end + 1, rest_.size()));
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      require_text(line);
+    for (std::string_view line; lines_.next(line);) {
       if (line.find_first_not_of(" \t") == line.npos) continue;
       fields_ = split(line, ',', 1);
       return true;
     }
     return false;
-  }
-
-  // Without control characters: a damaged or binary file is refused where that begins.
-  void require_text(std::string_view line) const {
-    const auto at = std::find_if(line.begin(), line.end(), [](char c) {
-      return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 0x7f;
-    });
-    if (at == line.end()) return;
-    fail({{}, static_cast<size_t>(at - line.begin()) + 1},
-         fmt::format("text is needed, this is the byte {:#04x}", static_cast<unsigned char>(*at)));
   }
 
   static std::vector<Field> split(std::string_view text, char separator, size_t column) {
@@ -197,24 +165,13 @@ class Reader {
   // Numbers stay below 2^62, so that two of them can be added.
   int64_t parse(const Field& field) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 2;
-    int64_t value = 0;
-    const char* end = field.text.data() + field.text.size();
-    const auto [stopped, error] = std::from_chars(field.text.data(), end, value);
-    if (error == std::errc::invalid_argument || stopped != end) {
-      fail(field, "a whole number is needed, this is " + quoted(field.text));
-    }
-    if (error != std::errc() || value > kLargest || value < -kLargest) {
-      fail(field, "a number must fit 62 bits, this is " + quoted(field.text));
-    }
-    return value;
+    return lines_.whole_number(field, -kLargest, kLargest);
   }
 
   int64_t add_inclusive(int64_t last) const { return last + inclusive_; }
 
-  std::string_view rest_;
-  std::string_view file_;
-  size_t line_number_ = 0;
-  std::vector<size_t> lines_;  // of the buffers
+  TextLines lines_;
+  std::vector<size_t> buffer_lines_;
   std::vector<Field> fields_;
   std::array<int, kColumns> where_{};
   size_t columns_ = 0;
@@ -245,12 +202,7 @@ Problem read_plan_csv(std::string_view text, std::string_view file) {
 }
 
 Problem read_plan_csv_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  // Of a folder nothing can be read, though it opens; an empty file ends at once.
-  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  if (in.bad() || !(in || in.eof())) throw DataError(fmt::format("{}: cannot be read", path));
-  return read_plan_csv(text.str(), path);
+  return read_plan_csv(read_text_file(path), path);
 }
 
 std::string write_plan_csv(const Problem& problem, const Plan* plan) {

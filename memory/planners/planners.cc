@@ -1,3 +1,4 @@
+#include "tessera/memory/by_name.h"
 #include "tessera/memory/planners/list.h"
 
 namespace tessera {
@@ -26,26 +27,10 @@ std::vector<const Planner*>& list() {
 
 const std::vector<const Planner*>& planners() { return list(); }
 
-bool add_planner(const Planner& planner) {
-  if (find_planner(planner.name()) != nullptr) return false;
-  list().push_back(&planner);
-  return true;
-}
+bool add_planner(const Planner& planner) { return add_by_name(list(), planner); }
 
-const Planner* find_planner(std::string_view name) {
-  for (const Planner* planner : planners()) {
-    if (planner->name() == name) return planner;
-  }
-  return nullptr;
-}
+const Planner* find_planner(std::string_view name) { return find_by_name(list(), name); }
 
-std::string planner_names() {
-  std::string names;
-  for (const Planner* planner : planners()) {
-    if (!names.empty()) names += ", ";
-    names += planner->name();
-  }
-  return names;
-}
+std::string planner_names() { return names_in_order(list()); }
 
 }  // namespace tessera

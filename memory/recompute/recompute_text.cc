@@ -1,35 +1,22 @@
 #include "tessera/memory/recompute/recompute_text.h"
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <unordered_map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/error.h"
+#include "tessera/memory/text_lines.h"
 
 namespace tessera {
 namespace {
 
-// A word and the column where it begins, from 1.
-struct Word {
-  std::string_view text;
-  size_t column;
-};
-
-// A name for a message: short, however long it is.
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kMax = 40;
-  return fmt::format("'{}'{}", text.substr(0, kMax), text.size() > kMax ? "..." : "");
-}
+using Word = TextPiece;
 
 class Reader {
  public:
-  Reader(std::string_view text, std::string_view file) : rest_(text), file_(file) {}
+  Reader(std::string_view text, std::string_view file) : lines_(text, file) {}
 
   RecomputeProblem read() {
     while (next_line()) {
@@ -41,39 +28,31 @@ class Reader {
       } else if (kind == "budget") {
         read_budget();
       } else {
-        fail(words_[0],
-             "a line begins with value, step or budget, this one with " + in_quotes(kind));
+        fail(words_[0], "a line begins with value, step or budget, this one with " + quoted(kind));
       }
     }
     for (const auto& [value, at, line] : takes_) {
-      line_ = line;
+      lines_.number = line;
       problem_.values[value].may_take = values_of(at);
     }
     if (problem_.steps.empty()) {
-      ++line_;
+      ++lines_.number;
       fail({{}, 1}, "there is no step");
     }
     if (const auto fault = malformed(problem_)) {
-      if (fault->step >= 0) line_ = step_lines_[fault->step];
-      if (fault->value >= 0) line_ = value_lines_[fault->value];
+      if (fault->step >= 0) lines_.number = step_lines_[fault->step];
+      if (fault->value >= 0) lines_.number = value_lines_[fault->value];
       fail({{}, 1}, fault->text);
     }
     return std::move(problem_);
   }
 
  private:
-  [[noreturn]] void fail(const Word& at, const std::string& what) const {
-    throw DataError(fmt::format("{}:{}:{}: {}", file_, line_, at.column, what));
-  }
+  [[noreturn]] void fail(const Word& at, const std::string& what) const { lines_.fail(at, what); }
 
   // Moves on to the next line that says something and cuts it into words.
   bool next_line() {
-    while (!rest_.empty()) {
-      ++line_;
-      const size_t end = std::min(rest_.find('\n'), rest_.size());
-      std::string_view line = rest_.substr(0, end);
-      rest_.remove_prefix(std::min(end + 1, rest_.size()));
-      if (line.ends_with('\r')) line.remove_suffix(1);
+    for (std::string_view line; lines_.next(line);) {
       cut(line);
       if (!words_.empty() && words_[0].text[0] != '#') return true;
     }
@@ -82,19 +61,10 @@ class Reader {
 
   void cut(std::string_view line) {
     words_.clear();
-    for (size_t i = 0; i < line.size(); ++i) {
-      const auto byte = static_cast<unsigned char>(line[i]);
-      if (byte == ' ' || byte == '\t') continue;
-      const size_t end = std::min(line.find_first_of(" \t", i), line.size());
-      const Word word{line.substr(i, end - i), i + 1};
-      const auto bad = std::find_if(word.text.begin(), word.text.end(), [](char c) {
-        return static_cast<unsigned char>(c) < ' ' || c == 0x7f;
-      });
-      if (bad != word.text.end())
-        fail({{}, word.column + static_cast<size_t>(bad - word.text.begin())},
-             fmt::format("text is needed, this is the byte {:#04x}",
-                         static_cast<unsigned char>(*bad)));
-      words_.push_back(word);
+    constexpr const char* kBlanks = " \t";
+    for (size_t i = 0; (i = line.find_first_not_of(kBlanks, i)) != line.npos;) {
+      const size_t end = std::min(line.find_first_of(kBlanks, i), line.size());
+      words_.push_back({line.substr(i, end - i), i + 1});
       i = end;
     }
   }
@@ -108,20 +78,14 @@ class Reader {
   std::string name() const {
     const Word& at = word(1, "a name");
     if (at.text.find_first_of(",=") != at.text.npos)
-      fail(at, fmt::format("a name has no comma and no '=', this is {}", in_quotes(at.text)));
+      fail(at, fmt::format("a name has no comma and no '=', this is {}", quoted(at.text)));
     return std::string(at.text);
   }
 
   int64_t number(const Word& at) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 1;
-    int64_t value = 0;
-    const char* end = at.text.data() + at.text.size();
-    const auto [stopped, error] = std::from_chars(at.text.data(), end, value);
-    if (error == std::errc::invalid_argument || stopped != end)
-      fail(at, "a whole number is needed, this is " + in_quotes(at.text));
-    if (error != std::errc() || value > kLargest)
-      fail(at, "a number must fit 62 bits, this is " + in_quotes(at.text));
-    if (value < 0) fail(at, "a number must not be below 0, this is " + in_quotes(at.text));
+    const int64_t value = lines_.whole_number(at, INT64_MIN, kLargest);
+    if (value < 0) fail(at, "a number must not be below 0, this is " + quoted(at.text));
     return value;
   }
 
@@ -132,7 +96,7 @@ class Reader {
       const Word one{at.text.substr(from, end - from), at.column + from};
       const auto found = value_named_.find(std::string(one.text));
       if (found == value_named_.end())
-        fail(one, fmt::format("there is no value {}", in_quotes(one.text)));
+        fail(one, fmt::format("there is no value {}", quoted(one.text)));
       values.push_back(found->second);
       from = end + 1;
     }
@@ -147,11 +111,11 @@ class Reader {
       const Word& at = words_[i];
       const size_t equals = std::min(at.text.find('='), at.text.size());
       const std::string_view key = at.text.substr(0, std::min(equals + 1, at.text.size()));
-      if (!seen.insert(key).second) fail(at, in_quotes(key) + " appears twice");
+      if (!seen.insert(key).second) fail(at, quoted(key) + " appears twice");
       const Word value{at.text.substr(std::min(equals + 1, at.text.size())),
                        at.column + equals + 1};
       if (!take(key, value))
-        fail(at, fmt::format("{} is not known here; known are {}", in_quotes(key), known));
+        fail(at, fmt::format("{} is not known here; known are {}", quoted(key), known));
     }
   }
 
@@ -163,13 +127,13 @@ class Reader {
     read_options("takes=A,B and result", [&](std::string_view key, const Word& at) {
       if (key == "result") return value.result = true;
       if (key != "takes=") return false;
-      takes_.push_back({index, at, line_});
+      takes_.push_back({index, at, lines_.number});
       return true;
     });
     if (!value_named_.emplace(value.id, index).second)
-      fail(words_[1], fmt::format("there is a value {} already", in_quotes(value.id)));
+      fail(words_[1], fmt::format("there is a value {} already", quoted(value.id)));
     problem_.values.push_back(std::move(value));
-    value_lines_.push_back(line_);
+    value_lines_.push_back(lines_.number);
   }
 
   void read_step() {
@@ -187,7 +151,7 @@ class Reader {
                    return false;
                  });
     problem_.steps.push_back(std::move(step));
-    step_lines_.push_back(line_);
+    step_lines_.push_back(lines_.number);
   }
 
   void read_budget() {
@@ -196,8 +160,7 @@ class Reader {
     if (words_.size() > 2) fail(words_[2], "nothing may follow a budget");
   }
 
-  std::string_view rest_, file_;
-  size_t line_ = 0;
+  TextLines lines_;
   std::vector<Word> words_;
   RecomputeProblem problem_;
   std::vector<size_t> value_lines_, step_lines_;
@@ -240,12 +203,7 @@ RecomputeProblem read_recompute(std::string_view text, std::string_view file) {
 }
 
 RecomputeProblem read_recompute_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  // Of a folder nothing can be read, though it opens; an empty file ends at once.
-  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  if (in.bad() || !(in || in.eof())) throw DataError(fmt::format("{}: cannot be read", path));
-  return read_recompute(text.str(), path);
+  return read_recompute(read_text_file(path), path);
 }
 
 std::string write_recompute(const RecomputeProblem& problem) {

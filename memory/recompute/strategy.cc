@@ -1,6 +1,7 @@
 // What all strategies share: the list of them, and plans out of the ways they know.
 #include <algorithm>
 
+#include "tessera/memory/by_name.h"
 #include "tessera/memory/recompute/ledger.h"
 #include "tessera/memory/recompute/list.h"
 
@@ -25,7 +26,7 @@ std::vector<Way> measured(const RecomputeProblem& problem, const std::vector<Run
   return result;
 }
 
-std::vector<RecomputeStrategy const*>& list() {
+std::vector<const RecomputeStrategy*>& list() {
   static std::vector<const RecomputeStrategy*> all = {
       &none_recompute(),   &cheap_recompute(), &segments_recompute(),
       &greedy_recompute(), &best_recompute(),  &exact_recompute(),
@@ -73,24 +74,13 @@ RecomputePlan RecomputeStrategy::solve(const RecomputeProblem& problem) const {
 const std::vector<const RecomputeStrategy*>& recompute_strategies() { return list(); }
 
 bool add_recompute_strategy(const RecomputeStrategy& strategy) {
-  if (find_recompute_strategy(strategy.name()) != nullptr) return false;
-  list().push_back(&strategy);
-  return true;
+  return add_by_name(list(), strategy);
 }
 
 const RecomputeStrategy* find_recompute_strategy(std::string_view name) {
-  for (const RecomputeStrategy* strategy : recompute_strategies())
-    if (strategy->name() == name) return strategy;
-  return nullptr;
+  return find_by_name(list(), name);
 }
 
-std::string recompute_strategy_names() {
-  std::string names;
-  for (const RecomputeStrategy* strategy : recompute_strategies()) {
-    if (!names.empty()) names += ", ";
-    names += strategy->name();
-  }
-  return names;
-}
+std::string recompute_strategy_names() { return names_in_order(list()); }
 
 }  // namespace tessera

@@ -1,0 +1,37 @@
+// Lists of what is chosen by name: planners, recomputation strategies.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+// The one of that name, or nullptr.
+template <class Named>
+const Named* find_by_name(const std::vector<const Named*>& all, std::string_view name) {
+  for (const Named* one : all)
+    if (one->name() == name) return one;
+  return nullptr;
+}
+
+// False, and not added, where the name is taken.
+template <class Named>
+bool add_by_name(std::vector<const Named*>& all, const Named& one) {
+  if (find_by_name(all, one.name()) != nullptr) return false;
+  all.push_back(&one);
+  return true;
+}
+
+// "none, best, ...", for error messages.
+template <class Named>
+std::string names_in_order(const std::vector<const Named*>& all) {
+  std::string names;
+  for (const Named* one : all) {
+    if (!names.empty()) names += ", ";
+    names += one->name();
+  }
+  return names;
+}
+
+}  // namespace tessera
