@@ -90,8 +90,8 @@ class Reader {
       }
       const auto found = std::find(kNames.begin(), kNames.end(), name);
       if (found == kNames.end()) {
-        fail(fields_[i],
-             fmt::format("unknown column {}; known are {}", quoted(name), fmt::join(kNames, ", ")));
+        fail(fields_[i], fmt::format("unknown column {}; known are {}", in_quotes(name),
+                                     fmt::join(kNames, ", ")));
       }
       int& where = where_[found - kNames.begin()];
       if (where >= 0) fail(fields_[i], fmt::format("the column '{}' appears twice", name));
@@ -138,11 +138,11 @@ class Reader {
     for (const Field& piece : split(field.text, ' ', field.column)) {
       if (piece.text.empty()) continue;
       if (piece.text.find('@') != piece.text.npos) {
-        fail(piece, "windows in gaps are not supported: " + quoted(piece.text));
+        fail(piece, "windows in gaps are not supported: " + in_quotes(piece.text));
       }
       const size_t dash = piece.text.find('-', 1);  // not the sign of the first number
       if (dash == piece.text.npos) {
-        fail(piece, "a gap reads 'from-to', this is " + quoted(piece.text));
+        fail(piece, "a gap reads 'from-to', this is " + in_quotes(piece.text));
       }
       const Field upper{piece.text.substr(dash + 1), piece.column + dash + 1};
       const Gap gap{parse({piece.text.substr(0, dash), piece.column}), add_inclusive(parse(upper))};

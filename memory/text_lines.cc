@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kMax = 40;
   return fmt::format("'{}'{}", text.substr(0, kMax), text.size() > kMax ? "..." : "");
 }
@@ -50,9 +50,9 @@ int64_t TextLines::whole_number(const TextPiece& at, int64_t lowest, int64_t lar
   const char* end = at.text.data() + at.text.size();
   const auto [stopped, error] = std::from_chars(at.text.data(), end, value);
   if (error == std::errc::invalid_argument || stopped != end)
-    fail(at, "a whole number is needed, this is " + quoted(at.text));
+    fail(at, "a whole number is needed, this is " + in_quotes(at.text));
   if (error != std::errc() || value > largest || value < lowest)
-    fail(at, "a number must fit 62 bits, this is " + quoted(at.text));
+    fail(at, "a number must fit 62 bits, this is " + in_quotes(at.text));
   return value;
 }
 

@@ -14,7 +14,7 @@ struct TextPiece {
 };
 
 // A piece for a message, in quotes: short, however long it is.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // The whole file. Throws DataError, which names it.
 std::string read_text_file(const std::string& path);

@@ -28,7 +28,8 @@ class Reader {
       } else if (kind == "budget") {
         read_budget();
       } else {
-        fail(words_[0], "a line begins with value, step or budget, this one with " + quoted(kind));
+        fail(words_[0],
+             "a line begins with value, step or budget, this one with " + in_quotes(kind));
       }
     }
     for (const auto& [value, at, line] : takes_) {
@@ -78,14 +79,14 @@ class Reader {
   std::string name() const {
     const Word& at = word(1, "a name");
     if (at.text.find_first_of(",=") != at.text.npos)
-      fail(at, fmt::format("a name has no comma and no '=', this is {}", quoted(at.text)));
+      fail(at, fmt::format("a name has no comma and no '=', this is {}", in_quotes(at.text)));
     return std::string(at.text);
   }
 
   int64_t number(const Word& at) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 1;
     const int64_t value = lines_.whole_number(at, INT64_MIN, kLargest);
-    if (value < 0) fail(at, "a number must not be below 0, this is " + quoted(at.text));
+    if (value < 0) fail(at, "a number must not be below 0, this is " + in_quotes(at.text));
     return value;
   }
 
@@ -96,7 +97,7 @@ class Reader {
       const Word one{at.text.substr(from, end - from), at.column + from};
       const auto found = value_named_.find(std::string(one.text));
       if (found == value_named_.end())
-        fail(one, fmt::format("there is no value {}", quoted(one.text)));
+        fail(one, fmt::format("there is no value {}", in_quotes(one.text)));
       values.push_back(found->second);
       from = end + 1;
     }
@@ -111,11 +112,11 @@ class Reader {
       const Word& at = words_[i];
       const size_t equals = std::min(at.text.find('='), at.text.size());
       const std::string_view key = at.text.substr(0, std::min(equals + 1, at.text.size()));
-      if (!seen.insert(key).second) fail(at, quoted(key) + " appears twice");
+      if (!seen.insert(key).second) fail(at, in_quotes(key) + " appears twice");
       const Word value{at.text.substr(std::min(equals + 1, at.text.size())),
                        at.column + equals + 1};
       if (!take(key, value))
-        fail(at, fmt::format("{} is not known here; known are {}", quoted(key), known));
+        fail(at, fmt::format("{} is not known here; known are {}", in_quotes(key), known));
     }
   }
 
@@ -131,7 +132,7 @@ class Reader {
       return true;
     });
     if (!value_named_.emplace(value.id, index).second)
-      fail(words_[1], fmt::format("there is a value {} already", quoted(value.id)));
+      fail(words_[1], fmt::format("there is a value {} already", in_quotes(value.id)));
     problem_.values.push_back(std::move(value));
     value_lines_.push_back(lines_.number);
   }
