@@ -80,8 +80,9 @@ std::string Graph::text() const {
       specs += (specs.empty() ? "" : ", ") + values[id].spec.text();
     }
     for (ValueId id : node.inputs) taken += (taken.empty() ? "" : ", ") + value_text(id);
-    text += fmt::format("{} = {}({}) {}{}{}\n", made, node.op->name(), taken, specs,
-                        node.module_path.empty() ? "" : " ", node.module_path);
+    text += fmt::format("{} = {}({}) {}{}{}{}\n", made, node.op->name(), taken, specs,
+                        node.module_path.empty() ? "" : " ", node.module_path,
+                        node.again ? " again" : "");
   }
   text += "return";
   for (size_t i = 0; i < outputs.size(); ++i)

@@ -38,6 +38,7 @@ struct Node {
   Device device;
   std::string module_path;  // where in the model: "layer1.0.conv1"
   Phase phase = Phase::forward;
+  bool again = false;  // has run before: what it makes was not kept (passes/recompute.h)
 
   // Overwrites a persistent tensor: never dropped, merged or run twice.
   bool is_update() const;
@@ -60,7 +61,8 @@ struct Graph {
   std::vector<std::vector<int>> readers() const;
   // For each value, the value whose bytes it is a part of: itself, unless a view made it.
   std::vector<ValueId> roots() const;
-  // One line a node: "%7 = conv2d(%3, %4:conv1.weight) float32[8x28x28x6] conv1".
+  // One line a node: "%7 = conv2d(%3, %4:conv1.weight) float32[8x28x28x6] conv1"; "again" at its
+  // end where the node has run before.
   std::string text() const;
   std::string value_text(ValueId id) const;  // "%4:conv1.weight"
   std::string node_text(size_t node) const;  // "step 12 (conv2d at layer1.0)", for errors

@@ -1,7 +1,9 @@
 #include "tessera/graph/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -36,7 +38,9 @@ Program::Program(Graph graph, const CompileOptions& options)
       threads_(cpu_context().pool().size()),
       synchronous_(gpu_settings().synchronous) {
   passes_ = lower(graph_, options);
-  choose_kernels();
+  choose_algorithms();
+  if (options.arena_budget >= 0) keep_to_budget(options);
+  prepare_kernels();
   make_plans(options);
   place_slots();
   for (const DevicePlan& plan : plans_) {
@@ -52,37 +56,91 @@ Program::Program(Graph graph, const CompileOptions& options)
 
 Program::~Program() = default;
 
-void Program::choose_kernels() {
-  for (const Node& node : graph_.nodes) {
+namespace {
+
+// Calls fn(input specs, context) for the errors of one node to say where it stands in the model.
+void at_node(const Graph& graph, const Node& node,
+             const std::function<void(const Specs&, Context&)>& fn) {
+  try {
+    const ModulePathReset place(node.module_path);
+    const RunningOp running(node.op->name());
+    fn(graph.input_specs(node), context(node.device));
+  } catch (Error& error) {
+    error.locate(node.module_path, node.op->name());
+    throw;
+  }
+}
+
+}  // namespace
+
+// Views move nothing and have no kernel.
+void Program::choose_algorithms() {
+  scratch_bytes_.assign(graph_.nodes.size(), 0);
+  algorithms_.assign(graph_.nodes.size(), "");
+  for (size_t s = 0; s < graph_.nodes.size(); ++s) {
+    const Node& node = graph_.nodes[s];
+    if (only_views(node)) continue;
+    at_node(graph_, node, [&](const Specs& in, Context& where) {
+      const Algorithm chosen = choose_algorithm(*node.op, in, where.target());
+      scratch_bytes_[s] = static_cast<int64_t>(chosen.scratch_bytes);
+      algorithms_[s] = chosen.name;
+    });
+  }
+}
+
+void Program::prepare_kernels() {
+  for (size_t s = 0; s < graph_.nodes.size(); ++s) {
+    const Node& node = graph_.nodes[s];
     auto bound = std::make_unique<Bound>();
-    bool moves = false;  // views move nothing and have no kernel
-    for (size_t o = 0; o < node.outputs.size(); ++o)
-      moves = moves || node.op->views(static_cast<int>(o)) < 0;
-    int64_t scratch = 0;
-    std::string algorithm;
-    if (moves) {
-      try {
-        const ModulePathReset place(node.module_path);
-        const RunningOp running(node.op->name());
-        Specs in = graph_.input_specs(node);
-        bound->where = &context(node.device);
+    if (!only_views(node))
+      at_node(graph_, node, [&](const Specs& in, Context& where) {
+        bound->where = &where;
         bound->crosses = std::any_of(in.begin(), in.end(),
                                      [&](const TensorSpec& x) { return x.device != node.device; });
         bound->issues_on = bound->crosses && node.device.is_cpu() ? in.front().device : node.device;
-        const Algorithm chosen = choose_algorithm(*node.op, in, bound->where->target());
-        if (!bound->where->plans_only())
-          bound->kernel = node.op->prepare(in, *bound->where, chosen);
-        scratch = static_cast<int64_t>(chosen.scratch_bytes);
-        algorithm = chosen.name;
-      } catch (Error& error) {
-        error.locate(node.module_path, node.op->name());
-        throw;
-      }
-    }
-    scratch_bytes_.push_back(scratch);
-    algorithms_.push_back(std::move(algorithm));
+        if (!where.plans_only())
+          bound->kernel = node.op->prepare(
+              in, where, {algorithms_[s], static_cast<size_t>(scratch_bytes_[s])});
+      });
     bound_.push_back(std::move(bound));
   }
+}
+
+void Program::keep_to_budget(const CompileOptions& options) {
+  const Device device = graph_.devices().front();
+  const Planner& planner = options.planner ? *options.planner : *find_planner("best");
+  const RecomputeStrategy& strategy =
+      options.recompute ? *options.recompute : *find_recompute_strategy("best");
+  const bool reuse = pass_is_on(options, "in_place");
+  budget_.budget = options.arena_budget;
+  const Problem as_it_is =
+      tessera::lifetimes(graph_, scratch_bytes_, reuse).problem(nullptr, device);
+  budget_.without = planner.solve(as_it_is).bytes;
+  if (budget_.without <= options.arena_budget) return;
+
+  const auto start = std::chrono::steady_clock::now();
+  ArenaBudget arena(graph_, scratch_bytes_, device, reuse, planner, strategy);
+  const ArenaBudget::Way* way = arena.within(options.arena_budget);
+  if (way == nullptr) throw BudgetTooSmall(arena, options.arena_budget);
+  budget_.repetitions = arena.repetitions(*way);
+  budget_.cost = arena.plain().cost;
+  budget_.extra = way->cost - budget_.cost;
+  budget_.bound = arena.cost_bound(options.arena_budget) - budget_.cost;
+  budget_.strategy = strategy.name();
+  Repeated repeated = arena.graph_of(*way);
+  std::vector<int64_t> scratch_bytes;
+  std::vector<std::string> algorithms;
+  for (const int node : repeated.origin) {
+    scratch_bytes.push_back(scratch_bytes_[node]);
+    algorithms.push_back(algorithms_[node]);
+  }
+  graph_ = std::move(repeated.graph);
+  scratch_bytes_ = std::move(scratch_bytes);
+  algorithms_ = std::move(algorithms);
+  if (const std::string fault = verify(graph_); !fault.empty())
+    throw InternalError("after recompute: " + fault);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  passes_.push_back({"recompute", budget_.repetitions, took.count()});
 }
 
 void Program::make_plans(const CompileOptions& options) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/graph/arena.h"
+#include "tessera/graph/arena_budget.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
 #include "tessera/graph/slot_layout.h"
@@ -37,6 +38,17 @@ class NodeObserver {
   virtual void end(size_t node) = 0;
 };
 
+// What was done so that the arena keeps to a budget. Costs are nanoseconds of a step, estimated.
+struct BudgetRecord {
+  int64_t budget = -1;   // bytes; -1: there was none
+  int64_t without = 0;   // bytes of the arena with each node once
+  int repetitions = 0;   // nodes that run again
+  int64_t cost = 0;      // of the step with each node once
+  int64_t extra = 0;     // of what runs again
+  int64_t bound = 0;     // no sequence of nodes within the budget has less
+  std::string strategy;  // that chose them; empty where all fits
+};
+
 // What a program needs on one of its devices.
 struct DevicePlan {
   Device device;
@@ -48,8 +60,9 @@ struct DevicePlan {
 
 class Program {
  public:
-  // Lowers the graph, chooses kernels and plans for options.arenas, which must be there. Takes no
-  // memory for tensors yet. Throws what lower() does.
+  // Lowers the graph, chooses kernels, keeps to options.arena_budget and plans for options.arenas,
+  // which must be there. Takes no memory for tensors yet. Throws what lower() does, and
+  // BudgetTooSmall.
   Program(Graph graph, const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
@@ -91,6 +104,7 @@ class Program {
   const Plan& plan() const { return plans_.front().plan; }
   const std::string& planner() const { return planner_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
+  const BudgetRecord& budget() const { return budget_; }
 
   size_t arena_bytes() const { return plans_.front().arena_bytes(); }
   size_t slot_bytes() const { return plans_.front().slot_bytes; }
@@ -115,7 +129,9 @@ class Program {
     uint64_t generation = 0;  // of the arena, that addresses were computed for
     std::shared_ptr<Region> slots;
   };
-  void choose_kernels();
+  void choose_algorithms();
+  void keep_to_budget(const CompileOptions& options);
+  void prepare_kernels();
   void make_plans(const CompileOptions& options);
   void make_plan(const CompileOptions& options, DevicePlan& plan);
   void place_slots();
@@ -143,6 +159,7 @@ class Program {
   std::vector<PassRecord> passes_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<std::string> algorithms_;
+  BudgetRecord budget_;
   Lifetimes lifetimes_;
   std::vector<DevicePlan> plans_;
   std::vector<Memory> memories_;  // of each plan
