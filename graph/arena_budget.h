@@ -27,8 +27,8 @@ class ArenaBudget {
   // A sequence that was looked at.
   struct Way {
     Runs runs;
-    int64_t live = 0;   // the most bytes that are live at one time
-    int64_t cost = 0;   // nanoseconds, estimated
+    int64_t live = 0;    // the most bytes that are live at one time
+    int64_t cost = 0;    // nanoseconds, estimated
     int64_t arena = -1;  // bytes after placement; -1: not placed yet
   };
   // The cheapest whose arena is at or under the budget; nullptr where none is.

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-class Arenas;   // arena.h
+class Arenas;             // arena.h
 class Planner;            // memory/plan.h
 class RecomputeStrategy;  // memory/recompute/recompute.h
 
@@ -20,13 +20,13 @@ enum class WhenFull : uint8_t {
 };
 
 struct CompileOptions {
-  bool eager = false;                             // run the function as it is, without a graph
-  const Planner* planner = nullptr;               // nullptr: "best"
+  bool eager = false;                // run the function as it is, without a graph
+  const Planner* planner = nullptr;  // nullptr: "best"
   // Bytes that the arena on the device of the step may have. Where it would need more, some of what
   // it makes is computed again instead of kept, at the least cost; same bits. Throws BudgetTooSmall
   // (arena_budget.h), which says how many it needs at least. -1: as many as it takes.
   int64_t arena_budget = -1;
-  const RecomputeStrategy* recompute = nullptr;  // how that is chosen; nullptr: "best"
+  const RecomputeStrategy* recompute = nullptr;   // how that is chosen; nullptr: "best"
   std::vector<std::string> disabled_passes = {};  // passes not to run (pass_names() in lower.h)
   // Print the graph of the first signature to stdout after this pass; "capture": before the first.
   std::string dump_after = {};

@@ -76,8 +76,8 @@ void add_classes(PlanReport& report, const Program& program) {
 }
 
 std::string node_name(const Node& node) {
-  return node.module_path.empty() ? std::string(node.op->name())
-                                  : fmt::format("{} {}", node.op->name(), node.module_path);
+  return fmt::format("{}{}{}{}", node.op->name(), node.module_path.empty() ? "" : " ",
+                     node.module_path, node.again ? " again" : "");
 }
 
 // The node whose reading ends the life of a block, if any reads it.
@@ -100,6 +100,7 @@ void add_blocks(PlanReport& report, const Program& program) {
     tensor.name = scratch ? "workspace" : graph.value_text(block.value);
     tensor.op = node.op->name();
     tensor.module_path = node.module_path;
+    tensor.again = node.again;
     if (!scratch) tensor.spec = graph.values[block.value].spec.text();
     tensor.group = class_of(graph, block);
     tensor.bytes = block.bytes;
@@ -114,7 +115,26 @@ void add_blocks(PlanReport& report, const Program& program) {
 
 }  // namespace
 
-std::string PlannedTensor::title() const { return fmt::format("{} {}", name, op); }
+std::string PlannedTensor::title() const {
+  return fmt::format("{} {}{}", name, op, again ? " again" : "");
+}
+
+namespace {
+
+double part(int64_t of, int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(of) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+double BudgetRecord::price() const { return part(extra, time); }
+double BudgetRecord::least_price() const { return part(bound, time); }
+
+std::string BudgetRecord::text() const {
+  if (strategy.empty()) return "no step runs again";
+  return fmt::format("{} steps run again, {:.2f} % of a step by estimate (at least {:.2f} %)",
+                     again, 100 * price(), 100 * least_price());
+}
 
 std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
   std::vector<const PlannedTensor*> order;
@@ -181,6 +201,7 @@ PlanReport plan_report(const Program& program) {
   report.lower_bound = lower_bound(program.problem());
   report.unplanned = unplanned_bytes(program.problem());
   report.slots = static_cast<int64_t>(program.slot_bytes());
+  report.budget = program.budget();
   report.planner = program.planner();
   report.device = program.device().name();
   report.alignment = static_cast<int64_t>(alignment_of(program.device()));
@@ -206,6 +227,15 @@ Json json_of(const auto& named_sizes) {
   return Json::object(members);
 }
 
+Json json_of(const BudgetRecord& budget) {
+  return Json::object({{"arena_budget_bytes", budget.budget},
+                       {"without_bytes", budget.without},
+                       {"steps_again", budget.again},
+                       {"strategy", budget.strategy},
+                       {"price", rounded(budget.price(), 6)},
+                       {"least_price", rounded(budget.least_price(), 6)}});
+}
+
 Json json_of(const PlannedTensor& t) {
   return Json::object({{"name", t.title()},
                        {"place", t.module_path},
@@ -214,7 +244,8 @@ Json json_of(const PlannedTensor& t) {
                        {"bytes", t.bytes},
                        {"lower", t.lower},
                        {"upper", t.upper},
-                       {"offset", t.offset}});
+                       {"offset", t.offset},
+                       {"again", t.again}});
 }
 
 }  // namespace
@@ -242,6 +273,7 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                          .text();
   open.pop_back();  // the brace at its end
   piece(open);
+  if (budget.budget >= 0) piece(",\n\"budget\":" + json_of(budget).text());
   if (!inference.empty()) piece(",\n\"inference\":" + inference);
   const auto list = [&](const char* name, const auto& listed) {
     piece(fmt::format(",\n\"{}\":[", name));
@@ -281,6 +313,9 @@ std::string PlanReport::text() const {
       "steps        {:>12}\n",
       human(total()), human(arena), planner, ratio(), human(lower_bound), human(unplanned), tensors,
       human(persistent), human(slots), nodes);
+  if (budget.budget >= 0)
+    text += fmt::format("budget       {:>12}  of the arena, which takes {} without: {}\n",
+                        human(budget.budget), human(budget.without), budget.text());
   // One column of names and one of bytes in all tables.
   size_t wide = std::string_view("the whole training").size();
   for (const auto* list : {&parts, &gpu_parts})

@@ -25,9 +25,26 @@ struct PlannedTensor {
   int64_t bytes = 0;
   int64_t lower = 0, upper = 0;  // nodes, half-open
   int64_t offset = 0;            // in the arena
+  bool again = false;            // made before, and not kept until then
   std::string kept_by;           // the last node that reads it: "31 conv2d_weight_grad conv1"
 
-  std::string title() const;  // "%12 conv2d"
+  std::string title() const;  // "%12 conv2d", "%12 conv2d again"
+};
+
+// What was done so that the arena keeps to a budget. Times are nanoseconds of a step, estimated.
+struct BudgetRecord {
+  int64_t budget = -1;   // bytes of the arena; -1: there was none
+  int64_t without = 0;   // what it takes with each step once
+  int again = 0;         // steps that run again
+  int64_t time = 0;      // of all steps once
+  int64_t extra = 0;     // of those that run again
+  int64_t bound = 0;     // no way to keep to the budget takes less extra time
+  std::string strategy;  // that chose them; empty where all fits
+
+  // What runs again costs, and costs at least: 0.02 is 2 % of a step.
+  double price() const;
+  double least_price() const;
+  std::string text() const;  // "31 steps run again, 1.9 % of a step by estimate"; or that none do
 };
 
 // All sizes in bytes.
@@ -43,6 +60,7 @@ struct PlanReport {
   // function, and what is live in the arena at its fullest time: activations, gradients, workspace.
   std::map<std::string, int64_t> classes;
   int tensors = 0, nodes = 0;
+  BudgetRecord budget;
   std::string planner;
   std::string device = "cpu:0";  // that it is planned for
   int64_t alignment = 1;         // of every block there

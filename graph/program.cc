@@ -10,9 +10,9 @@
 #include "tessera/engine/finite.h"
 #include "tessera/engine/holders.h"
 #include "tessera/engine/scope.h"
+#include "tessera/graph/arena_budget.h"
 #include "tessera/graph/host_pieces.h"
 #include "tessera/graph/plan_guard.h"
-#include "tessera/graph/plan_report.h"
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
@@ -99,8 +99,8 @@ void Program::prepare_kernels() {
                                      [&](const TensorSpec& x) { return x.device != node.device; });
         bound->issues_on = bound->crosses && node.device.is_cpu() ? in.front().device : node.device;
         if (!where.plans_only())
-          bound->kernel = node.op->prepare(
-              in, where, {algorithms_[s], static_cast<size_t>(scratch_bytes_[s])});
+          bound->kernel =
+              node.op->prepare(in, where, {algorithms_[s], static_cast<size_t>(scratch_bytes_[s])});
       });
     bound_.push_back(std::move(bound));
   }
@@ -122,10 +122,10 @@ void Program::keep_to_budget(const CompileOptions& options) {
   ArenaBudget arena(graph_, scratch_bytes_, device, reuse, planner, strategy);
   const ArenaBudget::Way* way = arena.within(options.arena_budget);
   if (way == nullptr) throw BudgetTooSmall(arena, options.arena_budget);
-  budget_.repetitions = arena.repetitions(*way);
-  budget_.cost = arena.plain().cost;
-  budget_.extra = way->cost - budget_.cost;
-  budget_.bound = arena.cost_bound(options.arena_budget) - budget_.cost;
+  budget_.again = arena.repetitions(*way);
+  budget_.time = arena.plain().cost;
+  budget_.extra = way->cost - budget_.time;
+  budget_.bound = arena.cost_bound(options.arena_budget) - budget_.time;
   budget_.strategy = strategy.name();
   Repeated repeated = arena.graph_of(*way);
   std::vector<int64_t> scratch_bytes;
@@ -140,7 +140,7 @@ void Program::keep_to_budget(const CompileOptions& options) {
   if (const std::string fault = verify(graph_); !fault.empty())
     throw InternalError("after recompute: " + fault);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  passes_.push_back({"recompute", budget_.repetitions, took.count()});
+  passes_.push_back({"recompute", budget_.again, took.count()});
 }
 
 void Program::make_plans(const CompileOptions& options) {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tessera/graph/arena.h"
-#include "tessera/graph/arena_budget.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
+#include "tessera/graph/plan_report.h"
 #include "tessera/graph/slot_layout.h"
 
 namespace tessera {
@@ -36,17 +36,6 @@ class NodeObserver {
   virtual ~NodeObserver() = default;
   virtual void begin(size_t node) = 0;
   virtual void end(size_t node) = 0;
-};
-
-// What was done so that the arena keeps to a budget. Costs are nanoseconds of a step, estimated.
-struct BudgetRecord {
-  int64_t budget = -1;   // bytes; -1: there was none
-  int64_t without = 0;   // bytes of the arena with each node once
-  int repetitions = 0;   // nodes that run again
-  int64_t cost = 0;      // of the step with each node once
-  int64_t extra = 0;     // of what runs again
-  int64_t bound = 0;     // no sequence of nodes within the budget has less
-  std::string strategy;  // that chose them; empty where all fits
 };
 
 // What a program needs on one of its devices.

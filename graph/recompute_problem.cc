@@ -97,9 +97,9 @@ class Builder {
       if ((allowed >> k & 1) == 0 || !in_arena(root)) continue;
       if (graph_.values[id].spec.bytes() != bytes || graph_.values[root].spec.bytes() != bytes)
         continue;
-      const bool shared =
-          std::any_of(node.inputs.begin(), node.inputs.end(),
-                      [&](ValueId other) { return other != id && roots_[other] == root; });
+      const bool shared = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
+        return other != id && roots_[other] == root;
+      });
       if (!shared) add_once(value.may_take, value_of_[root]);
     }
   }

@@ -120,7 +120,7 @@ Workers Workers::automatic() {
 
 std::string Workers::text() const { return automatic_ ? "auto" : fmt::format("{}", count_); }
 
-std::string ByteSize::text() const { return exact_byte_text(bytes); }
+std::string ByteSize::text() const { return is_automatic() ? "auto" : exact_byte_text(bytes); }
 
 int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
   if (steps) return *steps;

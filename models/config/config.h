@@ -46,7 +46,10 @@ struct Duration {
 struct ByteSize {
   int64_t bytes = 0;
 
-  std::string text() const;  // in the largest unit that leaves it whole
+  // Where a key allows it: as many as there are.
+  static ByteSize automatic() { return {-1}; }
+  bool is_automatic() const { return bytes < 0; }
+  std::string text() const;  // in the largest unit that leaves it whole, or "auto"
   bool operator==(const ByteSize&) const = default;
 };
 
@@ -179,6 +182,10 @@ struct MemoryConfig {
   std::string planner = "best";
   std::optional<ByteSize> limit;      // of all that the engine asks for, of the host's memory
   std::optional<ByteSize> gpu_limit;  // the same of the GPU's
+  // What limit counts, or on a GPU gpu_limit, is brought under this: what does not fit is computed
+  // again instead of kept (models/training/memory_budget.h).
+  std::optional<ByteSize> budget;
+  std::string recompute = "best";     // what is (memory/recompute/recompute.h)
   std::string allocator = "caching";  // eager: where its tensors come from (memory/allocator.h)
   std::optional<ByteSize> reserve;    // eager: bytes taken before the first step
 };

@@ -42,7 +42,7 @@ class Checks {
     if (!wrong_.count("model")) check_model();
     if (!wrong_.count("optimizer")) check_optimizer();
     if (!wrong_.count("schedule")) check_schedule();
-    if (!wrong_.count("") && !wrong_.count("memory")) check_reserve();
+    if (!wrong_.count("") && !wrong_.count("memory")) check_reserve(), check_budget();
     if (config_.run.dir.empty())
       add({"run.dir"}, "run.dir: must be the path of a folder, but is empty");
     check_effects();
@@ -207,6 +207,18 @@ class Checks {
       add({"memory.reserve"},
           fmt::format("memory.reserve: {} is more than memory.limit, which is {}",
                       memory.reserve->text(), memory.limit->text()));
+  }
+
+  // The budget is a wish, the limit a refusal.
+  void check_budget() {
+    const MemoryConfig& memory = config_.memory;
+    if (!memory.budget || memory.budget->is_automatic()) return;
+    const bool on_gpu = config_.device != "cpu" && config_.device != "auto";
+    const auto& limit = on_gpu ? memory.gpu_limit : memory.limit;
+    if (limit && memory.budget->bytes > limit->bytes)
+      add({"memory.budget"},
+          fmt::format("memory.budget: {} is more than memory.{}, which is {}",
+                      memory.budget->text(), on_gpu ? "gpu_limit" : "limit", limit->text()));
   }
 
   bool is_put_aside(const std::string& path, const SourceRange& range) const {

@@ -71,6 +71,8 @@ const std::vector<Dependent>& dependents() {
         {"data.root", "data.name", data, files(), true},
         {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
         {"memory.planner", "mode", mode, {"graph"}, true},
+        {"memory.budget", "mode", mode, {"graph"}},
+        {"memory.recompute", "mode", mode, {"graph"}, true},
         {"memory.allocator", "mode", mode, {"eager"}, true},
         {"memory.reserve", "mode", mode, {"eager"}, true},
         {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},

@@ -8,6 +8,7 @@
 
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/plan.h"
+#include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
@@ -43,6 +44,11 @@ KeyRule from_below(double min, double max) {
 KeyRule between(double min, double max) {
   KeyRule rule = from_below(min, max);
   rule.above_min = true;
+  return rule;
+}
+
+KeyRule or_auto(KeyRule rule) {
+  rule.automatic = true;
   return rule;
 }
 
@@ -134,6 +140,7 @@ std::string range_text(const KeyRule& rule) {
 std::string expected(const ConfigKey& key) {
   if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
   auto [type, example] = std::visit(TypeText(), key.target);
+  if (key.rule.automatic) type = "none, auto or a size in B, KiB, MiB, GiB or TiB";
   if (key.rule.time) {
     type = "a length in epochs, steps, minutes or hours";
     example = " (such as 2ep, 500st, 10min or 1h)";
@@ -148,6 +155,13 @@ namespace {
 std::vector<std::string> known_planners() {
   std::vector<std::string> names;
   for (const Planner* planner : planners()) names.emplace_back(planner->name());
+  return names;
+}
+
+std::vector<std::string> known_recompute_strategies() {
+  std::vector<std::string> names;
+  for (const RecomputeStrategy* strategy : recompute_strategies())
+    names.emplace_back(strategy->name());
   return names;
 }
 
@@ -237,6 +251,8 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},
+    {"memory.budget", &c.memory.budget, or_auto(above(0)), "the training is made to need no more, with the same bits: some of what it computes is computed again instead of kept; of the memory that limit counts, or on a GPU gpu_limit; auto: what is free"},
+    {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), "with a budget: how what is computed again is chosen"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), "eager: where tensors come from; caching keeps what is released, direct asks the machine each time"},
     {"memory.reserve", &c.memory.reserve, above(0), "eager, caching: taken before the first step; it grows beyond, up to the limit"},
 

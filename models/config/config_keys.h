@@ -24,8 +24,9 @@ struct KeyRule {
   std::vector<std::string> names;  // of a text: one of these, when there are any
   // Of a list of numbers: names that stand for one.
   std::vector<std::pair<std::string, std::vector<double>>> lists = {};
-  bool time = false;      // of a length: minutes and hours are allowed too
-  bool required = false;  // of an option of a step: has no default
+  bool automatic = false;  // of a size: auto is allowed too
+  bool time = false;       // of a length: minutes and hours are allowed too
+  bool required = false;   // of an option of a step: has no default
 };
 
 // What lengths may be at most, in minutes and hours as in epochs: products with the steps of an
@@ -46,6 +47,7 @@ KeyRule one_of() {
   return one_of(names_of<E>());
 }
 KeyRule or_time(KeyRule rule);  // a length may be a time too
+KeyRule or_auto(KeyRule rule);  // a size may be auto
 KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list);
 KeyRule required(KeyRule rule);
 

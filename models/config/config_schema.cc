@@ -72,7 +72,10 @@ class ValueSchema {
     const Json text = pattern(rule_.time ? "(ep|st|min|h)" : "(ep|st)");
     return rule_.above_min ? text : any_of({constant(0), text});
   }
-  Json operator()(const ByteSize*) const { return pattern("([KMGT]i)?B"); }
+  Json operator()(const ByteSize*) const {
+    const Json size = pattern("([KMGT]i)?B");
+    return rule_.automatic ? any_of({constant("auto"), size}) : size;
+  }
   template <class T>
   Json operator()(const std::optional<T>*) const {
     return any_of({constant("none"), (*this)(static_cast<const T*>(nullptr))});

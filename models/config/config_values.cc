@@ -136,6 +136,10 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) 
 }
 
 MaybeProblem parse(std::string_view text, const KeyRule& rule, ByteSize& value) {
+  if (rule.automatic && text == "auto") {
+    value = ByteSize::automatic();
+    return {};
+  }
   const ParsedBytes parsed = parse_bytes(text);
   if (!parsed.is_number) return number_problem(parsed.number, false);
   if (!parsed.bytes) return Problem{parsed.remark, parsed.instead};

@@ -55,6 +55,7 @@ std::string missing_kernel(const Config& config, Device device) {
   there.mode = Mode::kGraph;
   there.data.batch = 1;
   there.memory.limit.reset();
+  there.memory.budget.reset();
   try {
     const DescribedDevice described(device);
     const auto session = prepared_session(there, known_data(there), Purpose::timing);

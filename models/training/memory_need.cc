@@ -18,6 +18,12 @@ Config in_graph_mode(Config config) {
   return config;
 }
 
+// What needs no recomputation is looked for.
+Config without_budget(Config config) {
+  config.memory.budget.reset();
+  return config;
+}
+
 }  // namespace
 
 int64_t MemoryNeed::bytes() const { return total_bytes(blocks); }
@@ -62,7 +68,7 @@ struct BatchSearch::Impl {
 
 const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
   if (const auto found = known.find(config.data.batch); found != known.end()) return found->second;
-  const auto session = prepared_session(in_graph_mode(config), data, purpose);
+  const auto session = prepared_session(in_graph_mode(without_budget(config)), data, purpose);
   return known[config.data.batch] = {session->regions(), session->gpu_regions(),
                                      session->store().persistent()};
 }

@@ -9,6 +9,7 @@
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
@@ -93,17 +94,21 @@ std::vector<std::string> remarks_on(const Config& config, const DataNeed& data) 
 }
 
 std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
-                                          Purpose purpose, CompileOptions options,
+                                          Purpose purpose, const CompileOptions& options,
                                           const Normalization* normalization) {
   const ImageShape image = step_image(config, data, purpose);
-  auto session = std::make_unique<Session>(
-      config, image, normalization != nullptr ? *normalization : plain_normalization(image),
-      std::move(options));
-  if (config.mode == Mode::kEager) limit_eager_memory(config, data, purpose, *session);
-  const RunSteps steps = run_steps(config, data, purpose);
-  for (const int64_t count : steps.train) session->train_step(count);
-  for (const int64_t count : steps.evaluation) session->evaluation_step(count);
-  return session;
+  const auto make = [&](const CompileOptions& with) {
+    auto session = std::make_unique<Session>(
+        config, image, normalization != nullptr ? *normalization : plain_normalization(image),
+        with);
+    if (config.mode == Mode::kEager) limit_eager_memory(config, data, purpose, *session);
+    const RunSteps steps = run_steps(config, data, purpose);
+    for (const int64_t count : steps.train) session->train_step(count);
+    for (const int64_t count : steps.evaluation) session->evaluation_step(count);
+    return session;
+  };
+  if (!config.memory.budget || config.mode == Mode::kEager) return make(options);
+  return session_within_budget(config, data, purpose, options, make);
 }
 
 CompiledStep& first_step(Session& session, const RunSteps& steps) {

@@ -42,10 +42,11 @@ RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose);
 std::vector<std::string> remarks_on(const Config& config, const DataNeed& data);
 
 // A session of which all steps of the run are prepared and which has taken no memory yet (in eager
-// mode only that of arguments). `normalization` of the data; nullptr where no data will be seen.
-// Throws what Session does, and what compiling its steps throws.
+// mode only that of arguments), within memory.budget (memory_budget.h). `normalization` of the
+// data; nullptr where no data will be seen. Throws what Session does, and what compiling its steps
+// throws.
 std::unique_ptr<Session> prepared_session(const Config& config, const DataNeed& data,
-                                          Purpose purpose, CompileOptions options = {},
+                                          Purpose purpose, const CompileOptions& options = {},
                                           const Normalization* normalization = nullptr);
 // Of an image in a step.
 ImageShape step_image(const Config& config, const DataNeed& data, Purpose purpose);

@@ -14,6 +14,7 @@
 #include "tessera/layers/metrics.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/softmax.h"
+#include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
@@ -30,6 +31,13 @@ const Planner* planner_of(const Config& config) {
   if (const Planner* planner = find_planner(config.memory.planner)) return planner;
   throw ConfigError(fmt::format("memory.planner: there is no planner '{}'; the planners are {}",
                                 config.memory.planner, planner_names()));
+}
+
+const RecomputeStrategy* strategy_of(const Config& config) {
+  const std::string& name = config.memory.recompute;
+  if (const RecomputeStrategy* strategy = find_recompute_strategy(name)) return strategy;
+  throw ConfigError(fmt::format("memory.recompute: there is no strategy '{}'; they are {}", name,
+                                recompute_strategy_names()));
 }
 
 }  // namespace
@@ -70,6 +78,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   arenas_ = std::make_shared<Arenas>();
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
+  options.recompute = strategy_of(config);
   options.cuda_graph = config.gpu.cuda_graph;
   options.arenas = arenas_;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);

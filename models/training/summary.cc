@@ -57,7 +57,7 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
   }
   std::vector<Row> rows;
   for (const Node& s : graph.nodes) {
-    if (s.phase != Phase::forward) continue;
+    if (s.phase != Phase::forward || s.again) continue;
     const std::string at(shortened(s.module_path, depth));
     if (rows.empty() || rows.back().module_path != at) {
       rows.push_back({at, "", "", 0});

@@ -51,6 +51,7 @@ void TrainingConsole::introduce() const {
       cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text()));
   setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
                                           static_cast<int64_t>(held_bytes_)));
+  if (!setup_.budget.empty()) setup_.print("memory: " + setup_.budget);
   setup_.print(libraries_text());
   const CheckpointFile* beginning = setup_.checkpoints->beginning();
   if (beginning == nullptr) return;

@@ -14,6 +14,7 @@
 #include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
 #include "tessera/models/training/whiten.h"
@@ -42,6 +43,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   Program* program = first_step(session, steps).program();
   if (program == nullptr) return;  // eager
   PlanReport report = plan_report(*program);
+  setup.budget = budget_text(config, report.budget);
   for (const HostBuffer& block : blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
   for (const HostBuffer& block : session.gpu_regions())

@@ -122,6 +122,7 @@ VerifyResult verify_plan(const Config& config, int64_t steps) {
   Config planned = config, unplanned = config;
   planned.mode = unplanned.mode = Mode::kGraph;
   unplanned.memory.planner = "none";
+  unplanned.memory.budget.reset();  // so that what is computed again is compared, too
   CompileOptions replayed, watched;
   replayed.replay_plan = true;
   watched.verify_plan = true;
