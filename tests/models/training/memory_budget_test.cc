@@ -1,0 +1,114 @@
+// memory.budget, as a program that uses the library meets it.
+#include "tessera/models/training/memory_budget.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/graph/plan_report.h"
+#include "tessera/graph/program.h"
+#include "tessera/models/training/bench.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/plan.h"
+#include "tessera/models/training/session.h"
+#include "tessera/models/training/verify_plan.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+Config small() {
+  Config config;
+  config.model.name = "resnet20";
+  config.data.name = "synthetic";
+  config.data.batch = 8;
+  config.data.train_count = 20;  // a smaller batch at the end
+  config.data.test_count = 8;
+  config.data.workers = 0;
+  config.checkpoint.keep = 0;
+  return config;
+}
+
+Config with_budget(int64_t bytes) {
+  Config config = small();
+  config.memory.budget = ByteSize{bytes};
+  return config;
+}
+
+// As a refusal has it: "... (1234 bytes), whatever ...".
+int64_t least_budget(const Config& config) {
+  try {
+    memory_need(config);
+  } catch (const PlanInfeasible& error) {
+    const std::string text = error.what();
+    const size_t at = text.find("write memory.budget=");
+    EXPECT_NE(at, text.npos) << text;
+    EXPECT_EQ(error.exit_code(), 4);
+    const size_t open = text.find('(');
+    return std::stoll(text.substr(open + 1));
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return 0;
+}
+
+TEST(Budget, AllThatIsAskedForKeepsToIt) {
+  const int64_t without = memory_need(small()).bytes();
+  for (const int64_t budget : {without - 1, without * 9 / 10, without * 3 / 4}) {
+    const MemoryNeed need = memory_need(with_budget(budget));
+    EXPECT_LE(need.bytes(), budget);
+    EXPECT_GT(need.report.budget.again, 0);
+    EXPECT_LE(need.report.budget.bound, need.report.budget.extra);
+    EXPECT_NO_THROW(require_fit(with_budget(budget)));
+  }
+  const MemoryNeed enough = memory_need(with_budget(without));
+  EXPECT_EQ(enough.bytes(), without);
+  EXPECT_EQ(enough.report.budget.again, 0);
+}
+
+TEST(Budget, ARefusalNamesTheSmallestThatWouldDo) {
+  const int64_t least = least_budget(with_budget(1'000'000));
+  EXPECT_LE(memory_need(with_budget(least)).bytes(), least);
+  EXPECT_EQ(least_budget(with_budget(least - 1)), least);
+}
+
+TEST(Budget, ALargerOneNeverCostsMore) {
+  const int64_t without = memory_need(small()).bytes(), least = least_budget(with_budget(1));
+  int64_t before = INT64_MAX;
+  for (int i = 0; i <= 20; ++i) {
+    const int64_t budget = least + (without - least) * i / 20;
+    const MemoryNeed need = memory_need(with_budget(budget));
+    EXPECT_LE(need.bytes(), budget);
+    EXPECT_LE(need.report.budget.extra, before) << budget;
+    before = need.report.budget.extra;
+  }
+  EXPECT_EQ(before, 0);
+}
+
+// What is timed is the step that would train.
+TEST(Budget, TheStepThatIsTimedIsThatOfTheTraining) {
+  const int64_t without = memory_need(small()).bytes();
+  const Config config = with_budget(without * 3 / 4);
+  const auto graph_for = [&](Purpose purpose) {
+    const auto session = prepared_session(config, known_data(config, purpose), purpose);
+    return session->train_step(8).program()->graph().text();
+  };
+  const std::string trained = graph_for(Purpose::training);
+  EXPECT_NE(trained.find(" again\n"), trained.npos);
+  EXPECT_EQ(graph_for(Purpose::timing), trained);
+  EXPECT_EQ(bench(config, 3).losses, bench(small(), 3).losses);
+}
+
+TEST(Budget, WhatRunsAgainIsVerifiedAgainstARunWithoutAPlan) {
+  const int64_t without = memory_need(small()).bytes();
+  EXPECT_EQ(verify_plan(with_budget(without * 3 / 4), 4).steps, 4);
+}
+
+TEST(Budget, ThePlanSaysWhatIsMadeAgain) {
+  const int64_t without = memory_need(small()).bytes();
+  const PlanReport report = plan(with_budget(without * 3 / 4));
+  EXPECT_NE(report.text().find("steps run again"), std::string::npos);
+  EXPECT_NE(report.json().find("\"again\":true"), std::string::npos);
+  EXPECT_NE(report.why("again").find(" again"), std::string::npos);
+  EXPECT_EQ(plan(small()).text().find("again"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
