@@ -55,9 +55,10 @@ const ArenaBudget::Way* ArenaBudget::within(int64_t budget) {
   return nullptr;
 }
 
-const ArenaBudget::Way& ArenaBudget::lowest() {
+const ArenaBudget::Way& ArenaBudget::lowest(int64_t extra) {
   std::vector<Way*> by_live;
-  for (Way& way : ways_) by_live.push_back(&way);
+  for (Way& way : ways_)
+    if (way.cost - ways_[plain_].cost <= extra) by_live.push_back(&way);
   std::stable_sort(by_live.begin(), by_live.end(),
                    [](const Way* a, const Way* b) { return a->live < b->live; });
   Way* lowest = by_live.front();
@@ -73,8 +74,15 @@ const ArenaBudget::Way& ArenaBudget::plain() {
   return ways_[plain_];
 }
 
-int ArenaBudget::repetitions(const Way& way) const {
-  return static_cast<int>(way.runs.size() - steps_.problem.steps.size());
+BudgetRecord ArenaBudget::record(const Way& way, int64_t budget) {
+  const int64_t once = plain().cost;
+  return {.budget = budget,
+          .without = plain().arena,
+          .again = static_cast<int>(way.runs.size() - steps_.problem.steps.size()),
+          .time = once,
+          .extra = way.cost - once,
+          .bound = cost_bound(steps_.problem, budget) - once,
+          .strategy = {}};
 }
 
 std::string ArenaBudget::at_the_peak(const Way& way, size_t count) const {
@@ -87,10 +95,6 @@ std::string ArenaBudget::at_the_peak(const Way& way, size_t count) const {
                         value.spec.text(), maker.module_path);
   }
   return text;
-}
-
-int64_t ArenaBudget::cost_bound(int64_t budget) const {
-  return tessera::cost_bound(steps_.problem, budget);
 }
 
 BudgetTooSmall::BudgetTooSmall(ArenaBudget& arena, int64_t budget)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/graph/passes/recompute.h"
+#include "tessera/graph/plan_report.h"
 #include "tessera/graph/recompute_problem.h"
 #include "tessera/memory/plan.h"
 #include "tessera/runtime/error.h"
@@ -19,7 +20,7 @@ namespace tessera {
 
 class ArenaBudget {
  public:
-  // Of the arena on `device`; what is given must outlive it.
+  // Of the arena on `device`, which would be planned with `planner`; what is given must outlive it.
   ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch_bytes, Device device,
               bool reuse, const Planner& planner, const RecomputeStrategy& strategy,
               const CostModel& costs = {});
@@ -33,16 +34,15 @@ class ArenaBudget {
   };
   // The cheapest whose arena is at or under the budget; nullptr where none is.
   const Way* within(int64_t budget);
-  // That with the smallest arena: within() finds one for every budget that is not below it.
-  const Way& lowest();
+  // That with the smallest arena: within() finds one for every budget that is not below it. Of
+  // those whose runs beyond the first cost at most `extra` nanoseconds.
+  const Way& lowest(int64_t extra = INT64_MAX);
   // Each step once.
   const Way& plain();
 
   Repeated graph_of(const Way& way) const;
-  // Of these sequences: so many of its runs are not the first of their step.
-  int repetitions(const Way& way) const;
-  // What every sequence within the budget costs at least.
-  int64_t cost_bound(int64_t budget) const;
+  // Of a way, all but the strategy's name. Each costs what it does in nanoseconds, by estimate.
+  BudgetRecord record(const Way& way, int64_t budget);
   // A line for each of the largest values that are there when the most bytes are live.
   std::string at_the_peak(const Way& way, size_t count = 5) const;
   const RecomputeProblem& problem() const { return steps_.problem; }

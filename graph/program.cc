@@ -122,10 +122,7 @@ void Program::keep_to_budget(const CompileOptions& options) {
   ArenaBudget arena(graph_, scratch_bytes_, device, reuse, planner, strategy);
   const ArenaBudget::Way* way = arena.within(options.arena_budget);
   if (way == nullptr) throw BudgetTooSmall(arena, options.arena_budget);
-  budget_.again = arena.repetitions(*way);
-  budget_.time = arena.plain().cost;
-  budget_.extra = way->cost - budget_.time;
-  budget_.bound = arena.cost_bound(options.arena_budget) - budget_.time;
+  budget_ = arena.record(*way, options.arena_budget);
   budget_.strategy = strategy.name();
   Repeated repeated = arena.graph_of(*way);
   std::vector<int64_t> scratch_bytes;

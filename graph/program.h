@@ -82,6 +82,8 @@ class Program {
   const Tensor& output(size_t i);
 
   const Graph& graph() const { return graph_; }
+  // Of each node.
+  const std::vector<int64_t>& scratch_bytes() const { return scratch_bytes_; }
   // How node i is computed: the name of its Algorithm; empty for views.
   const std::string& algorithm(size_t i) const { return algorithms_.at(i); }
   const Lifetimes& lifetimes() const { return lifetimes_; }

@@ -63,6 +63,19 @@ CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
   return app.add_option_function<std::string>(names, read, help)->type_name("BYTES");
 }
 
+CLI::Option* add_percent(CLI::App& app, const std::string& names, double& part,
+                         const std::string& help) {
+  const auto read = [&part, names](const std::string& text) {
+    double number = 0;
+    if (!text.ends_with('%') ||
+        parse_number(std::string_view(text).substr(0, text.size() - 1), number) != std::errc() ||
+        std::signbit(number))
+      throw CLI::ValidationError(names, fmt::format("'{}' is no part in percent; write 5%", text));
+    part = number / 100;
+  };
+  return app.add_option_function<std::string>(names, read, help)->type_name("PERCENT");
+}
+
 CLI::Option* add_seconds(CLI::App& app, const std::string& names, double& seconds,
                          const std::string& help) {
   const auto read = [&seconds, names](const std::string& text) {

@@ -25,10 +25,12 @@ void require_verb(const CLI::App& app, const std::string& word);
 
 // Options for a number of bytes (as parse_bytes() in runtime/text/bytes.h, or without a unit:
 // "64KiB", "4096") and of seconds ("60", "0.5s"). A number that is negative, no number or too large
-// is refused.
+// is refused. A part as "5%", which is 0.05.
 CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
                        const std::string& help);
 CLI::Option* add_seconds(CLI::App& app, const std::string& names, double& seconds,
+                         const std::string& help);
+CLI::Option* add_percent(CLI::App& app, const std::string& names, double& part,
                          const std::string& help);
 
 }  // namespace tessera

@@ -12,7 +12,10 @@
 #include "tessera/graph/plan_diff.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
+#include "tessera/memory/recompute/recompute_text.h"
+#include "tessera/models/training/budget_curve.h"
 #include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/runtime/context.h"
@@ -32,11 +35,12 @@ namespace {
 constexpr int kTooLarge = 4;
 
 struct Arguments {
-  std::string config, csv, html, svg, why;
+  std::string config, csv, html, svg, why, recompute;
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1, device_memory = -1;
   std::string gpu_limit_name = "--device-memory";
-  bool json = false, draw = false, max_batch = false, ablation = false;
+  double slowdown = 0;
+  bool json = false, draw = false, max_batch = false, ablation = false, budgets = false;
   CompileOptions compile;
 };
 
@@ -125,15 +129,20 @@ int max_batch(Config config, const Arguments& arguments) {
   if (limit < 0 && config.memory.limit) limit = config.memory.limit->bytes;
   if (limit < 0)
     throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
-  const int64_t batch = on_gpu ? largest_batch_on_gpu(config, limit) : largest_batch(config, limit);
+  const bool budgeted = arguments.slowdown > 0;
+  const int64_t batch = budgeted ? largest_batch_within(config, limit, arguments.slowdown)
+                        : on_gpu ? largest_batch_on_gpu(config, limit)
+                                 : largest_batch(config, limit);
   config.data.batch = std::max<int64_t>(batch, 1);
-  if (!on_gpu) config.memory.limit = ByteSize{limit};
+  if (budgeted && batch > 0) config.memory.budget = ByteSize{limit};
+  if (!on_gpu && !budgeted) config.memory.limit = ByteSize{limit};
   const MemoryNeed need = memory_need(config);
   const std::vector<HostBuffer>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
   const int64_t bytes = total_bytes(blocks);
   if (arguments.json) {
     write_out(Json::object({{"max_batch", batch},
                             {"limit_bytes", limit},
+                            {"price", rounded(need.report.budget.price(), 6)},
                             {fmt::format("bytes_at_batch_{}", config.data.batch), bytes},
                             {"complete", need.complete}})
                   .text() +
@@ -141,10 +150,30 @@ int max_batch(Config config, const Arguments& arguments) {
   } else {
     write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, bytes, limit,
                           decoders_text(need.complete)));
+    if (budgeted) write_out(fmt::format("with {}\n", budget_text(config, need.report.budget)));
     for (const HostBuffer& block : blocks)
       write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
   }
   return batch > 0 ? 0 : kTooLarge;
+}
+
+// Bytes against time, as a table, a page or a picture.
+int budgets(const Arguments& arguments, const Config& config) {
+  const BudgetCurve curve = budget_curve(config);
+  if (!arguments.html.empty()) write_file(arguments.html, curve.html());
+  if (!arguments.svg.empty()) write_file(arguments.svg, curve.svg());
+  write_out(arguments.json ? curve.json() + "\n" : curve.text());
+  return 0;
+}
+
+// The step's problem of recomputation, for `planner recompute` and for other programs.
+void export_recompute(const Arguments& arguments, const Config& config) {
+  const std::string text = write_recompute(training_problem(config));
+  if (arguments.recompute == "-") {
+    write_out(text);
+  } else {
+    write_file(arguments.recompute, text);
+  }
 }
 
 // What is asked for and above what is allowed: by --max-bytes and memory.limit of the host's
@@ -239,6 +268,9 @@ void print_report(const Arguments& arguments, const Config& config, const PlanRe
 
 // "--csv -" writes where the others print.
 void check_terminal(const Arguments& arguments) {
+  if (arguments.recompute == "-" && (arguments.json || arguments.draw || arguments.csv == "-"))
+    throw ConfigError(
+        "plan: --export-recompute - writes where --json, --draw and --csv - do; give it a file");
   if (arguments.csv != "-") return;
   const auto refuse = [](bool given, const char* option) {
     if (given)
@@ -278,10 +310,12 @@ int run(Arguments arguments) {
         "here; leave --html out, or take device=cpu",
         config.device));
   if (arguments.max_batch) return max_batch(config, arguments);
+  if (arguments.budgets) return budgets(arguments, config);
   const bool answered = drawn || !arguments.html.empty() || !arguments.csv.empty() ||
-                        !arguments.compile.dump_after.empty();
+                        !arguments.recompute.empty() || !arguments.compile.dump_after.empty();
   const bool reported = arguments.json || !arguments.why.empty() || !answered;
   if (!arguments.csv.empty()) write_csv(arguments, config);
+  if (!arguments.recompute.empty()) export_recompute(arguments, config);
   if (!arguments.html.empty()) write_html(arguments, config);
   if (drawn) draw(arguments, config);
   const bool checked =
@@ -300,7 +334,10 @@ void exclude(CLI::App& plan) {
   };
   apart("--diff", {"--config", "overrides", "--json", "--draw", "--csv", "--html", "--svg",
                    "--beside", "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after",
-                   "--disable-pass", "--ablation"});
+                   "--disable-pass", "--ablation", "--budgets", "--export-recompute"});
+  apart("--budgets", {"--draw", "--csv", "--beside", "--why", "--max-bytes", "--max-batch",
+                      "--dump-after", "--disable-pass", "--ablation", "--export-recompute"});
+  apart("--export-recompute", {"--max-batch", "--dump-after", "--ablation"});
   apart("--ablation", {"--draw", "--csv", "--html", "--svg", "--beside", "--why", "--max-bytes",
                        "--max-batch", "--dump-after", "--disable-pass"});
   apart("--max-batch", {"--draw", "--csv", "--html", "--svg", "--beside", "--why", "--max-bytes",
@@ -310,6 +347,7 @@ void exclude(CLI::App& plan) {
   apart("--draw", {"--svg", "--why"});
   apart("--device-memory", {"--diff", "--limit"});
   plan.get_option("--limit")->needs(plan.get_option("--max-batch"));
+  plan.get_option("--slowdown")->needs(plan.get_option("--max-batch"));
 }
 
 }  // namespace
@@ -323,6 +361,11 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   plan->add_flag("--draw", arguments->draw, "as a picture for the terminal: time to the right");
   plan->add_option("--csv", arguments->csv,
                    "write what there is to plan as CSV, for planner; - is the terminal");
+  plan->add_flag("--budgets", arguments->budgets,
+                 "what each memory.budget would cost, from the smallest to none, as a table; with\n"
+                 "--html or --svg also as a picture");
+  plan->add_option("--export-recompute", arguments->recompute,
+                   "write what could be computed again, for planner recompute; - is the terminal");
   plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
   plan->add_option("--svg", arguments->svg,
                    "the same picture of one plan, without hover and search");
@@ -338,6 +381,10 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
             "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
+  add_percent(
+      *plan, "--slowdown", arguments->slowdown,
+      "with --max-batch: a step may take so much longer, by estimate, as what does not fit\n"
+      "is computed again (5%)");
   add_bytes(*plan, "--device-memory", arguments->device_memory,
             "memory of the GPU that device names, which need not be there (80GiB): exit with 4 if\n"
             "the training needs more on it; with --max-batch the limit");

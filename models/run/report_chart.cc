@@ -105,10 +105,10 @@ std::string chart_svg(const Chart& chart) {
                        kHeight - kBottom + 16, v);
   const double middle_x = (kLeft + kWidth - kRight) / 2, middle_y = (kTop + kHeight - kBottom) / 2;
   svg += fmt::format(
-      "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" class=\"axis\">epoch</text>"
+      "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" class=\"axis\">{}</text>"
       "<text transform=\"translate(14,{:.1f}) rotate(-90)\" text-anchor=\"middle\" "
       "class=\"axis\">{}{}</text>\n",
-      middle_x, kHeight - 6, middle_y, chart.y_title, log ? " (log scale)" : "");
+      middle_x, kHeight - 6, chart.x_title, middle_y, chart.y_title, log ? " (log scale)" : "");
   if (chart.best >= 0 && chart.best <= range.x1)
     svg += fmt::format(
         "<line class=\"best\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"

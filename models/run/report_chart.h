@@ -1,4 +1,4 @@
-// A chart of report.html: curves over epochs as SVG, with axis titles.
+// A chart of report.html and of others: curves as SVG, with axis titles.
 #pragma once
 
 #include <string>
@@ -21,9 +21,10 @@ struct Chart {
   std::vector<Curve> curves;
   bool log = false;  // of y, where all values are above 0
   double best = -1;  // an epoch that is marked; below 0: none
+  const char* x_title = "epoch";
 };
 
-// Epochs to the right, the value upwards; "" where there is nothing to draw.
+// x to the right from 0 on, the value upwards; "" where there is nothing to draw.
 std::string chart_svg(const Chart& chart);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/graph/arena.h"
+#include "tessera/models/training/budget_curve.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
@@ -62,6 +63,7 @@ struct BatchSearch::Impl {
   const DataNeed data;
   const Purpose purpose;
   const bool on_gpu;
+  const std::optional<double> slowdown;
   const int64_t most;              // images that a batch may have
   std::map<int64_t, Fixed> known;  // by batch
 };
@@ -74,6 +76,7 @@ const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
 }
 
 int64_t BatchSearch::Impl::bytes(const Config& config) {
+  if (slowdown) return least_budget(config, *slowdown);
   const Fixed& parts = fixed(config);
   if (on_gpu) return total_bytes(parts.gpu_regions);
   return total_bytes(parts.regions) +
@@ -108,7 +111,10 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
 }  // namespace
 
 BatchSearch::BatchSearch(const DataNeed& data, Purpose purpose, bool on_gpu)
-    : impl_(new Impl{data, purpose, on_gpu, most_images(data, purpose), {}}) {}
+    : impl_(new Impl{data, purpose, on_gpu, {}, most_images(data, purpose), {}}) {}
+BatchSearch::BatchSearch(const DataNeed& data, double slowdown, bool on_gpu)
+    : impl_(new Impl{
+          data, Purpose::training, on_gpu, slowdown, most_images(data, Purpose::training), {}}) {}
 BatchSearch::~BatchSearch() = default;
 
 int64_t BatchSearch::bytes(const Config& config) { return impl_->bytes(config); }
@@ -144,6 +150,12 @@ int64_t largest_batch(const Config& config, int64_t limit) {
   Config limited = config;
   limited.memory.limit = ByteSize{limit};
   return BatchSearch(known_data(limited), Purpose::training).largest(limited, limit).batch;
+}
+
+int64_t largest_batch_within(const Config& config, int64_t budget, double slowdown) {
+  return BatchSearch(known_data(config), slowdown, !configured_device(config).is_cpu())
+      .largest(config, budget)
+      .batch;
 }
 
 int64_t largest_batch_on_gpu(const Config& config, int64_t bytes) {

@@ -38,6 +38,9 @@ class BatchSearch {
  public:
   // Of the host's memory, or of the GPU's.
   BatchSearch(const DataNeed& data, Purpose purpose, bool on_gpu = false);
+  // Of what a training needs with memory.budget: the least with which a step takes at most so much
+  // more time (budget_curve.h).
+  BatchSearch(const DataNeed& data, double slowdown, bool on_gpu);
   ~BatchSearch();
 
   // What memory_need() is in bytes there. The configurations asked for may differ in data.batch,
@@ -60,6 +63,9 @@ class BatchSearch {
 // The largest data.batch whose training needs at most `limit` bytes, with memory.limit set to that
 // (a checkpoint holds the configuration, and so its text); 0 when not even one image fits.
 int64_t largest_batch(const Config& config, int64_t limit);
+// The same with memory.budget set to it, where a step may take so much more time (0.05: 5 %), of
+// the memory that the steps run in.
+int64_t largest_batch_within(const Config& config, int64_t budget, double slowdown);
 // The largest data.batch of which what has to stand on the GPU needs at most `bytes`.
 int64_t largest_batch_on_gpu(const Config& config, int64_t bytes);
 

@@ -41,7 +41,7 @@ struct TrainingSetup {
 
   int64_t total_steps = 0;
   bool quiet = false;             // TrainOptions::quiet
-  std::string budget;  // what was done to keep to memory.budget; empty without one
+  std::string budget;             // what was done to keep to memory.budget; empty without one
   std::string summary, overview;  // the model line by line, and its parts; empty in eager mode
 
   // How many epochs so many steps are.

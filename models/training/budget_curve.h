@@ -1,0 +1,46 @@
+// Bytes against time: what a training needs at least of each, as memory.budget trades one for the
+// other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/graph/plan_report.h"
+#include "tessera/memory/recompute/recompute.h"
+#include "tessera/models/config/config.h"
+
+namespace tessera {
+
+// All sizes in bytes, of the memory that memory.budget is of.
+struct BudgetCurve {
+  struct Point {
+    int64_t budget = 0;     // what memory.budget would say
+    int64_t bytes = 0;      // what the training then asks for
+    BudgetRecord training;  // of the step for a full batch
+  };
+  std::string title;        // "resnet50, batch 32"
+  std::string strategy;     // memory.recompute
+  double milliseconds = 0;  // that finding all of it took
+  std::vector<Point>
+      points;  // from the smallest budget there is to the one that nothing is saved for
+
+  std::string text() const;  // a table
+  std::string json() const;
+  std::string svg() const;   // a picture of its own
+  std::string html() const;  // a page with both
+};
+
+// So many budgets, at least 2, evenly apart. Whatever memory.budget says. Throws what planning
+// throws.
+BudgetCurve budget_curve(const Config& config, int count = 20);
+
+// The smallest budget under which a step takes at most `slowdown` of its time more, by estimate:
+// 0.05 for 5 %. Of the training as budget_curve() has it.
+int64_t least_budget(const Config& config, double slowdown);
+
+// What could be computed again in a step for a full batch (memory/recompute/recompute.h), without a
+// budget.
+RecomputeProblem training_problem(const Config& config);
+
+}  // namespace tessera
