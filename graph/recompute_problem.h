@@ -14,7 +14,7 @@ namespace tessera {
 // longer (a roofline), and something for each step. The default is no machine's: plans must not
 // depend on a stopwatch, and what is compared is one step with another.
 struct CostModel {
-  double flops_per_ns = 100, bytes_per_ns = 10;
+  double flops_per_ns = 500, bytes_per_ns = 50;
   int64_t ns_per_step = 1000;
 
   int64_t nanoseconds(const Cost& cost) const;

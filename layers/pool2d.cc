@@ -19,6 +19,7 @@ struct PoolOpParams {
   Pool2dParams pool;
   Size2 image = 0;                         // of the gradients: what their inputs do not tell
   bool positions = false;                  // of the maximum: a second output for the gradient
+  ScalarProgram prologue = no_epilogue();  // of the maximum: applied to x as it is read
   ScalarProgram epilogue = no_epilogue();  // of the maximum's gradient
   bool operator==(const PoolOpParams&) const = default;
 };
@@ -131,11 +132,51 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
     return Absorbed{std::make_shared<MaxPool2dGrad>(joined),
                     join_inputs(in.size(), p, fused_input)};
   }
+  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in,
+                                          const Target&) const override {
+    if (!in[0].device.is_cpu() || input < 2) return std::nullopt;
+    if (main_input(p, in[static_cast<size_t>(input)], p_in) < 0) return std::nullopt;
+    auto whole = join_prologue(params.epilogue, p, input - 1);
+    if (!whole) return std::nullopt;
+    PoolOpParams joined = params;
+    joined.epilogue = *std::move(whole);
+    Absorbed absorbed{std::make_shared<MaxPool2dGrad>(joined), {}};
+    for (int i = 0; i < static_cast<int>(in.size()); ++i)
+      if (i != input) absorbed.inputs.push_back(i);
+    for (int k = 0; k < p.inputs; ++k) absorbed.inputs.push_back(-1 - k);
+    return absorbed;
+  }
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
   }
 
   const PoolOpParams params;
+};
+
+// Pools what the prologue makes of x.
+class MaxPoolKernel final : public Kernel {
+ public:
+  MaxPoolKernel(const PoolShape& shape, PointwisePlan prologue)
+      : shape_(shape), prologue_(std::move(prologue)) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    EpilogueRun x(prologue_, in.subspan(1), in[0]);
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Prologue<T> read{[](void* run, T* to, int64_t first, int64_t count) {
+                               static_cast<const EpilogueRun*>(run)->apply_to(to, first, count);
+                             },
+                             &x};
+      max_pool2d<T>(static_cast<CpuContext&>(where).pool(), shape_, read, out[0].as<T>(),
+                    out.size() > 1 ? out[1].as<uint8_t>() : nullptr, scratch.as<T>());
+    });
+  }
+
+ private:
+  const PoolShape shape_;
+  const PointwisePlan prologue_;
 };
 
 class MaxPool2d final : public OpBase<MaxPool2d> {
@@ -144,7 +185,7 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
   std::string_view name() const override { return "max_pool2d"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check(name(), in, {"x"});
+    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 1)), {"x"});
     check.floats();
     check.rank(0, 4);
     const Shape y = pooled(check, params.pool, in[0].shape);
@@ -157,6 +198,21 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
     return out;
   }
 
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    Algorithm only;
+    if (has_prologue())
+      only.scratch_bytes = static_cast<size_t>(max_pool2d_scratch(
+                               pool_shape(params.pool, in[0].shape), target.threads)) *
+                           size_of(in[0].dtype);
+    return {only};
+  }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if (!has_prologue()) return Op::prepare(in, where, chosen);
+    return std::make_unique<MaxPoolKernel>(pool_shape(params.pool, in[0].shape),
+                                           epilogue_plan(params.prologue, in.subspan(1), in[0]));
+  }
   void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -184,11 +240,30 @@ class MaxPool2d final : public OpBase<MaxPool2d> {
         {args.grad_outputs[0], args.outputs[1]})};
   }
 
+  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in,
+                                          const Target&) const override {
+    if (!in[0].device.is_cpu() || input != 0 || has_prologue()) return std::nullopt;
+    const int main = main_input(p, in[0], p_in);
+    if (main < 0) return std::nullopt;
+    PoolOpParams joined = params;
+    joined.prologue = main_first(p, main);
+    Absorbed absorbed{std::make_shared<MaxPool2d>(joined), {-1 - main}};
+    for (int k = 0; k < p.inputs; ++k)
+      if (k != main) absorbed.inputs.push_back(-1 - k);
+    return absorbed;
+  }
+
   Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, window_flops(params.pool, infer(in)[0].shape));
+    return cost_with(
+        in, window_flops(params.pool, infer(in)[0].shape) + epilogue_flops(params.prologue, in[0]));
   }
 
   const PoolOpParams params;
+
+ private:
+  bool has_prologue() const { return !params.prologue.code.empty(); }
 };
 
 class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {

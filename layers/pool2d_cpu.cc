@@ -42,6 +42,42 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
   });
 }
 
+namespace {
+
+constexpr int64_t kRowsTogether = 2;  // of y: rows of x that windows of both lie on are made once
+
+int64_t strip_elements(const PoolShape& s) {
+  return std::min(s.h, (kRowsTogether - 1) * s.stride_h + s.kernel_h) * s.w * s.c;
+}
+
+}  // namespace
+
+int64_t max_pool2d_scratch(const PoolShape& shape, int threads) {
+  return threads * strip_elements(shape);
+}
+
+template <class T>
+void max_pool2d(ThreadPool& pool, const PoolShape& s, const Prologue<T>& x, T* y,
+                uint8_t* positions, T* scratch) {
+  const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.w * s.c;
+  const int64_t strips = (out_h + kRowsTogether - 1) / kRowsTogether;
+  pool.parallel_for_thread(s.n * strips, s.n * s.h * length, [&](int64_t task, int thread) {
+    const int64_t b = task / strips, first = task % strips * kRowsTogether;
+    const int64_t last = std::min(first + kRowsTogether, out_h);
+    const int64_t top = s.rows_under(first).begin, bottom = s.rows_under(last - 1).end;
+    T* strip = scratch + thread * strip_elements(s);
+    x.read(x.context, strip, (b * s.h + top) * length, (bottom - top) * length);
+    for (int64_t i = first; i < last; ++i) {
+      const PoolRange u = s.rows_under(i);
+      const PoolRow row =
+          pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h), (bottom - u.end) * length);
+      const int64_t to = (b * out_h + i) * out_w * s.c;
+      microkernels<T>().max_row(strip + (u.begin - top) * length, row, y + to,
+                                positions ? positions + to : nullptr);
+    }
+  });
+}
+
 // Each row of dx gathers from the windows that it lies in, so that no two threads meet.
 template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const uint8_t* positions,
@@ -124,13 +160,14 @@ void global_average_pool_grad(ThreadPool& pool, int64_t n, int64_t pixels, int64
   });
 }
 
-#define TESSERA_POOL(T)                                                                      \
-  template void max_pool2d(ThreadPool&, const PoolShape&, const T*, T*, uint8_t*);           \
-  template void max_pool2d_grad(ThreadPool&, const PoolShape&, const T*, const uint8_t*, T*, \
-                                const Epilogue<T>*);                                         \
-  template void average_pool2d(ThreadPool&, const PoolShape&, const T*, T*);                 \
-  template void average_pool2d_grad(ThreadPool&, const PoolShape&, const T*, T*);            \
-  template void global_average_pool(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);   \
+#define TESSERA_POOL(T)                                                                          \
+  template void max_pool2d(ThreadPool&, const PoolShape&, const T*, T*, uint8_t*);               \
+  template void max_pool2d(ThreadPool&, const PoolShape&, const Prologue<T>&, T*, uint8_t*, T*); \
+  template void max_pool2d_grad(ThreadPool&, const PoolShape&, const T*, const uint8_t*, T*,     \
+                                const Epilogue<T>*);                                             \
+  template void average_pool2d(ThreadPool&, const PoolShape&, const T*, T*);                     \
+  template void average_pool2d_grad(ThreadPool&, const PoolShape&, const T*, T*);                \
+  template void global_average_pool(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);       \
   template void global_average_pool_grad(ThreadPool&, int64_t, int64_t, int64_t, const T*, T*);
 TESSERA_POOL(float)
 TESSERA_POOL(double)

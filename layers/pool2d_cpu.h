@@ -13,6 +13,11 @@ namespace tessera {
 // positions may be null.
 template <class T>
 void max_pool2d(ThreadPool& pool, const PoolShape& shape, const T* x, T* y, uint8_t* positions);
+// The same of an x that is computed as it is read, into scratch of so many elements.
+template <class T>
+void max_pool2d(ThreadPool& pool, const PoolShape& shape, const Prologue<T>& x, T* y,
+                uint8_t* positions, T* scratch);
+int64_t max_pool2d_scratch(const PoolShape& shape, int threads);
 template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& shape, const T* dy,
                      const uint8_t* positions, T* dx, const Epilogue<T>* epilogue = nullptr);

@@ -10,8 +10,6 @@ namespace {
 
 // Elements of an input that is made as a whole: of one task.
 constexpr int64_t kChunk = 1 << 14;
-// A small input of a prologue has this part of its elements, or less.
-constexpr int64_t kSmall = 16;
 
 std::span<const TensorSpec> inputs_from(std::span<const TensorSpec> in, size_t begin,
                                         const ScalarProgram& p) {
@@ -30,20 +28,6 @@ Specs reader_specs(const ConvReader& reader, size_t begin, std::span<const Tenso
   return specs;
 }
 
-// The only input of p that is as large as `made`; the others are small. -1: there is none.
-int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in) {
-  int main = -1;
-  for (int k = 0; k < p.inputs; ++k) {
-    const TensorSpec& spec = p_in[static_cast<size_t>(k)];
-    Broadcast broadcast;
-    if (spec.dtype != made.dtype || !broadcast_of(spec.shape, made.shape, &broadcast)) return -1;
-    if (spec.shape.elements() * kSmall <= made.shape.elements()) continue;
-    if (main >= 0 || spec.shape != made.shape) return -1;
-    main = k;
-  }
-  return main;
-}
-
 void append_own(std::vector<int>& inputs, size_t begin, size_t end, int without = -1) {
   for (int i = static_cast<int>(begin); i < static_cast<int>(end); ++i)
     if (i != without) inputs.push_back(i);
@@ -53,15 +37,10 @@ void append_absorbed(std::vector<int>& inputs, int count, int without = -1) {
     if (k != without) inputs.push_back(-1 - k);
 }
 
-// The index of i where `left_out` is not counted.
-int place_without(int i, int left_out) { return i > left_out ? i - 1 : i; }
-
 FusedMore prologue_of_input(const ConvFusion& own, const ScalarProgram& p, int main,
                             size_t inputs) {
   FusedMore more{own, {-1 - main, 1}};
-  std::vector<int> map;
-  for (int k = 0; k < p.inputs; ++k) map.push_back(k == main ? 0 : 1 + place_without(k, main));
-  more.fusion.prologue = rename_inputs(p, map, p.inputs);
+  more.fusion.prologue = main_first(p, main);
   append_absorbed(more.inputs, p.inputs, main);
   append_own(more.inputs, 2, inputs);
   return more;
@@ -71,14 +50,10 @@ FusedMore prologue_of_input(const ConvFusion& own, const ScalarProgram& p, int m
 std::optional<FusedMore> prologue_of_epilogue(const ConvFusion& own, const ScalarProgram& p,
                                               int input, size_t inputs) {
   const int at = input - static_cast<int>(own.epilogue_begin()) + 1;
-  const ScalarProgram whole = compose(p, own.epilogue, at);
-  if (whole.registers() > kMaxScalarRegisters) return std::nullopt;
-  std::vector<int> map;
-  for (int k = 0; k < p.inputs; ++k) map.push_back(own.epilogue.inputs - 1 + k);
-  for (int k = 0; k < own.epilogue.inputs; ++k)
-    if (k != at) map.push_back(place_without(k, at));
+  auto whole = join_prologue(own.epilogue, p, at);
+  if (!whole) return std::nullopt;
   FusedMore more{own, {}};
-  more.fusion.epilogue = rename_inputs(whole, map, whole.inputs);
+  more.fusion.epilogue = *std::move(whole);
   append_own(more.inputs, 0, own.readers_begin(), input);
   append_absorbed(more.inputs, p.inputs);
   append_own(more.inputs, own.readers_begin(), inputs);

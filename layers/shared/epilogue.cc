@@ -31,6 +31,46 @@ std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const Scala
   return whole;
 }
 
+namespace {
+
+// A small input of a prologue has this part of its elements, or less.
+constexpr int64_t kSmall = 16;
+
+// The index of i where `left_out` is not counted.
+int place_without(int i, int left_out) { return i > left_out ? i - 1 : i; }
+
+}  // namespace
+
+std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const ScalarProgram& p,
+                                           int at) {
+  const ScalarProgram whole = compose(p, own, at);
+  if (whole.registers() > kMaxScalarRegisters) return std::nullopt;
+  std::vector<int> map;
+  for (int k = 0; k < p.inputs; ++k) map.push_back(own.inputs - 1 + k);
+  for (int k = 0; k < own.inputs; ++k)
+    if (k != at) map.push_back(place_without(k, at));
+  return rename_inputs(whole, map, whole.inputs);
+}
+
+int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in) {
+  int main = -1;
+  for (int k = 0; k < p.inputs; ++k) {
+    const TensorSpec& spec = p_in[static_cast<size_t>(k)];
+    Broadcast broadcast;
+    if (spec.dtype != made.dtype || !broadcast_of(spec.shape, made.shape, &broadcast)) return -1;
+    if (spec.shape.elements() * kSmall <= made.shape.elements()) continue;
+    if (main >= 0 || spec.shape != made.shape) return -1;
+    main = k;
+  }
+  return main;
+}
+
+ScalarProgram main_first(const ScalarProgram& p, int main) {
+  std::vector<int> map;
+  for (int k = 0; k < p.inputs; ++k) map.push_back(k == main ? 0 : 1 + place_without(k, main));
+  return rename_inputs(p, map, p.inputs);
+}
+
 std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int fused_input) {
   std::vector<int> inputs;
   for (int i = 0; i < static_cast<int>(own); ++i) inputs.push_back(i);
