@@ -103,6 +103,7 @@ HostMemory host_memory() {
   memory.process = process.kib("RssAnon:");
   memory.process_most = process.kib("VmHWM:");
   memory.libraries = process.kib("RssFile:");
+  memory.swapped = process.kib("VmSwap:");
   memory.free = machine.kib("MemAvailable:");
   memory.total = machine.kib("MemTotal:");
   memory.swap_total = machine.kib("SwapTotal:");

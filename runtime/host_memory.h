@@ -13,6 +13,7 @@ struct HostMemory {
   int64_t total = 0;         // of the machine, or of the control group where that has less
   int64_t libraries = 0;     // resident of programs, libraries and other files mapped
   int64_t swap_total = 0, swap_free = 0;
+  int64_t swapped = 0;  // of this process, written out to the disk
 };
 
 // Allocates nothing. `free` is never more than what is there: it heeds the limits of the control

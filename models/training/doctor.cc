@@ -17,6 +17,7 @@
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
@@ -50,8 +51,12 @@ Finding memory_of(Examination& about) {
   require_fit(config, data, Purpose::training, *session);
   about.session = std::move(session);
   const int64_t needed = memory_need(config, data).bytes();
-  return {"memory", headroom_text(config, data, needed) +
-                        (data.complete ? "" : "; what decoders of pictures take comes on top")};
+  const std::string swapped = swap_text(host_memory().swapped);
+  return {"memory",
+          headroom_text(config, data, needed) +
+              (data.complete ? "" : "; what decoders of pictures take comes on top") +
+              (swapped.empty() ? "" : "\n" + swapped),
+          0, !swapped.empty()};
 }
 
 // The memory was asked about before: what is wrong with it is said once.

@@ -275,6 +275,14 @@ std::string libraries_text() {
                      byte_text(host_memory().libraries, 1));
 }
 
+std::string swap_text(int64_t swapped) {
+  if (swapped <= 0) return "";
+  return fmt::format(
+      "memory: {} of this process are swapped out, so that steps wait for the disk; end what else "
+      "takes memory here, or set memory.budget or a smaller data.batch",
+      byte_text(swapped));
+}
+
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
   const bool limited = config.memory.limit.has_value();
   const int64_t there = limited ? config.memory.limit->bytes : machine_room(used);

@@ -31,7 +31,7 @@ TrainingConsole::TrainingConsole(const TrainingSetup& setup)
       held_bytes_(static_cast<size_t>(total_bytes(setup.blocks()))),
       progress_(setup.quiet ? nullptr : stderr) {}
 
-void TrainingConsole::introduce() const {
+void TrainingConsole::introduce() {
   const Config& config = setup_.config;
   Session& session = *setup_.run.session;
   for (const std::string& line : remarks_on(config, data_need(setup_.run.data))) setup_.print(line);
@@ -53,6 +53,7 @@ void TrainingConsole::introduce() const {
                                           static_cast<int64_t>(held_bytes_)));
   if (!setup_.budget.empty()) setup_.print("memory: " + setup_.budget);
   setup_.print(libraries_text());
+  say_swapped();
   const CheckpointFile* beginning = setup_.checkpoints->beginning();
   if (beginning == nullptr) return;
   setup_.print(fmt::format("resumed after step {} of {} (epoch {:.4g}) from {}", setup_.state.step,
@@ -91,7 +92,16 @@ void TrainingConsole::say_steps(double seconds) {
       loss_text(state.train_loss), 100 * state.train_accuracy, state.lr, seconds));
 }
 
-void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds) const {
+void TrainingConsole::say_swapped() {
+  if (swapping_said_) return;
+  const std::string text = swap_text(host_memory().swapped);
+  if (text.empty()) return;
+  swapping_said_ = true;
+  setup_.print(text);
+}
+
+void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds) {
+  say_swapped();
   const TrainingState& state = setup_.state;
   setup_.print(
       fmt::format("epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  "

@@ -21,7 +21,7 @@ class TrainingConsole {
 
   // The data, the model, the memory held and how far the batch could grow; then from where the
   // training goes on, if it does.
-  void introduce() const;
+  void introduce();
   // `since_log`: the sums since the last line of metrics; `seconds` since the first step. Draws
   // nothing where there is no terminal, and allocates nothing then.
   void show_progress(const Tally& since_log, double seconds);
@@ -30,16 +30,19 @@ class TrainingConsole {
   void say_steps(double seconds);
   // The same with those of an evaluation.
   // `phase`: of which images, "validation" or "test".
-  void say_epoch(const char* phase, const Evaluation& tested, double seconds) const;
+  void say_epoch(const char* phase, const Evaluation& tested, double seconds);
   // What was known of memory before, and what the system says of it.
   void say_memory() const;
 
  private:
+  void say_swapped();  // once, from the first time that it is so
+
   const TrainingSetup& setup_;
   const size_t held_bytes_;
   Progress progress_;
   std::chrono::steady_clock::time_point last_line_;
   int lines_said_ = 0;
+  bool swapping_said_ = false;
 };
 
 }  // namespace tessera

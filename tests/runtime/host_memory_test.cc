@@ -47,6 +47,8 @@ TEST(HostMemory, FreeIsNoMoreThanALimitOfTheProcessLeaves) {
 
 TEST(HostMemory, LibrariesAreApart) {
   const HostMemory memory = host_memory();
+  EXPECT_GE(memory.swapped, 0);
+  EXPECT_LE(memory.swapped, memory.swap_total - memory.swap_free);
   EXPECT_GT(memory.libraries, 1 << 20);
   EXPECT_LT(memory.libraries, memory.process_most);
   EXPECT_GE(memory.swap_total, memory.swap_free);

@@ -94,5 +94,12 @@ TEST(Fit, AfterARefusalASmallerOneRuns) {
   EXPECT_GT(bench(smaller, 2).images_per_second, 0);
 }
 
+TEST(Fit, SwappingIsSaidWithTheRemedy) {
+  EXPECT_EQ(swap_text(0), "");
+  const std::string text = swap_text(int64_t{3} << 20);
+  EXPECT_NE(text.find("3.00 MiB of this process"), text.npos) << text;
+  EXPECT_NE(text.find("memory.budget"), text.npos) << text;
+}
+
 }  // namespace
 }  // namespace tessera
