@@ -12,7 +12,7 @@ namespace tessera {
 
 ArenaBudget::ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                          Device device, bool reuse, const Planner& planner,
-                         const RecomputeStrategy& strategy, const CostModel& costs)
+                         const RecomputeStrategy& strategy, const StepCosts& costs)
     : graph_(graph),
       scratch_bytes_(scratch_bytes),
       device_(device),

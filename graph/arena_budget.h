@@ -23,7 +23,7 @@ class ArenaBudget {
   // Of the arena on `device`, which would be planned with `planner`; what is given must outlive it.
   ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch_bytes, Device device,
               bool reuse, const Planner& planner, const RecomputeStrategy& strategy,
-              const CostModel& costs = {});
+              const StepCosts& costs = CountedCosts());
 
   // A sequence that was looked at.
   struct Way {

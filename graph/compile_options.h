@@ -11,6 +11,7 @@ namespace tessera {
 class Arenas;             // arena.h
 class Planner;            // memory/plan.h
 class RecomputeStrategy;  // memory/recompute/recompute.h
+class StepCosts;          // step_costs.h
 
 // What a compiled function does with a signature beyond CompileOptions::max_signatures.
 enum class WhenFull : uint8_t {
@@ -27,6 +28,7 @@ struct CompileOptions {
   // (arena_budget.h), which says how many it needs at least. -1: as many as it takes.
   int64_t arena_budget = -1;
   const RecomputeStrategy* recompute = nullptr;   // how that is chosen; nullptr: "best"
+  std::shared_ptr<const StepCosts> costs = {};    // what steps take; nullptr: CountedCosts
   std::vector<std::string> disabled_passes = {};  // passes not to run (pass_names() in lower.h)
   // Print the graph of the first signature to stdout after this pass; "capture": before the first.
   std::string dump_after = {};

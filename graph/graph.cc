@@ -96,6 +96,25 @@ bool Node::is_update() const {
   return false;
 }
 
+std::string place_of(const Graph& graph, const Node& node) {
+  if (!node.module_path.empty()) return node.module_path;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (node.op->updates(static_cast<int>(i)) >= 0) return graph.values[node.outputs[i]].name;
+  return "";
+}
+
+const char* phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
+  }
+  return "";
+}
+
 std::string Graph::node_text(size_t node) const {
   const Node& n = nodes[node];
   return fmt::format("step {} ({})", node, op_at(n.op->name(), n.module_path));

@@ -68,6 +68,10 @@ struct Graph {
   std::string node_text(size_t node) const;  // "step 12 (conv2d at layer1.0)", for errors
 };
 
+// Where a node is told to be: its place in the model or, outside of modules, what it updates.
+std::string place_of(const Graph& graph, const Node& node);
+const char* phase_name(Phase phase);  // "forward", "backward", "update"
+
 // Nothing, or what is wrong: a value read before it is made or after it was overwritten, specs that
 // are not what the op infers, broken indices. Run between passes.
 std::string verify(const Graph& graph);

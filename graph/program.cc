@@ -119,7 +119,9 @@ void Program::keep_to_budget(const CompileOptions& options) {
   if (budget_.without <= options.arena_budget) return;
 
   const auto start = std::chrono::steady_clock::now();
-  ArenaBudget arena(graph_, scratch_bytes_, device, reuse, planner, strategy);
+  const CountedCosts counted;
+  ArenaBudget arena(graph_, scratch_bytes_, device, reuse, planner, strategy,
+                    options.costs ? *options.costs : counted);
   const ArenaBudget::Way* way = arena.within(options.arena_budget);
   if (way == nullptr) throw BudgetTooSmall(arena, options.arena_budget);
   budget_ = arena.record(*way, options.arena_budget);

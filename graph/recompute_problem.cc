@@ -1,7 +1,6 @@
 #include "tessera/graph/recompute_problem.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -14,7 +13,7 @@ namespace {
 class Builder {
  public:
   Builder(const Graph& graph, const std::vector<int64_t>& scratch_bytes, Device device, bool reuse,
-          const CostModel& costs)
+          const StepCosts& costs)
       : graph_(graph),
         scratch_bytes_(scratch_bytes),
         device_(device),
@@ -61,10 +60,9 @@ class Builder {
 
   void add_step(int n) {
     const Node& node = graph_.nodes[n];
-    const Cost cost = node.op->cost(graph_.input_specs(node));
     RecomputeStep step;
-    step.cost = costs_.nanoseconds(cost);
-    step.cheap = costs_.moves_bytes(cost);
+    step.cost = costs_.nanoseconds(graph_, node);
+    step.cheap = CountedCosts::moves_bytes(node.op->cost(graph_.input_specs(node)));
     if (node.device == device_) step.scratch = aligned(scratch_bytes_[n]);
     for (const ValueId id : node.inputs) add_once(step.reads, value_of_[roots_[id]]);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
@@ -124,38 +122,17 @@ class Builder {
   const std::vector<int64_t>& scratch_bytes_;
   const Device device_;
   const bool reuse_;
-  const CostModel& costs_;
+  const StepCosts& costs_;
   const std::vector<ValueId> roots_;
   std::vector<bool> handed_out_;  // of each root
   std::vector<int> value_of_;     // of each root: its number in the problem
   ProgramSteps result_;
 };
 
-// Nanoseconds.
-struct Roofline {
-  double computing, moving;
-};
-
-Roofline roofline(const CostModel& model, const Cost& cost) {
-  return {static_cast<double>(cost.flops) / model.flops_per_ns,
-          (static_cast<double>(cost.bytes_read) + static_cast<double>(cost.bytes_written)) /
-              model.bytes_per_ns};
-}
-
 }  // namespace
 
-int64_t CostModel::nanoseconds(const Cost& cost) const {
-  const auto [computing, moving] = roofline(*this, cost);
-  return ns_per_step + std::llround(std::max(computing, moving));
-}
-
-bool CostModel::moves_bytes(const Cost& cost) const {
-  const auto [computing, moving] = roofline(*this, cost);
-  return computing <= moving;
-}
-
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
-                               Device device, bool reuse, const CostModel& costs) {
+                               Device device, bool reuse, const StepCosts& costs) {
   return Builder(graph, scratch_bytes, device, reuse, costs).build();
 }
 

@@ -5,22 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/graph/graph.h"
+#include "tessera/graph/step_costs.h"
 #include "tessera/memory/recompute/recompute.h"
 
 namespace tessera {
-
-// How long a step takes, estimated from what it computes and moves: whichever of the two takes
-// longer (a roofline), and something for each step. The default is no machine's: plans must not
-// depend on a stopwatch, and what is compared is one step with another.
-struct CostModel {
-  double flops_per_ns = 500, bytes_per_ns = 50;
-  int64_t ns_per_step = 1000;
-
-  int64_t nanoseconds(const Cost& cost) const;
-  // Whether it takes as long as its bytes do: element-wise ops, norms, copies.
-  bool moves_bytes(const Cost& cost) const;
-};
 
 struct ProgramSteps {
   RecomputeProblem problem;
@@ -34,6 +22,6 @@ struct ProgramSteps {
 // gives them; bytes that are live here are those that are live there, rounded to the device's
 // alignment.
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
-                               Device device, bool reuse, const CostModel& costs = {});
+                               Device device, bool reuse, const StepCosts& costs = CountedCosts());
 
 }  // namespace tessera

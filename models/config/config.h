@@ -186,6 +186,7 @@ struct MemoryConfig {
   // again instead of kept (models/training/memory_budget.h).
   std::optional<ByteSize> budget;
   std::string recompute = "best";     // what is (memory/recompute/recompute.h)
+  std::string costs = "counted";      // by what times (models/training/profile_costs.h)
   std::string allocator = "caching";  // eager: where its tensors come from (memory/allocator.h)
   std::optional<ByteSize> reserve;    // eager: bytes taken before the first step
 };

@@ -73,6 +73,7 @@ const std::vector<Dependent>& dependents() {
         {"memory.planner", "mode", mode, {"graph"}, true},
         {"memory.budget", "mode", mode, {"graph"}},
         {"memory.recompute", "mode", mode, {"graph"}, true},
+        {"memory.costs", "mode", mode, {"graph"}, true},
         {"memory.allocator", "mode", mode, {"eager"}, true},
         {"memory.reserve", "mode", mode, {"eager"}, true},
         {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},

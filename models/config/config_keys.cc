@@ -253,6 +253,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},
     {"memory.budget", &c.memory.budget, or_auto(above(0)), "the training is made to need no more, with the same bits: some of what it computes is computed again instead of kept; of the memory that limit counts, or on a GPU gpu_limit; auto: what is free"},
     {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), "with a budget: how what is computed again is chosen"},
+    {"memory.costs", &c.memory.costs, any(), "with a budget: what steps take, counted from their sizes, or as measured: a file of trainer profile --json"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), "eager: where tensors come from; caching keeps what is released, direct asks the machine each time"},
     {"memory.reserve", &c.memory.reserve, above(0), "eager, caching: taken before the first step; it grows beyond, up to the limit"},
 

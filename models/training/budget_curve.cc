@@ -11,6 +11,7 @@
 #include "tessera/graph/program.h"
 #include "tessera/models/run/report_chart.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
@@ -26,6 +27,7 @@ class Trade {
         data_(known_data(config_)),
         session_(prepared_session(config_, data_, Purpose::training)),
         planner_(*find_planner(config_.memory.planner)),
+        costs_(costs_named(config_.memory.costs)),
         arena_(of(*step(run_steps(config_, data_, Purpose::training).train.front()))) {
     // A checkpoint holds the configuration, and so the text of the budget: the longest there is.
     Config counted = config_;
@@ -52,9 +54,9 @@ class Trade {
   }
   Program* step(int64_t count) { return session_->train_step(count).program(); }
   ArenaBudget of(const Program& program) {
-    return {program.graph(),  program.scratch_bytes(),
-            program.device(), true,
-            planner_,         *find_recompute_strategy(config_.memory.recompute)};
+    const RecomputeStrategy& strategy = *find_recompute_strategy(config_.memory.recompute);
+    return {program.graph(), program.scratch_bytes(), program.device(), true, planner_, strategy,
+            *costs_};
   }
   // A step that fits as it is sets none.
   void raise_floor(const Program& program) {
@@ -66,6 +68,7 @@ class Trade {
   const DataNeed data_;
   std::unique_ptr<Session> session_;
   const Planner& planner_;
+  const std::shared_ptr<const StepCosts> costs_;
   ArenaBudget arena_;
   int64_t rest_ = 0, floor_ = 0;
 };

@@ -55,9 +55,9 @@ int64_t machine_room(int64_t used = 0);
 // plan counts and no limit of ours holds.
 std::string libraries_text();
 
-// What to say where so many bytes of the process have been swapped out, with the remedy; empty where
-// none have. Nothing of a plan is placed where the system may oversubscribe a GPU's memory, so on
-// the host this is the only way that a step can wait for a disk.
+// What to say where so many bytes of the process have been swapped out, with the remedy; empty
+// where none have. Nothing of a plan is placed where the system may oversubscribe a GPU's memory,
+// so on the host this is the only way that a step can wait for a disk.
 std::string swap_text(int64_t swapped);
 
 // "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of

@@ -8,6 +8,7 @@
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
@@ -56,18 +57,6 @@ Spread spread_of(std::vector<double>& values) {
   return {values.front(), median, values.back()};
 }
 
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::update:
-      return "update";
-  }
-  return "";
-}
-
 std::string shapes_text(const Graph& graph, const std::vector<ValueId>& values) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -77,20 +66,13 @@ std::string shapes_text(const Graph& graph, const std::vector<ValueId>& values) 
   return text;
 }
 
-std::string place_of(const Graph& graph, const Node& node) {
-  if (!node.module_path.empty()) return node.module_path;
-  for (size_t i = 0; i < node.outputs.size(); ++i)
-    if (node.op->updates(static_cast<int>(i)) >= 0) return graph.values[node.outputs[i]].name;
-  return "";
-}
-
 ProfiledOp described(const Program& program, size_t n) {
   const Graph& graph = program.graph();
   const Node& node = graph.nodes[n];
   return {.node = n,
-          .op = std::string(node.op->name()),
+          .op = std::string(node.op->name()) + (node.again ? " again" : ""),
           .place = place_of(graph, node),
-          .phase = name_of(node.phase),
+          .phase = phase_name(node.phase),
           .algorithm = program.algorithm(n),
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
           .cost = node.op->cost(graph.input_specs(node)),
@@ -151,6 +133,12 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
   profile.step_ms = milliseconds(profile.plain_steps);
   profile.observed_ms = milliseconds(profile.observed_steps);
   add_ops(profile, program, times);
+  const auto costs = costs_named(config.memory.costs);
+  for (const ProfiledOp& op : profile.ops)
+    profile.estimate_ms +=
+        static_cast<double>(costs->nanoseconds(program.graph(), program.graph().nodes[op.node])) /
+        1e6;
+  profile.costs = config.memory.costs;
 }
 
 }  // namespace

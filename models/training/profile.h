@@ -28,7 +28,7 @@ struct Spread {
 // A node of the program, views aside. What was fused into it counts with it.
 struct ProfiledOp {
   size_t node = 0;        // in the program
-  std::string op;         // "conv2d"
+  std::string op;         // "conv2d", "conv2d again" where it has run before (memory.budget)
   std::string place;      // in the model: "layer1.0.conv1"; outside of modules what it updates
   std::string phase;      // forward | backward | update
   std::string algorithm;  // native | winograd4 | eigen | default
@@ -52,6 +52,8 @@ struct Profile {
   // the arguments to the loss: what taking times costs is the difference.
   Spread step_ms = {}, observed_ms = {};
   Spread ops_ms = {};                // of all ops of a step together
+  double estimate_ms = 0;            // the same as memory.costs has it
+  std::string costs = {};            // memory.costs
   std::vector<ProfiledOp> ops = {};  // in the order that they run
   std::vector<TimeSpan> plain_steps = {}, observed_steps = {};
   std::vector<TimeSpan> op_times = {};  // of each op, step after step

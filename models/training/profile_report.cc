@@ -161,8 +161,10 @@ std::string Profile::text(size_t most) const {
         "serve is faster\n",
         peaks.gflops, peaks.gflops_of_thread, peaks.copy_gbytes);
   text += fmt::format(
-      "step {}\ntimed op by op {}, of which ops {}; the sum of their medians {:.3f} ms\n\n",
-      spread_text(step_ms), spread_text(observed_ms), spread_text(ops_ms), ops_us() / 1000);
+      "step {}\ntimed op by op {}, of which ops {}; the sum of their medians {:.3f} ms\n"
+      "estimated {:.3f} ms (memory.costs: {}), {:+.1f} %\n\n",
+      spread_text(step_ms), spread_text(observed_ms), spread_text(ops_ms), ops_us() / 1000,
+      estimate_ms, costs, ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0);
   return text + kinds_text(*this) + "\n" + ops_text(*this, most);
 }
 
@@ -185,6 +187,8 @@ std::string Profile::json() const {
                        {"observed_step_ms", spread_json(observed_ms)},
                        {"ops_ms", spread_json(ops_ms)},
                        {"ops_us", rounded(ops_us(), 4)},
+                       {"estimate_ms", rounded(estimate_ms, 4)},
+                       {"costs", costs},
                        {"kinds", Json::list(all_kinds)},
                        {"ops", Json::list(all_ops)}})
       .text(1);

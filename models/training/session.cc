@@ -20,6 +20,7 @@
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/profile_costs.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -79,6 +80,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
   options.recompute = strategy_of(config);
+  if (options.arena_budget >= 0) options.costs = costs_named(config.memory.costs);
   options.cuda_graph = config.gpu.cuda_graph;
   options.arenas = arenas_;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);

@@ -128,6 +128,37 @@ int64_t least_arena(const std::string& model, const ModelOptions& network, int64
   return 0;
 }
 
+// At or under the budget to the byte; else the least that is named is then reached exactly.
+TEST(Budgets, AreKeptToOrRefusedWithWhatWouldDo) {
+  const Threads threads(2);
+  const int cases = std::getenv("TESSERA_LONG_TESTS") ? 1000 : 25;
+  const std::vector<std::string>& models = model_names();
+  uint64_t drawn = 0;
+  const auto below = [&](size_t n) { return golden::splitmix64(++drawn) % n; };
+  int kept = 0, refused = 0;
+  for (int i = 0; i < cases; ++i) {
+    const std::string& model = models[below(models.size())];
+    const auto batch = static_cast<int64_t>(1 + below(8));
+    ZooStep step(model, small_options(model), batch);
+    const auto arena_within = [&](int64_t budget) {
+      Compiled compiled(step.function(), {.arena_budget = budget});
+      return static_cast<int64_t>(compiled.prepare(step.specs()).program()->arena_bytes());
+    };
+    const int64_t without = arena_within(-1);
+    const int64_t budget = without / 4 + static_cast<int64_t>(below(static_cast<size_t>(without)));
+    try {
+      EXPECT_LE(arena_within(budget), budget) << model << ", batch " << batch;
+      ++kept;
+    } catch (const BudgetTooSmall& error) {
+      EXPECT_GT(error.minimum(), budget);
+      EXPECT_EQ(arena_within(error.minimum()), error.minimum()) << model << ", batch " << batch;
+      ++refused;
+    }
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(refused, 0);
+}
+
 struct Case {
   const char* model;
   ModelOptions options;

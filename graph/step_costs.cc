@@ -1,0 +1,34 @@
+#include "tessera/graph/step_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+// Nanoseconds.
+struct Roofline {
+  explicit Roofline(const Cost& cost)
+      : computing(static_cast<double>(cost.flops) / CountedCosts::kFlopsPerNs),
+        moving((static_cast<double>(cost.bytes_read) + static_cast<double>(cost.bytes_written)) /
+               CountedCosts::kBytesPerNs) {}
+  double computing, moving;
+};
+
+}  // namespace
+
+int64_t CountedCosts::nanoseconds(const Graph& graph, const Node& node) const {
+  return nanoseconds(node.op->cost(graph.input_specs(node)));
+}
+
+int64_t CountedCosts::nanoseconds(const Cost& cost) const {
+  const Roofline roofline(cost);
+  return kNsPerStep + std::llround(std::max(roofline.computing, roofline.moving));
+}
+
+bool CountedCosts::moves_bytes(const Cost& cost) {
+  const Roofline roofline(cost);
+  return roofline.computing <= roofline.moving;
+}
+
+}  // namespace tessera
