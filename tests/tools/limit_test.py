@@ -104,6 +104,22 @@ class Limit(unittest.TestCase):
                 self.assertGreater(most - before, limit - SMALL)
         print(tried, "limits tried")
 
+    def test_a_budget_holds_from_outside(self):
+        draw = random.Random(5)
+        for case in range(50 if os.environ.get("TESSERA_LONG_TESTS") else 3):
+            model, batch = draw.choice(sorted(MODELS)), draw.randrange(24, 97)
+            code, out, err, before = trainer("plan", "--budgets", "--json", *self.words(model, batch))
+            self.assertEqual(code, 0, err)
+            points = json.loads(out)["points"]
+            budget = draw.choice(points[:-1])["budget_bytes"]
+            with self.subTest(case=case, model=model, batch=batch, budget=budget):
+                _, _, _, before = trainer("plan", *self.words(model, batch, f"memory.budget={budget}B"))
+                code, out, err, most = self.run_training(model, batch, f"memory.budget={budget}B")
+                self.assertEqual(code, 0, err)
+                self.assertIn("(memory.budget): ", out)
+                self.assertLessEqual(self.held(), budget)
+                self.assertLessEqual(most - before, budget + SMALL)
+
     def held(self):
         """What the last training reported that it held."""
         with open(self.folder / "run" / "memory.csv", newline="", encoding="utf-8") as file:

@@ -5,6 +5,7 @@
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,49 @@ class Plan(Test):
         self.assertIn("memory.limit is 1.00 GiB: enough for all", out)
         out, _ = self.plan("memory.limit=1MiB", "--json", code=NO_MEMORY)
         json.loads(out)
+
+    def test_budgets_from_the_smallest_to_none(self):
+        points = json.loads(self.plan("--budgets", "--json")[0])["points"]
+        out, _ = self.plan("--budgets", "--svg", "b.svg", "--html", "b.html")
+        self.assertEqual(len(out.splitlines()), 22)  # a title, the points, what they are of
+        self.assertEqual(len(points), 20)
+        for one, next_one in zip(points, points[1:]):
+            self.assertLess(one["budget_bytes"], next_one["budget_bytes"])
+            self.assertGreaterEqual(one["price"], next_one["price"])
+        for point in points:
+            self.assertLessEqual(point["need_bytes"], point["budget_bytes"])
+            self.assertLessEqual(point["least_price"], point["price"])
+        self.assertEqual(points[-1]["price"], 0)
+        self.assertTrue((self.folder / "b.svg").read_text(encoding="utf-8").startswith("<svg xmlns"))
+        self.assertIn("<svg", (self.folder / "b.html").read_text(encoding="utf-8"))
+        # What a point says is had by asking for it.
+        for point in (points[0], points[7]):
+            need = json.loads(self.plan("--json", f"memory.budget={point['budget_bytes']}B")[0])
+            self.assertLessEqual(need["need_bytes"], point["budget_bytes"])
+            self.assertLessEqual(need["budget"]["price"], point["price"] + 1e-6)
+
+    def test_a_budget_below_what_is_reachable_names_the_one_to_write(self):
+        _, err = self.plan("memory.budget=1MiB", code=NO_MEMORY)
+        self.assertRegex(err, r"memory.budget: this training needs at least .*; write memory.budget=\S+")
+        budget = re.search(r"write memory.budget=(\S+)", err).group(1)
+        out, _ = self.plan(f"memory.budget={budget}")
+        self.assertRegex(out, r"budget .* steps run again, [\d.]+ % of a step by estimate")
+
+    def test_a_larger_batch_for_a_slower_step(self):
+        plain = json.loads(self.plan("--max-batch", "--limit", "6MiB", "--json", "data.batch=8")[0])
+        slower = json.loads(self.plan("--max-batch", "--limit", "6MiB", "--slowdown", "20%", "--json",
+                                      "data.batch=8")[0])
+        self.assertGreater(slower["max_batch"], plain["max_batch"])
+        self.assertLessEqual(slower["price"], 0.2)
+        self.assertLessEqual(slower[f"bytes_at_batch_{slower['max_batch']}"], 6 << 20)
+        self.refused(["plan", "--config", "s.yaml", "--max-batch", "--limit", "6MiB", "--slowdown", "0.2"],
+                     "--slowdown", "write 5%")
+        self.refused(["plan", "--config", "s.yaml", "--slowdown", "5%"], "--slowdown", "--max-batch")
+
+    def test_what_could_be_computed_again_as_a_file(self):
+        self.plan("--export-recompute", "r.txt")
+        out, _ = self.run_it("recompute", "r.txt", "--curve", 3, program=PLANNER)
+        self.assertIn("best", out)
 
     def test_the_plan_is_of_the_batch_that_runs(self):
         large, whole = (self.plan(f"data.batch={batch}")[0] for batch in (1000, 512))
