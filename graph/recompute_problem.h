@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/graph/graph.h"
 #include "tessera/graph/step_costs.h"
 #include "tessera/memory/recompute/recompute.h"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/graph/graph.h"
+
 namespace tessera {
 namespace {
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-
-#include "tessera/graph/graph.h"
 
 namespace tessera {
+
+struct Cost;   // engine/op.h
+struct Graph;  // graph.h
+struct Node;
 
 // Immutable; may be asked by several threads at once.
 class StepCosts {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/graph.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
