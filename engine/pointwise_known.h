@@ -10,7 +10,7 @@
 namespace tessera {
 
 struct KnownProgram {
-  static constexpr int kLongest = 12;
+  static constexpr int kLongest = 16;
   int inputs, length = 0;
   Instruction code[kLongest];
 
@@ -52,6 +52,36 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::greater, 11, 12},
       known_value(0),
       {ScalarOp::select, 13, 0, 14}}},
+    // relu6_grad, of a batch_norm+relu6 that is computed again
+    {6,
+     {{ScalarOp::sub, 1, 2},
+      {ScalarOp::mul, 6, 3},
+      {ScalarOp::mul, 7, 4},
+      {ScalarOp::add, 8, 5},
+      known_value(0),
+      {ScalarOp::max, 9, 10},
+      known_value(6),
+      {ScalarOp::min, 11, 12},
+      known_value(6),
+      {ScalarOp::greater, 14, 13},
+      known_value(0),
+      {ScalarOp::greater, 13, 16},
+      {ScalarOp::mul, 17, 15},
+      known_value(0),
+      {ScalarOp::select, 18, 0, 19}}},
+    // add+relu_grad, of a batch_norm+relu that is computed again
+    {7,
+     {{ScalarOp::sub, 2, 3},
+      {ScalarOp::mul, 7, 4},
+      {ScalarOp::mul, 8, 5},
+      {ScalarOp::add, 9, 6},
+      known_value(0),
+      {ScalarOp::max, 10, 11},
+      {ScalarOp::add, 0, 1},
+      known_value(0),
+      {ScalarOp::greater, 12, 14},
+      known_value(0),
+      {ScalarOp::select, 15, 13, 16}}},
     // add+relu_grad
     {3,
      {{ScalarOp::add, 0, 1},

@@ -117,8 +117,10 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
         const bool winograd = in[0].dtype == DType::f32 && target.cpu.winograd != Winograd::off;
         if (const int m = winograd ? winograd_tile(kPass, shape) : 0)
           all.push_back({m == 4 ? kWinograd4 : kWinograd2, winograd_bytes(in, m, target.threads)});
+        const bool takes = has_prologue() && native_takes_prologue(kPass, shape, element);
         all.push_back(
-            {"native", fused + native_conv_scratch(kPass, shape, element, target.threads)});
+            {"native", fused_scratch(params.fusion, takes, in[0]) +
+                           native_conv_scratch(kPass, shape, element, target.threads, takes)});
       }
     all.push_back({"eigen", fused + eigen_conv_scratch(kPass, shape, element, target.threads)});
     return all;
@@ -135,7 +137,10 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
       std::shared_ptr<const Convolution<T>> convolution;
       bool takes_prologue = false;
       if constexpr (kNativeKernels) {
-        if (chosen.name == "native") convolution = native_convolution<T>(kPass, shape);
+        if (chosen.name == "native") {
+          takes_prologue = has_prologue() && native_takes_prologue(kPass, shape, sizeof(T));
+          convolution = native_convolution<T>(kPass, shape, takes_prologue);
+        }
         if constexpr (sizeof(T) == sizeof(float))
           if (is_winograd(chosen)) {
             convolution = make_winograd(kPass, shape, chosen.name == kWinograd4 ? 4 : 2);
@@ -170,9 +175,7 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
                                           std::span<const TensorSpec> p_in,
                                           const Target& target) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
-    if (input == 0 &&
-        (kPass == ConvPass::input_grad || !is_winograd(choose_algorithm(*this, in, target))))
-      return std::nullopt;
+    if (input == 0 && !reads_in_parts(in, target)) return std::nullopt;
     return absorbed(with_prologue(params.fusion, p, input, in, p_in));
   }
 
@@ -195,6 +198,21 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue {
 
  private:
   const Derived& self() const { return static_cast<const Derived&>(*this); }
+
+  bool has_prologue() const { return !params.fusion.prologue.code.empty(); }
+
+  // Whether the first input may be computed on the way. Direct weight gradients are given it as a
+  // whole, in scratch, while they run: what is written there was not written when the convolution
+  // read it.
+  bool reads_in_parts(std::span<const TensorSpec> in, const Target& target) const {
+    if (kPass == ConvPass::input_grad) return false;
+    const Algorithm chosen = choose_algorithm(*this, in, target);
+    if (is_winograd(chosen)) return true;
+    if constexpr (kNativeKernels)
+      if (chosen.name == "native")
+        return native_takes_prologue(ConvPass::forward, self().shape(in), size_of(in[0].dtype));
+    return false;
+  }
 
   size_t winograd_bytes(std::span<const TensorSpec> in, int m, int threads) const {
     const ConvShape shape = self().shape(in);

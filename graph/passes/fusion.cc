@@ -1,6 +1,7 @@
 #include "tessera/graph/passes/fusion.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -21,6 +22,16 @@ size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>
     if (readers[id].back() < site.consumer) bytes += value.spec.bytes();
   }
   return bytes;
+}
+
+// Whether all that the consumer reads besides is there when the producer runs.
+bool ready_before(const Graph& graph, const FusionSite& site) {
+  const auto& inputs = graph.nodes[site.consumer].inputs;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (static_cast<int>(i) != site.fused_input &&
+        graph.values[inputs[i]].producer >= site.producer)
+      return false;
+  return true;
 }
 
 }  // namespace
@@ -53,12 +64,14 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
   if (readers[id].size() != 1 || readers[id][0] != consumer) return {};
   if (std::count(reader.inputs.begin(), reader.inputs.end(), id) != 1) return {};
   if (value.spec != graph.values[reader.outputs[0]].spec) return {};
-  FusionSite site{value.producer, consumer, fused_input};
+  FusionSite site{value.producer, consumer, fused_input, consumer};
   bool adjacent = consumer == site.producer + 1;
   size_t freed = value.spec.bytes();
-  if (!adjacent && bytes_kept_longer(graph, readers, site, freed) > freed) return {};
-  if (overwritten_between(graph, site.producer, site.consumer)) return {};
-  return site;
+  if ((adjacent || bytes_kept_longer(graph, readers, site, freed) <= freed) &&
+      !overwritten_between(graph, site.producer, site.consumer))
+    return site;
+  site.at = site.producer;
+  return ready_before(graph, site) ? site : FusionSite{};
 }
 
 std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site) {
@@ -79,13 +92,14 @@ void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   forget(producer, site.producer);
   forget(consumer, site.consumer);
   for (ValueId id : inputs) {
-    auto at = std::lower_bound(readers[id].begin(), readers[id].end(), site.consumer);
-    if (at == readers[id].end() || *at != site.consumer) readers[id].insert(at, site.consumer);
+    auto at = std::lower_bound(readers[id].begin(), readers[id].end(), site.at);
+    if (at == readers[id].end() || *at != site.at) readers[id].insert(at, site.at);
   }
   consumer.op = std::move(op);
   consumer.inputs = std::move(inputs);
   consumer.module_path = std::move(place);
-  producer = Node{};
+  for (const ValueId id : consumer.outputs) graph.values[id].producer = site.at;
+  producer = site.at == site.producer ? std::exchange(consumer, Node{}) : Node{};
 }
 
 std::string joined_place(const std::string& first, const std::string& second) {

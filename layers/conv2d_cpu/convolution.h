@@ -70,10 +70,14 @@ class Convolution {
 };
 
 // Written by hand, for AVX2 and AVX-512: where has_native_kernels() only. `element` is
-// sizeof(float) or sizeof(double), `threads` the size of the pool.
-size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);
+// sizeof(float) or sizeof(double), `threads` the size of the pool. `prologue`: run() may be given
+// one, where it takes any.
+bool native_takes_prologue(ConvPass pass, const ConvShape& shape, size_t element);
+size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads,
+                           bool prologue = false);
 template <class T>
-std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape);
+std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape,
+                                                         bool prologue = false);
 
 // Products of patches by Eigen, everywhere.
 size_t eigen_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);

@@ -110,7 +110,7 @@ struct TaskRows {
 template <class T>
 class Gather final : public Convolution<T> {
  public:
-  Gather(const ConvShape& shape, bool backward);
+  Gather(const ConvShape& shape, bool backward, bool copies);
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
 
@@ -122,8 +122,10 @@ class Gather final : public Convolution<T> {
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t chunk,
                       GatherProduct<T> product) const;
   void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, T* out) const;
+  const T* input_of(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t images,
+                    int64_t row, T* block) const;
   void run_task(int64_t task, const T* in, const T* packed, T* out, T* block,
-                const Epilogue<T>& epilogue) const;
+                const ConvHooks<T>& hooks) const;
   template <class Run>
   void for_pixels(int64_t columns, int64_t images, int64_t first_row, int64_t last_row,
                   Run run) const;
@@ -135,8 +137,8 @@ class Gather final : public Convolution<T> {
 };
 
 template <class T>
-Gather<T>::Gather(const ConvShape& shape, bool backward)
-    : geometry_(shape, backward), tiling_(geometry_, sizeof(T)) {
+Gather<T>::Gather(const ConvShape& shape, bool backward, bool copies)
+    : geometry_(shape, backward, copies), tiling_(geometry_, sizeof(T)) {
   for (int64_t i = 0; i < geometry_.phases; ++i) {
     Phase p{};
     p.v = geometry_.axis(true, i), p.h = geometry_.axis(false, i);
@@ -301,23 +303,32 @@ void Gather<T>::multiply(const Phase& p, const TaskRows& rows, const T* in, cons
   }
 }
 
+// Where the rows lie that a task reads, from `row` of `image` on: in the input, or copied.
+template <class T>
+const T* Gather<T>::input_of(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t images,
+                             int64_t row, T* block) const {
+  const GatherGeometry& g = geometry_;
+  const int64_t whole = g.in_h * g.in_w * g.in_c, copied = tiling_.block_h * g.block_w * g.in_c;
+  if (g.direct) return in + image * whole + row * g.in_w * g.in_c;
+  for (int64_t i = 0; i < images; ++i) {
+    if (hooks.prologue.read)
+      read_padded(hooks.prologue, (image + i) * whole, g.in_h, g.in_w, g.in_c, row + g.base_h,
+                  g.base_w, tiling_.block_h, g.block_w, block + i * copied);
+    else
+      copy_padded(in + (image + i) * whole, g.in_h, g.in_w, g.in_c, row + g.base_h, g.base_w,
+                  tiling_.block_h, g.block_w, block + i * copied);
+  }
+  return block;
+}
+
 template <class T>
 void Gather<T>::run_task(int64_t task, const T* in, const T* packed, T* out, T* block,
-                         const Epilogue<T>& epilogue) const {
+                         const ConvHooks<T>& hooks) const {
   const GatherGeometry& g = geometry_;
   const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
   const int64_t row = task % tiling_.blocks_per_image * tiling_.rows;
   const int64_t images = std::min(tiling_.images, g.n - image);
-  const int64_t in_row = row * g.in_step_h;
-  if (g.direct) {
-    in += (image * g.in_h + in_row) * g.in_w * g.in_c;
-  } else {
-    for (int64_t i = 0; i < images; ++i)
-      copy_padded(in + (image + i) * g.in_h * g.in_w * g.in_c, g.in_h, g.in_w, g.in_c,
-                  in_row + g.base_h, g.base_w, tiling_.block_h, g.block_w,
-                  block + i * tiling_.block_h * g.block_w * g.in_c);
-    in = block;
-  }
+  in = input_of(hooks, in, image, images, row * g.in_step_h, block);
   const int64_t out_row = row * g.out_step_h;
   T* to = out + (image * g.out_h + out_row) * g.out_w * g.out_c;
   for (const Phase& p : phases_) {
@@ -334,9 +345,9 @@ void Gather<T>::run_task(int64_t task, const T* in, const T* packed, T* out, T* 
       multiply(p, {images, bands, count}, in, packed, to);
     }
   }
-  if (epilogue.apply) {
+  if (hooks.epilogue.apply) {
     const int64_t rows = std::min(tiling_.rows * g.out_step_h, g.out_h - out_row);
-    epilogue.apply(epilogue.context, to, to - out, images * rows * g.out_w * g.out_c);
+    hooks.epilogue.apply(hooks.epilogue.context, to, to - out, images * rows * g.out_w * g.out_c);
   }
 }
 
@@ -348,28 +359,28 @@ void Gather<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, voi
   pack(pool, filters, packed);
   const int64_t stride = block_elements<T>(geometry_, tiling_);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
-    run_task(task, in, packed, out, packed + blocks_ + thread * stride, hooks.epilogue);
+    run_task(task, in, packed, out, packed + blocks_ + thread * stride, hooks);
   });
 }
 
 }  // namespace
 
 template <class T>
-size_t gather_scratch(const ConvShape& shape, bool backward, int threads) {
-  const GatherGeometry g(shape, backward);
+size_t gather_scratch(const ConvShape& shape, bool backward, bool copies, int threads) {
+  const GatherGeometry g(shape, backward, copies);
   int64_t elements = block_elements<T>(g, GatherTiling(g, sizeof(T))) * threads;
   for (int64_t i = 0; i < g.phases; ++i) elements += filter_elements<T>(g, g.depth(i));
   return static_cast<size_t>(elements) * sizeof(T);
 }
 
 template <class T>
-std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward) {
-  return std::make_unique<Gather<T>>(shape, backward);
+std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward, bool copies) {
+  return std::make_unique<Gather<T>>(shape, backward, copies);
 }
 
-#define TESSERA_GATHER(T)                                         \
-  template size_t gather_scratch<T>(const ConvShape&, bool, int); \
-  template std::unique_ptr<Convolution<T>> make_gather(const ConvShape&, bool);
+#define TESSERA_GATHER(T)                                               \
+  template size_t gather_scratch<T>(const ConvShape&, bool, bool, int); \
+  template std::unique_ptr<Convolution<T>> make_gather(const ConvShape&, bool, bool);
 TESSERA_GATHER(float)
 TESSERA_GATHER(double)
 

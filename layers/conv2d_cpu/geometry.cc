@@ -13,7 +13,7 @@ ConvShape in_one_column(ConvShape s) {
 
 }  // namespace
 
-GatherGeometry::GatherGeometry(const ConvShape& given, bool backward)
+GatherGeometry::GatherGeometry(const ConvShape& given, bool backward, bool copies)
     : shape(in_one_column(given)), backward(backward) {
   const ConvShape& s = shape;
   n = s.n, in_h = s.h, in_w = s.w, in_c = s.c;
@@ -29,7 +29,7 @@ GatherGeometry::GatherGeometry(const ConvShape& given, bool backward)
       backward ? s.dilation_w / std::gcd(s.dilation_w, s.stride_w) : s.dilation_w;
   joins_taps = spacing == 1 && s.groups == 1;
   rows = extent(true), columns = extent(false);
-  direct = rows.inside && columns.inside;
+  direct = rows.inside && columns.inside && !copies;
   base_h = direct ? 0 : rows.base, base_w = direct ? 0 : columns.base;
   block_w =
       direct ? in_w

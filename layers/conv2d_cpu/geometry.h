@@ -43,8 +43,9 @@ struct AxisExtent {
 };
 
 struct GatherGeometry {
-  // 1x1 convolutions without stride and padding are taken as one long column of pixels.
-  GatherGeometry(const ConvShape& shape, bool backward);
+  // 1x1 convolutions without stride and padding are taken as one long column of pixels. `copies`:
+  // also where the input could be read where it lies, as it must be computed first.
+  GatherGeometry(const ConvShape& shape, bool backward, bool copies = false);
 
   ConvShape shape;
   bool backward;                // input gradient: in = dy, out = dx

@@ -462,15 +462,24 @@ TEST(Passes, AnUpdateIsNeverDroppedOrMerged) {
 
 TEST(Passes, FusionDoesNotReadAnOverwrittenVersion) {
   Fixture f;
-  // exp(a) is read after a has been updated: it must not be recomputed there.
-  auto fn = [&](const Tensors& t) {
-    Tensor before = exp(f.a);
-    apply(std::make_shared<Descend>(0.5), {f.a, f.b});
-    return Tensors{before * t[0]};
+  // exp(a) is read after a has been updated: it must not be computed there.
+  auto capture_it = [&](bool late) {
+    return capture(
+        [&](const Tensors& t) {
+          Tensor before = exp(f.a);
+          apply(std::make_shared<Descend>(0.5), {f.a, f.b});
+          return Tensors{before * (late ? mean(t[0]) : t[0])};
+        },
+        {TensorSpec{DType::f32, {64}, {}}});
   };
-  Graph graph = capture(fn, {TensorSpec{DType::f32, {64}, {}}});
+  Graph graph = capture_it(true);  // nor can the product before it, which waits for the mean
   EXPECT_EQ(fuse_pointwise(graph), 0);
   EXPECT_EQ(verify(graph), "");
+  graph = capture_it(false);  // the product runs where exp(a) did
+  EXPECT_EQ(fuse_pointwise(graph), 1);
+  EXPECT_EQ(verify(graph), "");
+  EXPECT_EQ(graph.nodes.front().op->name(), "exp+mul");
+  EXPECT_EQ(graph.nodes.back().op->name(), "descend");
 }
 
 TEST(Verify, FindsWhatIsWrong) {

@@ -282,8 +282,12 @@ void run_with_prologue(Algorithm algorithm, ConvPass pass, const ConvShape& s, T
                        const std::vector<float>& wanted) {
   if constexpr (kNativeKernels) {
     const int m = tile_of(algorithm);
-    if (m == 0 || !winograd_takes_prologue(pass, s)) return;
-    Scratch scratch(winograd_scratch(pass, s, m, pool.size(), true));
+    const bool takes =
+        m != 0 ? winograd_takes_prologue(pass, s)
+               : algorithm == Algorithm::native && native_takes_prologue(pass, s, sizeof(float));
+    if (!takes) return;
+    Scratch scratch(m != 0 ? winograd_scratch(pass, s, m, pool.size(), true)
+                           : native_conv_scratch(pass, s, sizeof(float), pool.size(), true));
     const std::vector<float> half = [&] {
       std::vector<float> halves = a;
       for (float& value : halves) value /= 2;
@@ -295,9 +299,13 @@ void run_with_prologue(Algorithm algorithm, ConvPass pass, const ConvShape& s, T
       for (int64_t i = 0; i < count; ++i) to[i] = 2 * from[static_cast<size_t>(first + i)];
     };
     std::vector<float> out(wanted.size(), NAN);
-    make_winograd(pass, s, m)
-        ->run(pool, half.data(), b.data(), out.data(), scratch.data(),
-              {{twice, const_cast<std::vector<float>*>(&half)}, {}});
+    const ConvHooks<float> hooks{{twice, const_cast<std::vector<float>*>(&half)}, {}};
+    if (m != 0)
+      make_winograd(pass, s, m)
+          ->run(pool, half.data(), b.data(), out.data(), scratch.data(), hooks);
+    else
+      native_convolution<float>(pass, s, true)
+          ->run(pool, half.data(), b.data(), out.data(), scratch.data(), hooks);
     EXPECT_EQ(out, wanted);
     EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
   }
