@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tessera/engine/pointwise_functions_simd.h"
 #include "tessera/engine/pointwise_known_simd.h"
 
 namespace tessera {
@@ -46,7 +47,7 @@ void execute(const InterpretedStep& step, const T* const* registers, T* y, int64
     case ScalarOp::abs:
       return each(y, n, [=](int64_t i) { return a[i] < T(0) ? -a[i] : a[i]; });
     case ScalarOp::exp:
-      return each(y, n, [=](int64_t i) { return std::exp(a[i]); });
+      return each(y, n, [=](int64_t i) { return exp_of(a[i]); });
     case ScalarOp::log:
       return each(y, n, [=](int64_t i) { return std::log(a[i]); });
     case ScalarOp::sqrt:
@@ -54,9 +55,9 @@ void execute(const InterpretedStep& step, const T* const* registers, T* y, int64
     case ScalarOp::tanh:
       return each(y, n, [=](int64_t i) { return std::tanh(a[i]); });
     case ScalarOp::erf:
-      return each(y, n, [=](int64_t i) { return std::erf(a[i]); });
+      return each(y, n, [=](int64_t i) { return erf_of(a[i]); });
     case ScalarOp::sigmoid:
-      return each(y, n, [=](int64_t i) { return T(1) / (T(1) + std::exp(-a[i])); });
+      return each(y, n, [=](int64_t i) { return sigmoid_of(a[i]); });
   }
 }
 

@@ -26,6 +26,7 @@ struct Initializer {
   bool identity = false;
   static Initializer zeros() { return {Kind::constant, 0}; }
   static Initializer ones() { return {Kind::constant, 1}; }
+  static Initializer constant(double value) { return {Kind::constant, value}; }
   static Initializer uniform(double bound) { return {Kind::uniform, bound}; }
   static Initializer normal(double deviation) { return {Kind::normal, deviation}; }
   // He et al. 2015: N(0, sqrt(2 / fan_in)).

@@ -94,14 +94,16 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       ValueId id = node.outputs[o];
       if (node.op->views(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
       auto [first, last] = range(id);
-      // An output may stand on an input only where the op says it may.
+      // An output may stand on an input only where the op says it may, and only as a whole: one
+      // that is broadcast is read again for later elements.
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         ValueId root = lifetimes.root[node.inputs[k]];
-        if (!in_arena(root) || &bytes_of(root) != &bytes_of(id) ||
-            (k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1))
-          continue;
+        if (!in_arena(root) || &bytes_of(root) != &bytes_of(id)) continue;
         auto [in_first, in_last] = range(root);
-        if (first < in_last && in_first < last) return fault(node.inputs[k], id, "still reads");
+        const bool reuses = k < 32 && node.op->may_reuse(static_cast<int>(o)) >> k & 1 &&
+                            in_first == first && in_last == last;
+        if (!reuses && first < in_last && in_first < last)
+          return fault(node.inputs[k], id, "still reads");
       }
       bytes_of(id).write(first, last, id);
     }

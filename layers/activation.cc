@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "tessera/engine/pointwise.h"
+#include "tessera/layers/shared/checks.h"
 
 namespace tessera {
 
@@ -23,6 +24,19 @@ int normal_density(ScalarBuilder& b, int x) {
   return b.mul(e, b.value(std::numbers::inv_sqrtpi / std::numbers::sqrt2));
 }
 
+// min(max(x, 0), 6)
+int relu6_of(ScalarBuilder& b, int x) {
+  const int positive = b.push(ScalarOp::max, x, b.value(0));
+  return b.push(ScalarOp::min, positive, b.value(6));
+}
+
+// tanh(log(1 + e^x)) = w / (w + 2) with w = e^x (e^x + 2). From 20 on it is 1, to the last bit.
+int tanh_of_softplus(ScalarBuilder& b, int x) {
+  const int e = b.push(ScalarOp::exp, b.push(ScalarOp::min, x, b.value(20)));
+  const int w = b.mul(e, b.add(e, b.value(2)));
+  return b.div(w, b.add(w, b.value(2)));
+}
+
 }  // namespace
 
 Tensor relu(const Tensor& x) {
@@ -36,12 +50,11 @@ Tensor relu(const Tensor& x) {
 
 Tensor relu6(const Tensor& x) {
   ScalarBuilder y(1);
-  const int positive = y.push(ScalarOp::max, y.in(0), y.value(0));
   ScalarBuilder dx(2);  // y, dy
   const int inside = dx.mul(dx.push(ScalarOp::greater, dx.in(0), dx.value(0)),
                             dx.push(ScalarOp::greater, dx.value(6), dx.in(0)));
   return pointwise(
-      "relu6", y.build(y.push(ScalarOp::min, positive, y.value(6))), {x},
+      "relu6", y.build(relu6_of(y, y.in(0))), {x},
       {{{kOutput, kGradient}, dx.build(dx.push(ScalarOp::select, inside, dx.in(1), dx.value(0)))}});
 }
 
@@ -99,6 +112,86 @@ Tensor tanh(const Tensor& x) {
   const int slope = dx.sub(dx.value(1), dx.mul(dx.in(0), dx.in(0)));
   return pointwise("tanh", y.build(y.push(ScalarOp::tanh, y.in(0))), {x},
                    {{{kOutput, kGradient}, dx.build(dx.mul(dx.in(1), slope))}});
+}
+
+Tensor hard_sigmoid(const Tensor& x) {
+  ScalarBuilder y(1);
+  ScalarBuilder dx(2);  // y, dy
+  const int inside = dx.mul(dx.push(ScalarOp::greater, dx.in(0), dx.value(0)),
+                            dx.push(ScalarOp::greater, dx.value(1), dx.in(0)));
+  const int slope = dx.mul(dx.in(1), dx.value(1.0 / 6));
+  return pointwise(
+      "hard_sigmoid", y.build(y.mul(relu6_of(y, y.add(y.in(0), y.value(3))), y.value(1.0 / 6))),
+      {x},
+      {{{kOutput, kGradient}, dx.build(dx.push(ScalarOp::select, inside, slope, dx.value(0)))}});
+}
+
+Tensor hard_swish(const Tensor& x) {
+  ScalarBuilder y(1);
+  const int gate = y.mul(relu6_of(y, y.add(y.in(0), y.value(3))), y.value(1.0 / 6));
+  ScalarBuilder dx(2);  // x, dy
+  const int inside = dx.push(ScalarOp::greater, dx.value(3), dx.push(ScalarOp::abs, dx.in(0)));
+  const int middle = dx.add(dx.mul(dx.in(0), dx.value(1.0 / 3)), dx.value(0.5));
+  const int outside = dx.push(ScalarOp::greater, dx.in(0), dx.value(0));
+  const int slope = dx.push(ScalarOp::select, inside, middle, outside);
+  return pointwise("hard_swish", y.build(y.mul(y.in(0), gate)), {x},
+                   {{{0, kGradient}, dx.build(dx.mul(dx.in(1), slope))}});
+}
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  ScalarBuilder y(1);
+  ScalarBuilder dx(2);  // x, or y where it has the sign of x, and dy
+  const auto bend = [&](ScalarBuilder& b, int value) {
+    const int positive = b.push(ScalarOp::greater, b.in(0), b.value(0));
+    return b.build(b.push(ScalarOp::select, positive, value, b.mul(value, b.value(slope))));
+  };
+  return pointwise("leaky_relu", bend(y, y.in(0)), {x},
+                   {{{slope >= 0 ? kOutput : 0, kGradient}, bend(dx, dx.in(1))}});
+}
+
+Tensor prelu(const Tensor& x, const Tensor& slope) {
+  const TensorSpec in[] = {x.spec(), slope.spec()};
+  InputCheck check("prelu", in, {"x", "slope"});
+  check.floats();
+  check.rank(1, 1);
+  if (x.shape().rank() == 0 || (slope.elements() != 1 && slope.elements() != x.shape().back()))
+    check.fail("slope must be one number, or one for each channel of x");
+  ScalarBuilder y(2), dx(3), dslope(2);  // x, slope; x, slope, dy; x, dy
+  const auto positive = [](ScalarBuilder& b) {
+    return b.push(ScalarOp::greater, b.in(0), b.value(0));
+  };
+  const auto bend = [&](ScalarBuilder& b, int value) {
+    return b.build(b.push(ScalarOp::select, positive(b), value, b.mul(value, b.in(1))));
+  };
+  const int below = dslope.mul(dslope.in(0), dslope.in(1));
+  return pointwise(
+      "prelu", bend(y, y.in(0)), {x, slope},
+      {{{0, 1, kGradient}, bend(dx, dx.in(2))},
+       {{0, kGradient},
+        dslope.build(dslope.push(ScalarOp::select, positive(dslope), dslope.value(0), below))}});
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  ScalarBuilder y(1);
+  const int e = y.push(ScalarOp::exp, y.push(ScalarOp::min, y.in(0), y.value(0)));
+  const int below = y.mul(y.sub(e, y.value(1)), y.value(alpha));
+  const int positive = y.push(ScalarOp::greater, y.in(0), y.value(0));
+  ScalarBuilder dx(2);  // x, dy
+  const int decay = dx.push(ScalarOp::exp, dx.push(ScalarOp::min, dx.in(0), dx.value(0)));
+  const int slope = dx.push(ScalarOp::select, dx.push(ScalarOp::greater, dx.in(0), dx.value(0)),
+                            dx.value(1), dx.mul(decay, dx.value(alpha)));
+  return pointwise("elu", y.build(y.push(ScalarOp::select, positive, y.in(0), below)), {x},
+                   {{{0, kGradient}, dx.build(dx.mul(dx.in(1), slope))}});
+}
+
+Tensor mish(const Tensor& x) {
+  ScalarBuilder y(1);
+  ScalarBuilder dx(2);  // x, dy
+  const int t = tanh_of_softplus(dx, dx.in(0));
+  const int s = dx.push(ScalarOp::sigmoid, dx.in(0));
+  const int rest = dx.mul(dx.mul(dx.in(0), s), dx.sub(dx.value(1), dx.mul(t, t)));
+  return pointwise("mish", y.build(y.mul(y.in(0), tanh_of_softplus(y, y.in(0)))), {x},
+                   {{{0, kGradient}, dx.build(dx.mul(dx.in(1), dx.add(t, rest)))}});
 }
 
 }  // namespace tessera

@@ -14,5 +14,13 @@ Tensor gelu_tanh(const Tensor& x);
 Tensor silu(const Tensor& x);     // x / (1 + exp(-x))
 Tensor sigmoid(const Tensor& x);  // 1 / (1 + exp(-x))
 Tensor tanh(const Tensor& x);
+Tensor hard_sigmoid(const Tensor& x);  // relu6(x + 3) / 6; the gradient at -3 and at 3 is 0
+Tensor hard_swish(const Tensor& x);    // x hard_sigmoid(x); the gradient at -3 is 0, at 3 is 1
+// x where x > 0, else slope x; the gradient at 0 is slope.
+Tensor leaky_relu(const Tensor& x, double slope = 0.01);
+// The same with slopes that are trained: one for each channel [c], or one for all [1].
+Tensor prelu(const Tensor& x, const Tensor& slope);
+Tensor elu(const Tensor& x, double alpha = 1);  // x where x > 0, else alpha (exp(x) - 1)
+Tensor mish(const Tensor& x);                   // x tanh(log(1 + exp(x)))
 
 }  // namespace tessera

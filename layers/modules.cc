@@ -5,9 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/structural.h"
 #include "tessera/layers/bias.h"
 #include "tessera/layers/dropout.h"
 #include "tessera/layers/linear.h"
+#include "tessera/layers/pool2d.h"
+#include "tessera/layers/scale_channels.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -105,6 +108,35 @@ GroupNorm::GroupNorm(Store& store, std::string name, const Settings& s)
 }
 
 Tensor GroupNorm::forward(const Tensor& x) const { return group_norm(x, gamma_, beta_, params_); }
+
+PRelu::PRelu(Store& store, std::string name, const Settings& s) : Module(std::move(name)) {
+  require_positive(*this, "channels", s.channels);
+  weight_ = store.parameter(part("weight"), {s.channels}, Initializer::constant(s.slope));
+}
+
+Tensor PRelu::forward(const Tensor& x) const { return prelu(x, weight_); }
+
+LayerScale::LayerScale(Store& store, std::string name, const Settings& s)
+    : Module(std::move(name)) {
+  require_positive(*this, "channels", s.channels);
+  gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::constant(s.start));
+}
+
+Tensor LayerScale::forward(const Tensor& x) const { return x * gamma_; }
+
+SqueezeExcitation::SqueezeExcitation(Store& store, std::string name, const Settings& s)
+    : Module(std::move(name)),
+      fc1_(store, part("fc1"), {.in = s.channels, .out = s.squeeze, .kernel = 1}),
+      fc2_(store, part("fc2"), {.in = s.squeeze, .out = s.channels, .kernel = 1}),
+      activation_(s.activation),
+      gate_(s.gate) {}
+
+Tensor SqueezeExcitation::forward(const Tensor& x) const {
+  const Tensor means = global_average_pool(x);
+  const int64_t n = means.shape()[0], c = means.shape()[1];
+  const Tensor y = gate_(fc2_(activation_(fc1_(reshape(means, Shape{n, 1, 1, c})))));
+  return scale_channels(x, reshape(y, Shape{n, c}));
+}
 
 Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p_); }
 

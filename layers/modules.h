@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "tessera/layers/activation.h"
 #include "tessera/layers/batch_norm.h"
 #include "tessera/layers/conv2d.h"
 #include "tessera/layers/group_norm.h"
@@ -141,6 +142,63 @@ class GroupNorm final : public Module {
  private:
   GroupNormParams params_;
   Tensor gamma_, beta_;
+};
+
+// prelu. "weight" [channels], or [1] for all of them, starts as `slope`.
+class PRelu final : public Module {
+ public:
+  struct Settings {
+    int64_t channels = 1;
+    double slope = 0.25;
+  };
+  PRelu(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Tensor weight_;
+};
+
+// Every channel times a number that is trained (Touvron et al. 2021). "gamma" [channels] starts as
+// `start`.
+class LayerScale final : public Module {
+ public:
+  struct Settings {
+    int64_t channels = 0;
+    double start = 1e-6;
+  };
+  LayerScale(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Tensor gamma_;
+};
+
+// Squeeze and excitation (Hu et al. 2017): every channel of an image times a number between 0 and 1
+// that is made of the means of all channels:
+//
+//   y = scale_channels(x, gate(fc2(activation(fc1(global_average_pool(x))))))
+//
+// "fc1" to `squeeze` channels and "fc2" back are 1x1 convolutions with bias.
+class SqueezeExcitation final : public Module {
+ public:
+  using Function = Tensor (*)(const Tensor&);
+  struct Settings {
+    int64_t channels = 0, squeeze = 0;
+    Function activation = relu;
+    Function gate = sigmoid;
+  };
+  SqueezeExcitation(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Conv2d fc1_, fc2_;
+  Function activation_, gate_;
 };
 
 // dropout with probability p. Has no parameters; its module path makes its random numbers its own.

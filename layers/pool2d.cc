@@ -36,7 +36,8 @@ PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
           .stride_w = stride.w,
           .pad_h = p.padding.h,
           .pad_w = p.padding.w,
-          .count_include_pad = p.count_include_pad};
+          .count_include_pad = p.count_include_pad,
+          .round_up = p.round_up};
 }
 
 // Checks the settings and returns the shape of y.

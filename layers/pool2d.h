@@ -3,6 +3,9 @@
 //   x [n, h, w, c]   y [n, out_h, out_w, c]
 //   out_h = (h + 2 padding.h - kernel.h) / stride.h + 1     (rounded down; so out_w)
 //
+// With round_up one window more where some pixels would be left over: it is cut off at the end, and
+// there is none that would lie in the padding alone.
+//
 // float32 or float64. Throws ShapeError: x not of rank 4, settings out of range, padding not
 // smaller than the kernel (a window would lie outside the image), a kernel larger than the padded
 // image, and for the maximum a kernel of more than 256 pixels.
@@ -22,6 +25,7 @@ struct Pool2dParams {
   Size2 padding = 0;  // rows above and below, columns left and right, >= 0
   bool count_include_pad = true;  // average: divide by the kernel's pixels, padding counted, and
                                   // not by the pixels of the image under the window
+  bool round_up = false;          // out_h and out_w
   bool operator==(const Pool2dParams&) const = default;
 };
 

@@ -165,7 +165,8 @@ PoolShapeOf<I> counted_in(const PoolShape& s) {
           .stride_w = in(s.stride_w),
           .pad_h = in(s.pad_h),
           .pad_w = in(s.pad_w),
-          .count_include_pad = s.count_include_pad};
+          .count_include_pad = s.count_include_pad,
+          .round_up = s.round_up};
 }
 
 // Calls run(N, shape counted in 32 bits or 64, results of N channels, grid) where there are any.

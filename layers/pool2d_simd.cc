@@ -230,7 +230,7 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
 template <class T>
 void max_row_grad(const T* dy, const uint8_t* positions, const PoolRow& p, int64_t stride_h,
                   T* dx) {
-  if (p.rows == 1 && p.kernel_w == p.stride_w && p.pad_w == 0)
+  if (p.rows == 1 && p.kernel_w == p.stride_w && p.pad_w == 0 && p.out_w * p.kernel_w <= p.w)
     return max_row_grad_apart(dy, positions, p, dx);
   Windows in{0, 0, 0, stride_h};
   for (; in.x < p.w; ++in.x, dx += p.c) {

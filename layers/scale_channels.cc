@@ -1,6 +1,6 @@
 #include "tessera/layers/scale_channels.h"
 
-#include "tessera/layers/pool2d.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/sample_pointwise.h"
 
@@ -22,11 +22,9 @@ class ScaleChannels final : public SamplePointwise {
 
   Tensors grad(const GradArgs& args) const override {
     const Tensor& dy = args.grad_outputs[0];
-    const Shape& x = args.input_specs[0].shape;
     Tensors grads(2);
     if (args.needs(0)) grads[0] = scale_channels(dy, args.inputs[1]);
-    if (args.needs(1))
-      grads[1] = global_average_pool(dy * args.inputs[0]) * static_cast<double>(x[1] * x[2]);
+    if (args.needs(1)) grads[1] = sum(dy * args.inputs[0], {1, 2});
     return grads;
   }
 };

@@ -19,8 +19,9 @@ struct PoolShapeOf {
   I n = 1, h = 1, w = 1, c = 1;  // of x
   I kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   bool count_include_pad = true;
-  TESSERA_HOST_DEVICE I out_h() const { return (h + 2 * pad_h - kernel_h) / stride_h + 1; }
-  TESSERA_HOST_DEVICE I out_w() const { return (w + 2 * pad_w - kernel_w) / stride_w + 1; }
+  bool round_up = false;
+  TESSERA_HOST_DEVICE I out_h() const { return windows(h, pad_h, kernel_h, stride_h); }
+  TESSERA_HOST_DEVICE I out_w() const { return windows(w, pad_w, kernel_w, stride_w); }
 
   // The rows of x under row i of windows, the columns under column j.
   TESSERA_HOST_DEVICE Range rows_under(I i) const {
@@ -41,12 +42,16 @@ struct PoolShapeOf {
   // Pixels that the mean over window (i, j), rows u and columns v of x, divides by.
   TESSERA_HOST_DEVICE I divisor(Range u, Range v, I i, I j) const {
     if (!count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
-    // Where rounding down let a window reach beyond the padding, that part does not count.
+    // Where a window reaches beyond the padding, as rounding up lets it, that part does not count.
     return counted(i * stride_h, kernel_h, h + 2 * pad_h) *
            counted(j * stride_w, kernel_w, w + 2 * pad_w);
   }
 
  private:
+  TESSERA_HOST_DEVICE I windows(I size, I pad, I kernel, I stride) const {
+    const I room = size + 2 * pad - kernel, down = room / stride + 1;
+    return round_up && room % stride != 0 && down * stride < size + pad ? down + 1 : down;
+  }
   TESSERA_HOST_DEVICE static Range inside(I start, I kernel, I size) {
     const I end = start + kernel;
     return {start < 0 ? 0 : start, end < size ? end : size};

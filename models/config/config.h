@@ -104,12 +104,13 @@ struct ModelConfig {
   std::string name = "resnet20";
   int64_t classes = 10;
   // For the models that have them; the model's own where nothing is given.
-  std::optional<double> dropout;    // probability
-  std::vector<int64_t> widths;      // mlp, cnn_bn: of each layer
-  std::optional<int64_t> depth;     // wide_resnet, densenet_bc
-  std::optional<int64_t> widen;     // wide_resnet: factor of the channels
-  std::optional<int64_t> growth;    // densenet_bc: channels that a layer adds
-  std::vector<LayerConfig> layers;  // instead of a model by name, which is "layers" then
+  std::optional<double> dropout;           // probability
+  std::vector<int64_t> widths;             // mlp, cnn_bn: of each layer
+  std::optional<int64_t> depth;            // wide_resnet, densenet_bc
+  std::optional<int64_t> widen;            // wide_resnet: factor of the channels
+  std::optional<int64_t> growth;           // densenet_bc: channels that a layer adds
+  std::optional<double> stochastic_depth;  // efficientnet, convnext: probability
+  std::vector<LayerConfig> layers;         // instead of a model by name, which is "layers" then
 };
 
 struct DataConfig {

@@ -79,6 +79,7 @@ class Checks {
     const ModelConfig& model = config_.model;
     return (option == "dropout" && !model.dropout) || (option == "depth" && !model.depth) ||
            (option == "widen" && !model.widen) || (option == "growth" && !model.growth) ||
+           (option == "stochastic_depth" && !model.stochastic_depth) ||
            (option == "widths" && model.widths.empty());
   }
 

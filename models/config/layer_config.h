@@ -39,6 +39,17 @@ struct LayerConfig {
   double momentum = 0.1;                          // batch_norm
   bool scale = true;                              // batch_norm
   double factor = 1;                              // scale
+  bool round_up = false;                          // pools: the number of windows
+  double slope = 0.01;                            // leaky_relu
+  double first_slope = 0.25;                      // prelu
+  double alpha = 1;                               // elu
+  double start = 1e-6;                            // layer_scale
+  int64_t squeeze = 0;                            // squeeze_excitation: channels in the middle
+  std::string activation = "relu";                // squeeze_excitation
+  std::string gate = "sigmoid";                   // squeeze_excitation
+  int64_t norm_size = 5;                          // local_response_norm: channels
+  double norm_alpha = 1e-4, norm_beta = 0.75;     // local_response_norm
+  double norm_k = 1;                              // local_response_norm
   std::vector<LayerConfig> layers;                // residual: y = layers(x) + shortcut(x)
   std::vector<LayerConfig> shortcut;              // residual: empty: x itself
   SourceRange range;                              // of its name, when it was read

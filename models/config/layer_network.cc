@@ -6,8 +6,12 @@
 
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
+#include "tessera/layers/adaptive_pool2d.h"
+#include "tessera/layers/channel_shuffle.h"
+#include "tessera/layers/local_response_norm.h"
 #include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/layers/stochastic_depth.h"
 #include "tessera/models/config/config_keys.h"
 
 namespace tessera {
@@ -180,10 +184,18 @@ class Builder {
     need_image(layer);
     if (layer.padding >= layer.size) refuse(layer, "its padding must be smaller than its size");
     const int64_t stride = layer.pool_stride.value_or(layer.size);
-    at_ = {windows(layer, at_.height, layer.size, stride),
-           windows(layer, at_.width, layer.size, stride), at_.features};
-    const Pool2dParams params{
-        .kernel = layer.size, .stride = Size2(stride), .padding = layer.padding};
+    const int64_t height = windows(layer, at_.height, layer.size, stride);
+    const int64_t width = windows(layer, at_.width, layer.size, stride);
+    const Pool2dParams params{.kernel = layer.size,
+                              .stride = Size2(stride),
+                              .padding = layer.padding,
+                              .round_up = layer.round_up};
+    const auto more = [&](int64_t side, int64_t count) {  // the one that rounding up adds
+      const int64_t next = count * stride;
+      return layer.round_up && next + layer.size < side + 2 * layer.padding + stride &&
+             next < side + layer.padding;
+    };
+    at_ = {height + more(at_.height, height), width + more(at_.width, width), at_.features};
     const bool is_max = layer.kind == "max_pool";
     return std::make_unique<Plain>(std::move(name), [=](const Tensor& x) {
       return is_max ? max_pool2d(x, params) : average_pool2d(x, params);
@@ -194,6 +206,71 @@ class Builder {
     need_image(layer);
     at_ = {0, 0, at_.features};
     return std::make_unique<Plain>(std::move(name), global_average_pool);
+  }
+
+  Made adaptive_pool(const LayerConfig& layer, std::string name) {
+    need_image(layer);
+    at_ = {layer.size, layer.size, at_.features};
+    const bool is_max = layer.kind == "adaptive_max_pool";
+    return std::make_unique<Plain>(std::move(name), [=, size = layer.size](const Tensor& x) {
+      return is_max ? adaptive_max_pool2d(x, size) : adaptive_average_pool2d(x, size);
+    });
+  }
+
+  Made leaky(const LayerConfig& layer, std::string name) {
+    return std::make_unique<Plain>(
+        std::move(name), [slope = layer.slope](const Tensor& x) { return leaky_relu(x, slope); });
+  }
+
+  Made exponential(const LayerConfig& layer, std::string name) {
+    return std::make_unique<Plain>(
+        std::move(name), [alpha = layer.alpha](const Tensor& x) { return elu(x, alpha); });
+  }
+
+  Made trained_slopes(const LayerConfig& layer, std::string name) {
+    return std::make_unique<PRelu>(
+        store_, std::move(name),
+        PRelu::Settings{.channels = at_.features, .slope = layer.first_slope});
+  }
+
+  Made layer_scale(const LayerConfig& layer, std::string name) {
+    return std::make_unique<LayerScale>(
+        store_, std::move(name),
+        LayerScale::Settings{.channels = at_.features, .start = layer.start});
+  }
+
+  Made squeeze_excitation(const LayerConfig& layer, std::string name) {
+    need_image(layer);
+    limit(layer, static_cast<double>(layer.squeeze) * static_cast<double>(at_.features));
+    return std::make_unique<SqueezeExcitation>(
+        store_, std::move(name),
+        SqueezeExcitation::Settings{.channels = at_.features,
+                                    .squeeze = layer.squeeze,
+                                    .activation = layer.activation == "silu" ? silu : relu,
+                                    .gate = layer.gate == "hard_sigmoid" ? hard_sigmoid : sigmoid});
+  }
+
+  Made shuffle(const LayerConfig& layer, std::string name) {
+    if (at_.features % layer.groups != 0)
+      refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
+    return std::make_unique<Plain>(std::move(name), [groups = layer.groups](const Tensor& x) {
+      return channel_shuffle(x, groups);
+    });
+  }
+
+  Made local_norm(const LayerConfig& layer, std::string name) {
+    const LocalResponseNormParams params{.size = layer.norm_size,
+                                         .alpha = layer.norm_alpha,
+                                         .beta = layer.norm_beta,
+                                         .k = layer.norm_k};
+    return std::make_unique<Plain>(std::move(name),
+                                   [=](const Tensor& x) { return local_response_norm(x, params); });
+  }
+
+  Made random_depth(const LayerConfig& layer, std::string name) {
+    return std::make_unique<Plain>(std::move(name), [p = layer.probability](const Tensor& x) {
+      return stochastic_depth(x, p);
+    });
   }
 
   Made residual(const LayerConfig& layer, std::string name) {
@@ -248,31 +325,29 @@ auto plain(Tensor (*function)(const Tensor&)) {
   };
 }
 
+KeyRule count_rule() { return at_least(1, 1 << 24); }
+KeyRule padding_rule() { return at_least(0, 65536); }
+
 // clang-format off
-std::vector<LayerKind> layer_kinds(LayerConfig& l) {
-  const KeyRule pixels = at_least(1, 65536), count = at_least(1, 1 << 24);
-  const KeyRule padding = at_least(0, 65536);
-  const std::vector<ConfigKey> pool = {
-    {"size", &l.size, required(at_least(1, 256)), "pixels a side of a window"},
-    {"stride", &l.pool_stride, pixels, "pixels from window to window; none: the size"},
-    {"padding", &l.padding, padding, "pixels on each side"}};
+std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
+  const KeyRule pixels = at_least(1, 65536);
   const ConfigKey eps = {"eps", &l.eps, at_least(kMinFloat, kMaxFloat), "added to the variance"};
   const ConfigKey bias = {"bias", &l.bias, any(), "whether one is added"};
   return {
     {{"conv", "convolution of images", {
-      {"filters", &l.filters, required(count), "channels it makes"},
+      {"filters", &l.filters, required(count_rule()), "channels it makes"},
       {"kernel", &l.kernel, required(pixels), "pixels a side"},
       {"stride", &l.stride, pixels, "pixels from window to window"},
-      {"padding", &l.padding, padding, "pixels of zeros on each side"},
+      {"padding", &l.padding, padding_rule(), "pixels of zeros on each side"},
       {"dilation", &l.dilation, pixels, "pixels from tap to tap"},
-      {"groups", &l.groups, count, "of channels that are convolved by themselves"},
+      {"groups", &l.groups, count_rule(), "of channels that are convolved by themselves"},
       bias,
       {"identity", &l.identity, any(), "filters begin by handing on one channel each"}}},
       &Builder::conv},
     {{"whiten", "convolution that makes the pixels of a patch independent; its filters are made of the training images and stay; comes first", {
       {"kernel", &l.kernel, required(at_least(1, 16)), "pixels a side"}}}, &Builder::whiten},
     {{"linear", "every output from every input", {
-      {"units", &l.units, required(count), "features it makes"}, bias}}, &Builder::linear},
+      {"units", &l.units, required(count_rule()), "features it makes"}, bias}}, &Builder::linear},
     {{"batch_norm", "normalises each channel over the batch", {
       eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in what is remembered"},
       {"scale", &l.scale, any(), "whether its factors are trained; else they stay 1"}}},
@@ -280,22 +355,72 @@ std::vector<LayerKind> layer_kinds(LayerConfig& l) {
     {{"layer_norm", "normalises the features of each sample or pixel", {eps}},
       &Builder::layer_norm},
     {{"group_norm", "normalises groups of channels of each image", {
-      {"groups", &l.groups, required(count), "of channels"}, eps}}, &Builder::group_norm},
+      {"groups", &l.groups, required(count_rule()), "of channels"}, eps}}, &Builder::group_norm},
+    {{"squeeze_excitation", "every channel times a number that is made of the means of all", {
+      {"squeeze", &l.squeeze, required(count_rule()), "channels in the middle"},
+      {"activation", &l.activation, one_of({"relu", "silu"}), "in the middle"},
+      {"gate", &l.gate, one_of({"sigmoid", "hard_sigmoid"}), "at the end"}}},
+      &Builder::squeeze_excitation},
+    {{"layer_scale", "every channel times a number that is trained", {
+      {"start", &l.start, any(), "which they start as"}}}, &Builder::layer_scale},
+  };
+}
+
+std::vector<LayerKind> activation_kinds(LayerConfig& l) {
+  return {
     {{"relu", "max(x, 0)", {}}, plain(relu)},
     {{"relu6", "min(max(x, 0), 6)", {}}, plain(relu6)},
     {{"gelu", "x Phi(x)", {}}, plain(gelu)},
+    {{"gelu_tanh", "gelu with Phi(x) computed by tanh", {}}, plain(gelu_tanh)},
     {{"silu", "x sigmoid(x)", {}}, plain(silu)},
     {{"sigmoid", "1 / (1 + exp(-x))", {}}, plain(sigmoid)},
     {{"tanh", "hyperbolic tangent", {}}, plain(tanh)},
+    {{"hard_sigmoid", "relu6(x + 3) / 6", {}}, plain(hard_sigmoid)},
+    {{"hard_swish", "x hard_sigmoid(x)", {}}, plain(hard_swish)},
+    {{"leaky_relu", "x where it is above 0, else slope x", {
+      {"slope", &l.slope, any(), "below 0"}}}, &Builder::leaky},
+    {{"prelu", "leaky_relu whose slopes are trained, one for each channel", {
+      {"slope", &l.first_slope, any(), "which they start as"}}}, &Builder::trained_slopes},
+    {{"elu", "x where it is above 0, else alpha (exp(x) - 1)", {
+      {"alpha", &l.alpha, any(), "the factor"}}}, &Builder::exponential},
+    {{"mish", "x tanh(log(1 + exp(x)))", {}}, plain(mish)},
+  };
+}
+
+std::vector<LayerKind> pool_kinds(LayerConfig& l) {
+  const std::vector<ConfigKey> pool = {
+    {"size", &l.size, required(at_least(1, 256)), "pixels a side of a window"},
+    {"stride", &l.pool_stride, at_least(1, 65536), "pixels from window to window; none: the size"},
+    {"padding", &l.padding, padding_rule(), "pixels on each side"},
+    {"round_up", &l.round_up, any(), "one window more where pixels are left over"}};
+  return {
     {{"max_pool", "largest of each window", pool}, &Builder::pool},
     {{"average_pool", "mean of each window", pool}, &Builder::pool},
     {{"global_average_pool", "mean of each channel: images to features", {}},
       &Builder::global_pool},
+    {{"adaptive_max_pool", "largest of each window, as many as wanted", {
+      {"size", &l.size, required(at_least(1, 256)), "windows a side"}}}, &Builder::adaptive_pool},
+    {{"adaptive_average_pool", "mean of each window, as many as wanted", {
+      {"size", &l.size, required(at_least(1, 256)), "windows a side"}}}, &Builder::adaptive_pool},
+  };
+}
+
+std::vector<LayerKind> other_kinds(LayerConfig& l) {
+  return {
     {{"flatten", "images to features", {}}, &Builder::flat},
     {{"scale", "multiplies by a number", {
       {"factor", &l.factor, required(any()), "the number"}}}, &Builder::scale},
+    {{"local_response_norm", "divided by a power of the squares around it, across channels", {
+      {"size", &l.norm_size, count_rule(), "channels"},
+      {"alpha", &l.norm_alpha, any(), "factor of their mean"},
+      {"beta", &l.norm_beta, any(), "the power"},
+      {"k", &l.norm_k, any(), "added before it"}}}, &Builder::local_norm},
+    {{"channel_shuffle", "channels of several groups take turns", {
+      {"groups", &l.groups, required(count_rule()), "of channels"}}}, &Builder::shuffle},
     {{"dropout", "zeros at random in training", {
       {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::dropout},
+    {{"stochastic_depth", "zeros whole samples at random in training; belongs at the end of a residual", {
+      {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::random_depth},
     {{"residual", "adds what its layers make to its input; a list right after it is `layers`", {
       {"layers", &l.layers, required(any()), "the layers"},
       {"shortcut", &l.shortcut, any(), "layers that bring the input to the same shape"}}},
@@ -303,6 +428,13 @@ std::vector<LayerKind> layer_kinds(LayerConfig& l) {
   };
 }
 // clang-format on
+
+std::vector<LayerKind> layer_kinds(LayerConfig& l) {
+  std::vector<LayerKind> all;
+  for (const auto of : {weighted_kinds, activation_kinds, pool_kinds, other_kinds})
+    for (LayerKind& kind : of(l)) all.push_back(std::move(kind));
+  return all;
+}
 
 Made Builder::one(const LayerConfig& layer, std::string name) {
   LayerConfig copy;

@@ -79,7 +79,8 @@ std::unique_ptr<Module> make_network(const Config& config, const ImageShape& ima
                      .widths = model.widths,
                      .depth = model.depth,
                      .widen = model.widen,
-                     .growth = model.growth},
+                     .growth = model.growth,
+                     .stochastic_depth = model.stochastic_depth},
                     store);
 }
 

@@ -2,38 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/activation.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/models/zoo/conv_norm.h"
 
 namespace tessera {
 
 namespace {
-
-// A convolution without bias, batch norm, and relu6 where wanted.
-class Unit final : public Module {
- public:
-  Unit(Store& store, std::string name, std::string norm_name, Conv2d::Settings conv, bool active)
-      : Module(""),
-        conv_(store, std::move(name), without_bias(conv)),
-        norm_(store, std::move(norm_name), {.channels = conv.out}),
-        active_(active) {}
-
- protected:
-  Tensor forward(const Tensor& x) const override {
-    const Tensor y = norm_(conv_(x));
-    return active_ ? relu6(y) : y;
-  }
-
- private:
-  static Conv2d::Settings without_bias(Conv2d::Settings settings) {
-    settings.bias = false;
-    return settings;
-  }
-
-  Conv2d conv_;
-  BatchNorm2d norm_;
-  bool active_;
-};
 
 class InvertedResidual final : public Module {
  public:
@@ -43,27 +17,27 @@ class InvertedResidual final : public Module {
     const int64_t wide = in * expansion;
     int place = 0;
     const auto unit = [&](const Conv2d::Settings& conv) {
-      units_.push_back(std::make_unique<Unit>(store, part(fmt::format("conv.{}.0", place)),
-                                              part(fmt::format("conv.{}.1", place)), conv, true));
+      units_.push_back(std::make_unique<ConvNorm>(store, part(fmt::format("conv.{}.0", place)),
+                                                  part(fmt::format("conv.{}.1", place)), conv,
+                                                  relu6));
       ++place;
     };
     if (expansion != 1) unit({.in = in, .out = wide, .kernel = 1});
     unit({.in = wide, .out = wide, .kernel = 3, .stride = stride, .padding = 1, .groups = wide});
-    units_.push_back(std::make_unique<Unit>(
+    units_.push_back(std::make_unique<ConvNorm>(
         store, part(fmt::format("conv.{}", place)), part(fmt::format("conv.{}", place + 1)),
-        Conv2d::Settings{.in = wide, .out = out, .kernel = 1}, false));
+        Conv2d::Settings{.in = wide, .out = out, .kernel = 1}, nullptr));
   }
 
  protected:
   Tensor forward(const Tensor& x) const override {
-    Tensor y = x;
-    for (const auto& unit : units_) y = (*unit)(y);
+    const Tensor y = in_turn(units_, x);
     return adds_ ? y + x : y;
   }
 
  private:
   bool adds_;
-  std::vector<std::unique_ptr<Unit>> units_;
+  Chain units_;
 };
 
 struct Stage {
@@ -79,7 +53,7 @@ constexpr int64_t kStem = 32, kLast = 1280;
 MobileNetV2::MobileNetV2(Store& store, const Settings& s) : Module("") {
   const auto unit = [&](const Conv2d::Settings& conv) {
     const std::string name = fmt::format("features.{}", features_.size());
-    features_.push_back(std::make_unique<Unit>(store, name + ".0", name + ".1", conv, true));
+    features_.push_back(std::make_unique<ConvNorm>(store, name + ".0", name + ".1", conv, relu6));
   };
   unit({.in = s.channels, .out = kStem, .kernel = 3, .stride = 2, .padding = 1});
   int64_t in = kStem;
@@ -98,9 +72,7 @@ MobileNetV2::MobileNetV2(Store& store, const Settings& s) : Module("") {
 }
 
 Tensor MobileNetV2::forward(const Tensor& x) const {
-  Tensor y = x;
-  for (const auto& feature : features_) y = (*feature)(y);
-  y = global_average_pool(y);
+  Tensor y = global_average_pool(in_turn(features_, x));
   if (drop_ != nullptr) y = (*drop_)(y);
   return (*classifier_)(y);
 }

@@ -1,5 +1,7 @@
 #include "tessera/models/zoo/resnet.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tessera/layers/activation.h"
@@ -17,6 +19,7 @@ struct BlockShape {
   int64_t in, width, out;  // channels: of x, of the convolutions inside, of the result
   int64_t stride;
   ResNet::Shortcut shortcut;
+  bool squeezes;
 };
 
 Conv2d::Settings conv_settings(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1) {
@@ -27,6 +30,22 @@ Conv2d::Settings conv_settings(int64_t in, int64_t out, int64_t kernel, int64_t 
           .padding = kernel / 2,
           .bias = false};
 }
+
+// What a residual ends with: nothing, or squeeze and excitation.
+class Weighing {
+ public:
+  Weighing(Store& store, const std::string& name, const BlockShape& s) {
+    if (s.squeezes)
+      se_ = std::make_unique<SqueezeExcitation>(
+          store, name,
+          SqueezeExcitation::Settings{.channels = s.out,
+                                      .squeeze = std::max<int64_t>(8, s.out / 16)});
+  }
+  Tensor operator()(const Tensor& x) const { return se_ != nullptr ? (*se_)(x) : x; }
+
+ private:
+  std::unique_ptr<SqueezeExcitation> se_;
+};
 
 // What is added to the residual: x itself where shapes agree.
 class Bridge {
@@ -59,12 +78,13 @@ class BasicBlock final : public Module {
         bn1_(store, part("bn1"), {.channels = s.width}),
         conv2_(store, part("conv2"), conv_settings(s.width, s.out, 3)),
         bn2_(store, part("bn2"), {.channels = s.out}),
+        se_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
 
  protected:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = relu(bn1_(conv1_(x)));
-    return relu(bn2_(conv2_(y)) + bridge_(x));
+    return relu(se_(bn2_(conv2_(y))) + bridge_(x));
   }
 
  private:
@@ -72,6 +92,7 @@ class BasicBlock final : public Module {
   BatchNorm2d bn1_;
   Conv2d conv2_;
   BatchNorm2d bn2_;
+  Weighing se_;
   Bridge bridge_;
 };
 
@@ -85,13 +106,14 @@ class BottleneckBlock final : public Module {
         bn2_(store, part("bn2"), {.channels = s.width}),
         conv3_(store, part("conv3"), conv_settings(s.width, s.out, 1)),
         bn3_(store, part("bn3"), {.channels = s.out}),
+        se_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
 
  protected:
   Tensor forward(const Tensor& x) const override {
     Tensor y = relu(bn1_(conv1_(x)));
     y = relu(bn2_(conv2_(y)));
-    return relu(bn3_(conv3_(y)) + bridge_(x));
+    return relu(se_(bn3_(conv3_(y))) + bridge_(x));
   }
 
  private:
@@ -101,6 +123,7 @@ class BottleneckBlock final : public Module {
   BatchNorm2d bn2_;
   Conv2d conv3_;
   BatchNorm2d bn3_;
+  Weighing se_;
   Bridge bridge_;
 };
 
@@ -130,7 +153,8 @@ ResNet::ResNet(Store& store, const Settings& s)
                              .width = s.widths[stage],
                              .out = out,
                              .stride = stage > 0 && i == 0 ? 2 : 1,
-                             .shortcut = s.shortcut};
+                             .shortcut = s.shortcut,
+                             .squeezes = s.squeezes};
       std::string name = fmt::format("layer{}.{}", stage + 1, i);
       if (s.block == Block::kBasic) {
         blocks_.push_back(std::make_unique<BasicBlock>(store, std::move(name), shape));

@@ -7,7 +7,8 @@
 //                1x1, 3x3, 1x1 to four times the width; the 3x3 strides (the "v1.5" form)
 //
 // Names: conv1, bn1, layer1.0.conv1, layer1.0.bn1, ..., fc; a projection shortcut is
-// layerS.0.downsample.0 (the 1x1 convolution) and .1 (its batch norm).
+// layerS.0.downsample.0 (the 1x1 convolution) and .1 (its batch norm); squeeze and excitation (Hu
+// et al. 2017), to a sixteenth of the channels, is layer1.0.se.fc1 and .fc2.
 #pragma once
 
 #include <memory>
@@ -35,6 +36,7 @@ class ResNet final : public Module {
     Shortcut shortcut = Shortcut::kPad;
     std::vector<int64_t> blocks{3, 3, 3};     // of each stage
     std::vector<int64_t> widths{16, 32, 64};  // channels of each stage (a quarter, bottleneck)
+    bool squeezes = false;  // the residual goes through squeeze and excitation ("SE-ResNet")
     int64_t channels = 3;
     int64_t classes = 10;
   };

@@ -8,11 +8,17 @@
 
 #include "tessera/models/zoo/alexnet.h"
 #include "tessera/models/zoo/cnn.h"
+#include "tessera/models/zoo/convnext.h"
 #include "tessera/models/zoo/densenet.h"
+#include "tessera/models/zoo/efficientnet.h"
+#include "tessera/models/zoo/googlenet.h"
 #include "tessera/models/zoo/lenet.h"
 #include "tessera/models/zoo/mlp.h"
 #include "tessera/models/zoo/mobilenet.h"
+#include "tessera/models/zoo/mobilenet_v3.h"
+#include "tessera/models/zoo/regnet.h"
 #include "tessera/models/zoo/resnet.h"
+#include "tessera/models/zoo/shufflenet.h"
 #include "tessera/models/zoo/vgg.h"
 #include "tessera/models/zoo/wide_resnet.h"
 #include "tessera/runtime/error.h"
@@ -48,10 +54,10 @@ Made make_cnn_bn(const ModelOptions& o, Store& store) {
   return std::make_unique<CnnBn>(store, s);
 }
 
-Made make_resnet(ResNet::Settings s, const ModelOptions& o, Store& store) {
-  s.channels = o.channels;
-  s.classes = o.classes;
-  return std::make_unique<ResNet>(store, s);
+ResNet::Settings seresnet(int depth) {
+  ResNet::Settings s = ResNet::imagenet(depth);
+  s.squeezes = true;
+  return s;
 }
 
 ResNet::Settings resnet18_cifar() {
@@ -60,12 +66,14 @@ ResNet::Settings resnet18_cifar() {
   return s;
 }
 
-// What alexnet, vgg and mobilenet_v2 have in common.
+// What most networks have in common.
 template <class Model>
-Made make_with_dropout(typename Model::Settings s, const ModelOptions& o, Store& store) {
+Made make_from(typename Model::Settings s, const ModelOptions& o, Store& store) {
   s.channels = o.channels;
   s.classes = o.classes;
-  s.dropout = o.dropout.value_or(s.dropout);
+  if constexpr (requires { s.dropout; }) s.dropout = o.dropout.value_or(s.dropout);
+  if constexpr (requires { s.stochastic_depth; })
+    s.stochastic_depth = o.stochastic_depth.value_or(s.stochastic_depth);
   if constexpr (requires { s.height; }) s.height = o.height, s.width = o.width;
   return std::make_unique<Model>(store, s);
 }
@@ -78,12 +86,6 @@ Made make_wide_resnet(const ModelOptions& o, Store& store) {
   return std::make_unique<WideResNet>(store, s);
 }
 
-Made make_densenet(DenseNet::Settings s, const ModelOptions& o, Store& store) {
-  s.channels = o.channels;
-  s.classes = o.classes;
-  return std::make_unique<DenseNet>(store, s);
-}
-
 struct Entry {
   std::string name;
   std::function<Made(const ModelOptions&, Store&)> make;
@@ -94,10 +96,34 @@ struct Entry {
   }
 };
 
-Entry resnet_entry(std::string name, ResNet::Settings settings) {
-  return {std::move(name), [settings](const ModelOptions& o, Store& store) {
-            return make_resnet(settings, o, store);
-          }};
+template <class Model>
+Entry entry(std::string name, typename Model::Settings settings) {
+  Entry made{std::move(name), [settings](const ModelOptions& o, Store& store) {
+               return make_from<Model>(settings, o, store);
+             }};
+  if constexpr (requires { settings.dropout; }) made.options.push_back("dropout");
+  if constexpr (requires { settings.stochastic_depth; }) made.options.push_back("stochastic_depth");
+  return made;
+}
+
+void add_of_the_last_years(std::vector<Entry>& list) {
+  list.push_back(entry<GoogLeNet>("googlenet", {}));
+  for (int depth : {18, 50})
+    list.push_back(entry<ResNet>(fmt::format("seresnet{}", depth), seresnet(depth)));
+  list.push_back(entry<ShuffleNetV2>("shufflenet_v2_x0_5", {.widths = {48, 96, 192}}));
+  list.push_back(entry<ShuffleNetV2>("shufflenet_v2_x1_0", {}));
+  list.push_back(entry<ShuffleNetV2>("shufflenet_v2_x1_5", {.widths = {176, 352, 704}}));
+  list.push_back(
+      entry<ShuffleNetV2>("shufflenet_v2_x2_0", {.widths = {244, 488, 976}, .last = 2048}));
+  list.push_back(entry<MobileNetV3>("mobilenet_v3_small", {.large = false}));
+  list.push_back(entry<MobileNetV3>("mobilenet_v3_large", {.large = true}));
+  for (int size = 0; size <= 4; ++size)
+    list.push_back(
+        entry<EfficientNet>(fmt::format("efficientnet_b{}", size), EfficientNet::of_size(size)));
+  for (const char* size : {"400mf", "800mf", "1_6gf", "3_2gf"})
+    list.push_back(entry<RegNetY>(fmt::format("regnet_y_{}", size), RegNetY::of_size(size)));
+  for (const char* size : {"atto", "femto", "pico", "nano", "tiny"})
+    list.push_back(entry<ConvNext>(fmt::format("convnext_{}", size), ConvNext::of_size(size)));
 }
 
 const std::vector<Entry>& entries() {
@@ -106,38 +132,25 @@ const std::vector<Entry>& entries() {
                             {"lenet5", make_lenet5},
                             {"cnn_bn", make_cnn_bn, {"classes", "dropout", "widths"}}};
     for (int depth : {20, 32, 44, 56, 110}) {
-      list.push_back(resnet_entry(fmt::format("resnet{}", depth), ResNet::cifar(depth)));
+      list.push_back(entry<ResNet>(fmt::format("resnet{}", depth), ResNet::cifar(depth)));
     }
     for (int depth : {18, 34, 50, 101, 152}) {
-      list.push_back(resnet_entry(fmt::format("resnet{}", depth), ResNet::imagenet(depth)));
+      list.push_back(entry<ResNet>(fmt::format("resnet{}", depth), ResNet::imagenet(depth)));
     }
-    list.push_back(resnet_entry("resnet18_cifar", resnet18_cifar()));
+    list.push_back(entry<ResNet>("resnet18_cifar", resnet18_cifar()));
     list.push_back({"wide_resnet", make_wide_resnet, {"classes", "depth", "widen", "dropout"}});
-    list.push_back({"alexnet",
-                    [](const ModelOptions& o, Store& store) {
-                      return make_with_dropout<AlexNet>({}, o, store);
-                    },
-                    {"classes", "dropout"}});
+    list.push_back(entry<AlexNet>("alexnet", {}));
     for (int depth : {11, 13, 16, 19})
-      list.push_back({fmt::format("vgg{}_bn", depth),
-                      [depth](const ModelOptions& o, Store& store) {
-                        return make_with_dropout<Vgg>(Vgg::of_depth(depth), o, store);
-                      },
-                      {"classes", "dropout"}});
-    list.push_back({"densenet121", [](const ModelOptions& o, Store& store) {
-                      return make_densenet({}, o, store);
-                    }});
+      list.push_back(entry<Vgg>(fmt::format("vgg{}_bn", depth), Vgg::of_depth(depth)));
+    list.push_back(entry<DenseNet>("densenet121", {}));
     list.push_back({"densenet_bc",
                     [](const ModelOptions& o, Store& store) {
-                      return make_densenet(
+                      return make_from<DenseNet>(
                           DenseNet::cifar(o.depth.value_or(100), o.growth.value_or(12)), o, store);
                     },
                     {"classes", "depth", "growth"}});
-    list.push_back({"mobilenet_v2",
-                    [](const ModelOptions& o, Store& store) {
-                      return make_with_dropout<MobileNetV2>({}, o, store);
-                    },
-                    {"classes", "dropout"}});
+    list.push_back(entry<MobileNetV2>("mobilenet_v2", {}));
+    add_of_the_last_years(list);
     return list;
   }();
   return all;
@@ -154,11 +167,12 @@ void check_options(const Entry& entry, const ModelOptions& o) {
   if (o.classes < 1) refuse(fmt::format("classes must be at least 1, is {}", o.classes));
   if (o.dropout && !(*o.dropout >= 0 && *o.dropout < 1))
     refuse(fmt::format("dropout must be in [0, 1), is {}", *o.dropout));
-  const std::pair<const char*, bool> given[] = {{"dropout", o.dropout.has_value()},
-                                                {"widths", !o.widths.empty()},
-                                                {"depth", o.depth.has_value()},
-                                                {"widen", o.widen.has_value()},
-                                                {"growth", o.growth.has_value()}};
+  if (o.stochastic_depth && !(*o.stochastic_depth >= 0 && *o.stochastic_depth < 1))
+    refuse(fmt::format("stochastic_depth must be in [0, 1), is {}", *o.stochastic_depth));
+  const std::pair<const char*, bool> given[] = {
+      {"dropout", o.dropout.has_value()}, {"widths", !o.widths.empty()},
+      {"depth", o.depth.has_value()},     {"widen", o.widen.has_value()},
+      {"growth", o.growth.has_value()},   {"stochastic_depth", o.stochastic_depth.has_value()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !entry.has(option))
       refuse(fmt::format("has no {} to choose (its options: {})", option,

@@ -21,6 +21,8 @@ struct ModelOptions {
   std::optional<int64_t> depth = {};   // wide_resnet, densenet_bc: 6 n + 4
   std::optional<int64_t> widen = {};   // wide_resnet: factor of the channels
   std::optional<int64_t> growth = {};  // densenet_bc: channels that a layer adds
+  // efficientnet, convnext: probability that a sample goes around the last block, in [0, 1)
+  std::optional<double> stochastic_depth = {};
 };
 
 // The network [n, height, width, channels] -> logits [n, classes]. Throws ConfigError: an unknown

@@ -12,6 +12,20 @@
 namespace tessera {
 namespace {
 
+// Of one element: a function has the same bits wherever an element stands.
+template <class T>
+T alone(ScalarOp op, T x) {
+  ScalarBuilder b(1);
+  const Broadcast whole{1, 1};
+  const PointwisePlan plan(b.build(b.push(op, b.in(0))),
+                           sizeof(T) == sizeof(float) ? DType::f32 : DType::f64,
+                           std::span(&whole, 1), 1);
+  const void* const in = &x;
+  T y = 0;
+  PointwiseRun(plan, &in, &y).apply(0, 1);
+  return y;
+}
+
 template <class T>
 T evaluate(const Instruction& in, T a, T b, T c) {
   switch (in.op) {
@@ -37,6 +51,10 @@ T evaluate(const Instruction& in, T a, T b, T c) {
       return -a;
     case ScalarOp::abs:
       return a < T(0) ? -a : a;
+    case ScalarOp::exp:
+    case ScalarOp::erf:
+    case ScalarOp::sigmoid:
+      return alone(in.op, a);
     default:
       ADD_FAILURE() << name_of(in.op);
       return 0;
@@ -221,6 +239,45 @@ TEST(PointwiseRun, TheResultMayTakeThePlaceOfAnInput) {
         for (size_t i = 0; i < wanted.size(); ++i)
           ASSERT_TRUE(same_bits(in.data[k][i], wanted[i])) << program.text() << "\n" << i;
       }
+}
+
+// Floats of every size and the special ones, against the function in double precision.
+void expect_close(ScalarOp op, double (*function)(double), float units, float floor) {
+  std::vector<float> x;
+  for (uint32_t bits = 0; bits < 0x7f800000u; bits += 0x3fff)
+    for (const uint32_t sign : {0u, 0x80000000u}) x.push_back(std::bit_cast<float>(bits | sign));
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float special : {infinity, -infinity, 88.7228f, 88.73f, -103.97f, -103.98f, -87.4f})
+    x.push_back(special);
+  ScalarBuilder b(1);
+  const auto total = static_cast<int64_t>(x.size());
+  const Broadcast whole{1, total};
+  const PointwisePlan plan(b.build(b.push(op, b.in(0))), DType::f32, std::span(&whole, 1), total);
+  std::vector<float> y(x.size());
+  const void* const in = x.data();
+  PointwiseRun(plan, &in, y.data()).apply(0, total);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = function(x[i]);
+    const auto rounded = static_cast<float>(exact);
+    const double unit = static_cast<double>(std::nextafter(std::abs(rounded), infinity)) -
+                        static_cast<double>(std::abs(rounded));
+    if (y[i] == rounded) continue;
+    ASSERT_LE(std::abs(static_cast<double>(y[i]) - exact),
+              std::max(units * unit, static_cast<double>(floor)))
+        << name_of(op) << " of " << x[i] << " is " << y[i] << ", not " << exact;
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(alone(op, nan)));
+}
+
+TEST(PointwiseRun, FunctionsRoundWell) {
+  expect_close(
+      ScalarOp::exp, [](double x) { return std::exp(x); }, 1.5, 0);
+  expect_close(
+      ScalarOp::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 3,
+      std::numeric_limits<float>::min());
+  expect_close(
+      ScalarOp::erf, [](double x) { return std::erf(x); }, 3, 0);
 }
 
 TEST(KnownPrograms, AreFoundWhateverTheOrderOfTheirInputs) {

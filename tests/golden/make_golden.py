@@ -1,11 +1,12 @@
-"""Makes ops.h5 and trajectories.h5, the figures that PyTorch gives for what Tessera computes.
+"""Makes ops.h5, trajectories.h5 and networks.h5, the figures that PyTorch gives for what Tessera
+computes.
 
-    python make_golden.py                 write both files beside this script
+    python make_golden.py                 write the files beside this script
     python make_golden.py --check         recompute and compare with the files; write nothing
-    python make_golden.py --only ops      one of the two: ops, trajectories
+    python make_golden.py --only ops      one of them: ops, trajectories, networks
     python make_golden.py --drift         also rerun the trajectories from slightly moved weights
 
-Needs torch, numpy, h5py and, to compare formula.h with formula.py, a C++20 compiler.
+Needs torch, numpy, h5py, for the networks torchvision and timm, and, to compare formula.h with formula.py, a C++20 compiler.
 """
 
 import argparse
@@ -27,6 +28,12 @@ HERE = pathlib.Path(__file__).parent
 def write_ops(file, _):
     table = ops.write(file)
     print(f"ops: {table.cases} cases, float32 within {table.worst[0]:.1e} ({table.worst[1]})")
+
+
+def write_networks(file, _):
+    import networks
+    apart, name = networks.write(file)
+    print(f"networks: float32 within {apart:.1e} ({name})")
 
 
 def statistics(values):
@@ -95,14 +102,15 @@ def compare(made, stored, path, tolerance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--only", choices=("ops", "trajectories"))
+    parser.add_argument("--only", choices=("ops", "trajectories", "networks"))
     parser.add_argument("--drift", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the same sums on every machine with as many cores or more
     print(f"torch {torch.__version__}; formula.h == formula.py on {formula.compare_with_cpp()} "
           "elements")
     for name, write, tolerance in (("ops", write_ops, 1e-6),
-                                   ("trajectories", write_trajectories, 1e-4)):
+                                   ("trajectories", write_trajectories, 1e-4),
+                                   ("networks", write_networks, 1e-10)):
         if arguments.only not in (None, name):
             continue
         path = HERE / f"{name}.h5"

@@ -183,10 +183,20 @@ def norms(table):
 
 def pointwise(table):
     functions = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "sigmoid": torch.sigmoid,
-                 "tanh": torch.tanh, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh")}
+                 "tanh": torch.tanh, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+                 "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish, "mish": F.mish}
     for op, function in functions.items():
         table.case(f"{op}/near", [uniform((7, 19), 3.0)], function, (0,))
         table.case(f"{op}/far", [uniform((2, 3, 5, 3), 30.0)], function, (0,))
+    for case, slope in (("usual", 0.01), ("steep", 0.3)):
+        table.case(f"leaky_relu/{case}", [uniform((7, 19), 3.0)], lambda x: F.leaky_relu(x, slope),
+                   (0,), slope=slope)
+    for case, alpha in (("usual", 1.0), ("steep", 1.7)):
+        table.case(f"elu/{case}", [uniform((7, 19), 3.0)], lambda x: F.elu(x, alpha), (0,),
+                   alpha=alpha)
+    for case, channels in (("channels", 5), ("one_slope", 1)):
+        table.case(f"prelu/{case}", [uniform((2, 3, 4, 5)), uniform((channels,), 0.25, 0.25)],
+                   lambda x, a: channels_last(F.prelu(channels_first(x), a)).contiguous(), (0, 1))
     for case, shape in (("matrix", (5, 7)), ("image", (2, 3, 5, 9)), ("one", (1,))):
         table.case(f"add/{case}", [uniform(shape), uniform(shape)], torch.add, (0, 1))
         table.case(f"mul/{case}", [uniform(shape), uniform(shape)], torch.mul, (0, 1))
@@ -227,10 +237,13 @@ def pointwise(table):
 
 def pools(table):
     def pool(op, case, shape, kernel, stride, padding, **attributes):
+        round_up = "round_up" in attributes
+
         def function(x):
             x = channels_first(x)
-            y = (F.max_pool2d(x, kernel, stride, padding) if op == "max_pool" else
-                 F.avg_pool2d(x, kernel, stride, padding,
+            y = (F.max_pool2d(x, kernel, stride, padding, ceil_mode=round_up)
+                 if op == "max_pool" else
+                 F.avg_pool2d(x, kernel, stride, padding, ceil_mode=round_up,
                               count_include_pad=bool(attributes["count_include_pad"])))
             return channels_last(y).contiguous()
         table.case(f"{op}/{case}", [uniform(shape)], function, (0,), kernel=kernel, stride=stride,
@@ -244,6 +257,33 @@ def pools(table):
         pool("max_pool", case, shape, *settings)
         pool("avg_pool", f"{case}_with_padding", shape, *settings, count_include_pad=1)
         pool("avg_pool", f"{case}_without_padding", shape, *settings, count_include_pad=0)
+    for case, shape, *settings in (("2x2_up", (2, 7, 9, 3), 2, 2, 0),
+                                   ("3x3_stride2_up", (2, 8, 6, 7), 3, 2, 0),
+                                   ("3x3_stride2_padding1_up", (2, 8, 9, 5), 3, 2, 1),
+                                   ("2x2_stride3_padding1_up", (1, 5, 8, 2), 2, 3, 1)):
+        pool("max_pool", case, shape, *settings, round_up=1)
+        for padded in (0, 1):
+            pool("avg_pool", f"{case}_{padded}", shape, *settings, count_include_pad=padded,
+                 round_up=1)
+    for op, function in (("adaptive_max_pool", F.adaptive_max_pool2d),
+                         ("adaptive_avg_pool", F.adaptive_avg_pool2d)):
+        for case, shape, out in (("divides", (2, 6, 8, 3), (3, 4)), ("overlaps", (2, 7, 9, 5), (3, 4)),
+                                 ("grows", (1, 3, 4, 2), (7, 7)), ("one", (2, 5, 3, 4), (1, 1))):
+            table.case(f"{op}/{case}", [uniform(shape)],
+                       lambda x: channels_last(function(channels_first(x), out)).contiguous(), (0,),
+                       out_h=out[0], out_w=out[1])
+    for case, shape, groups in (("two", (2, 3, 4, 6), 2), ("three", (2, 1, 5, 12), 3)):
+        table.case(f"channel_shuffle/{case}", [uniform(shape)],
+                   lambda x: channels_last(F.channel_shuffle(channels_first(x), groups)).contiguous(),
+                   (0,), groups=groups)
+    for case, shape, size, alpha, beta, k in (("usual", (2, 3, 4, 7), 5, 1e-4, 0.75, 1.0),
+                                              ("strong", (2, 3, 3, 8), 3, 0.5, 0.6, 2.0),
+                                              ("even", (1, 4, 3, 6), 4, 0.5, 0.75, 1.0),
+                                              ("wide", (2, 2, 2, 3), 7, 0.5, 0.75, 1.0)):
+        table.case(f"local_response_norm/{case}", [uniform(shape, 3.0)],
+                   lambda x: channels_last(F.local_response_norm(channels_first(x), size, alpha,
+                                                                 beta, k)).contiguous(), (0,),
+                   size=size, alpha=alpha, beta=beta, k=k)
     for case, shape in (("image", (3, 5, 7, 6)), ("batch1", (1, 2, 3, 19))):
         table.case(f"global_avg_pool/{case}", [uniform(shape)], lambda x: x.mean((1, 2)), (0,))
 

@@ -9,6 +9,7 @@
 #include "tessera/engine/gradient_check.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
 namespace {
@@ -30,6 +31,17 @@ const Case kCases[] = {
     {"silu", silu, [](double x) { return x / (1 + std::exp(-x)); }},
     {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
     {"tanh", tanh, [](double x) { return std::tanh(x); }},
+    {"hard_sigmoid", hard_sigmoid,
+     [](double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+    {"hard_swish", hard_swish,
+     [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.2); },
+     [](double x) { return x > 0 ? x : 0.2 * x; }},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, -0.5); },
+     [](double x) { return x > 0 ? x : -0.5 * x; }},
+    {"elu", [](const Tensor& x) { return elu(x, 1.5); },
+     [](double x) { return x > 0 ? x : 1.5 * (std::exp(x) - 1); }},
+    {"mish", mish, [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }},
 };
 
 TEST(Activation, FollowsItsFormula) {
@@ -77,6 +89,34 @@ TEST(Activation, Relu6HasNoSlopeAtItsEnds) {
   const Tensor x = requires_grad(from_vector<float>({5}, {-1, 0, 3, 6, 7}));
   const Tensor dx = gradients(relu6(x), std::vector{x}, ones({5}))[0];
   EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1, 0, 0}));
+}
+
+TEST(Activation, TheHardOnesHaveNoSlopeBeyondThree) {
+  const Tensor x = requires_grad(from_vector<float>({5}, {-4, -3, 0, 3, 4}));
+  const auto slopes = [&](const Tensor& y) {
+    return gradients(y, std::vector{x}, ones({5}))[0].to_vector<float>();
+  };
+  EXPECT_EQ(slopes(hard_sigmoid(x)), (std::vector<float>{0, 0, 1.0f / 6, 0, 0}));
+  EXPECT_EQ(slopes(hard_swish(x)), (std::vector<float>{0, 0, 0.5f, 1, 1}));
+}
+
+TEST(Activation, PreluBendsEachChannelByItsOwnSlope) {
+  const Tensor x = from_vector<double>({2, 3}, {-1, 2, -3, 4, -5, 6});
+  expect_near(prelu(x, from_vector<double>({3}, {0.5, 0.1, 2})), {-0.5, 2, -6, 4, -0.5, 6});
+  expect_near(prelu(x, from_vector<double>({1}, {0.5})), {-0.5, 2, -1.5, 4, -2.5, 6});
+  const Tensor away = random_uniform({2, 3, 5}, 2, 0.1, 3, DType::f64);
+  for (const Tensor& at : {away, -away})
+    for (const Shape& slopes : {Shape{5}, Shape{1}})
+      expect_gradients([](const Tensors& in) { return prelu(in[0], in[1]); },
+                       {at, normal(slopes, 3)});
+}
+
+TEST(Activation, PreluWantsASlopeForEachChannel) {
+  EXPECT_EQ(message_of([] {
+              prelu(zeros({2, 3}), zeros({2}));
+            }),
+            "prelu: slope must be one number, or one for each channel of x (x float32[2x3], slope "
+            "float32[2])");
 }
 
 TEST(Activation, RefusesIntegers) {

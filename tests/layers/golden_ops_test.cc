@@ -13,8 +13,10 @@
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/adamw.h"
+#include "tessera/layers/adaptive_pool2d.h"
 #include "tessera/layers/batch_norm.h"
 #include "tessera/layers/bias.h"
+#include "tessera/layers/channel_shuffle.h"
 #include "tessera/layers/concat.h"
 #include "tessera/layers/conv2d.h"
 #include "tessera/layers/cross_entropy.h"
@@ -22,6 +24,7 @@
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/layer_norm.h"
 #include "tessera/layers/linear.h"
+#include "tessera/layers/local_response_norm.h"
 #include "tessera/layers/loss.h"
 #include "tessera/layers/matmul.h"
 #include "tessera/layers/pool2d.h"
@@ -106,7 +109,8 @@ Pool2dParams pool_params(const Case& c) {
           .stride = c.integer("stride"),
           .padding = c.integer("padding"),
           .count_include_pad =
-              !file().has_attribute(c.name, "count_include_pad") || c.integer("count_include_pad")};
+              !file().has_attribute(c.name, "count_include_pad") || c.integer("count_include_pad"),
+          .round_up = file().has_attribute(c.name, "round_up")};
 }
 
 std::vector<int> axes_of(const Case& c) {
@@ -217,6 +221,27 @@ Runners runners_of_tensor_functions() {
   };
 }
 
+Runners runners_of_activations() {
+  return {
+      {"relu", unary(relu)},
+      {"gelu", unary(gelu)},
+      {"gelu_tanh", unary(gelu_tanh)},
+      {"silu", unary(silu)},
+      {"sigmoid", unary(sigmoid)},
+      {"tanh", unary(tanh)},
+      {"hard_sigmoid", unary(hard_sigmoid)},
+      {"hard_swish", unary(hard_swish)},
+      {"leaky_relu",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{leaky_relu(in[0], c.setting("slope"))};
+       }},
+      {"prelu", [](const Case&, const Tensors& in) { return Tensors{prelu(in[0], in[1])}; }},
+      {"elu",
+       [](const Case& c, const Tensors& in) { return Tensors{elu(in[0], c.setting("alpha"))}; }},
+      {"mish", unary(mish)},
+  };
+}
+
 Runners runners_of_layers() {
   return {
       {"conv2d", run_conv2d},
@@ -239,12 +264,6 @@ Runners runners_of_layers() {
          return Tensors{group_norm(in[0], in[1], in[2],
                                    {.groups = c.integer("groups"), .eps = c.setting("epsilon")})};
        }},
-      {"relu", unary(relu)},
-      {"gelu", unary(gelu)},
-      {"gelu_tanh", unary(gelu_tanh)},
-      {"silu", unary(silu)},
-      {"sigmoid", unary(sigmoid)},
-      {"tanh", unary(tanh)},
       {"max_pool",
        [](const Case& c, const Tensors& in) { return Tensors{max_pool2d(in[0], pool_params(c))}; }},
       {"avg_pool",
@@ -252,6 +271,25 @@ Runners runners_of_layers() {
          return Tensors{average_pool2d(in[0], pool_params(c))};
        }},
       {"global_avg_pool", unary(global_average_pool)},
+      {"adaptive_max_pool",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{adaptive_max_pool2d(in[0], {c.integer("out_h"), c.integer("out_w")})};
+       }},
+      {"adaptive_avg_pool",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{adaptive_average_pool2d(in[0], {c.integer("out_h"), c.integer("out_w")})};
+       }},
+      {"channel_shuffle",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{channel_shuffle(in[0], c.integer("groups"))};
+       }},
+      {"local_response_norm",
+       [](const Case& c, const Tensors& in) {
+         return Tensors{local_response_norm(in[0], {.size = c.integer("size"),
+                                                    .alpha = c.setting("alpha"),
+                                                    .beta = c.setting("beta"),
+                                                    .k = c.setting("k")})};
+       }},
       {"softmax", unary(softmax)},
       {"log_softmax", unary(log_softmax)},
       {"cross_entropy", run_cross_entropy},
@@ -273,9 +311,10 @@ Runners runners_of_layers() {
 
 const Runners& runners() {
   static const Runners all = [] {
-    Runners both = runners_of_layers();
-    both.merge(runners_of_tensor_functions());
-    return both;
+    Runners all_of = runners_of_layers();
+    all_of.merge(runners_of_activations());
+    all_of.merge(runners_of_tensor_functions());
+    return all_of;
   }();
   return all;
 }

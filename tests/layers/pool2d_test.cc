@@ -15,6 +15,9 @@ const Pool2dParams kSettings[] = {
     {.kernel = {3, 2}, .stride = Size2(1, 2), .padding = {1, 0}, .count_include_pad = false},
     {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false},
     {.kernel = 2, .stride = Size2(3)},
+    {.kernel = 2, .round_up = true},
+    {.kernel = 3, .stride = Size2(2), .round_up = true},
+    {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false, .round_up = true},
 };
 
 TEST(Pool2d, HandComputedMaximum) {
@@ -36,6 +39,17 @@ TEST(Pool2d, HandComputedAverage) {
   Pool2dParams inside = padded;
   inside.count_include_pad = false;
   expect_near(average_pool2d(x, inside), {1, 2.5, 4, 5.5});
+}
+
+TEST(Pool2d, RoundingUpKeepsWhatIsLeftOver) {
+  const Tensor x = from_vector<double>({1, 1, 5, 1}, {1, 2, 3, 4, 5});
+  const Pool2dParams up{.kernel = {1, 2}, .round_up = true};
+  expect_near(max_pool2d(x, up), {2, 4, 5});
+  expect_near(average_pool2d(x, up), {1.5, 3.5, 5});  // beyond the image nothing counts
+  // A third window would begin in the padding behind.
+  const Pool2dParams padded{
+      .kernel = {1, 2}, .stride = Size2(1, 3), .padding = {0, 1}, .round_up = true};
+  expect_near(max_pool2d(x, padded), {1, 4});
 }
 
 TEST(Pool2d, GlobalAverage) {

@@ -18,9 +18,14 @@ import tempfile
 CIFAR = [f"resnet{depth}" for depth in (20, 32, 44, 56, 110)]
 IMAGENET = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)]
 VGG = [f"vgg{depth}_bn" for depth in (11, 13, 16, 19)]
+LATER = ["googlenet", "seresnet18", "seresnet50", "mobilenet_v3_small", "mobilenet_v3_large",
+         *(f"shufflenet_v2_{width}" for width in ("x0_5", "x1_0", "x1_5", "x2_0")),
+         *(f"efficientnet_b{size}" for size in range(5)),
+         *(f"regnet_y_{size}" for size in ("400mf", "800mf", "1_6gf", "3_2gf")),
+         *(f"convnext_{size}" for size in ("atto", "femto", "pico", "nano", "tiny"))]
 SIDES = {"mlp": 28, "lenet5": 28, "cnn_bn": 28, "resnet18_cifar": 32, "wide_resnet": 32,
          "densenet_bc": 32, "alexnet": 224, "densenet121": 224, "mobilenet_v2": 224,
-         **dict.fromkeys(CIFAR, 32), **dict.fromkeys(IMAGENET + VGG, 224)}
+         **dict.fromkeys(CIFAR, 32), **dict.fromkeys(IMAGENET + VGG + LATER, 224)}
 
 
 def best_of(options, words, file):

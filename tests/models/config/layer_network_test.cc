@@ -32,6 +32,29 @@ model:
     - {linear: {units: 10}}
 )";
 
+constexpr char kMoreLayers[] = R"(
+data: {image_size: 16}
+model:
+  classes: 10
+  layers:
+    - {conv: {filters: 8, kernel: 7, padding: 3}}
+    - hard_swish
+    - {max_pool: {size: 3, stride: 2, round_up: true}}
+    - {local_response_norm: {size: 3, alpha: 0.1, beta: 0.5, k: 2}}
+    - {squeeze_excitation: {squeeze: 2, activation: silu, gate: hard_sigmoid}}
+    - prelu
+    - {residual: [{conv: {filters: 8, kernel: 7, padding: 3, groups: 8}}, mish, layer_scale, {stochastic_depth: {probability: 0.2}}]}
+    - {channel_shuffle: {groups: 4}}
+    - {adaptive_max_pool: {size: 5}}
+    - {leaky_relu: {slope: 0.1}}
+    - gelu_tanh
+    - {adaptive_average_pool: {size: 2}}
+    - {elu: {alpha: 0.5}}
+    - flatten
+    - hard_sigmoid
+    - {linear: {units: 10}}
+)";
+
 constexpr char kEveryLayer[] = R"(
 data: {image_size: 16}
 model:
@@ -65,9 +88,8 @@ TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
   EXPECT_EQ(store.find("linear7.weight").shape(), Shape({120, 400}));
 }
 
-TEST(Layered, EveryLayerRunsForwardAndBackward) {
-  const Config config = parse_config(kEveryLayer, "a.yaml");
-  Store store(7);
+void expect_forward_and_backward(const char* text, Store& store) {
+  const Config config = parse_config(text, "a.yaml");
   const auto model = make_layered(config.model.layers, {16, 16, 3}, 10, store);
   const Tensor x = random_normal({4, 16, 16, 3}, 1);
   TrainingScope training;
@@ -78,8 +100,20 @@ TEST(Layered, EveryLayerRunsForwardAndBackward) {
   for (const Tensor& grad : gradients(loss, store.parameters())) {
     double norm = 0;
     for (float value : grad.to_vector<float>()) norm += std::abs(value);
-    EXPECT_TRUE(std::isfinite(norm));
+    EXPECT_TRUE(std::isfinite(norm) && norm > 0);
   }
+}
+
+TEST(Layered, EveryLayerRunsForwardAndBackward) {
+  Store more(7);
+  expect_forward_and_backward(kMoreLayers, more);
+  EXPECT_EQ(more.find("squeeze_excitation4.fc1.weight").shape(), Shape({2, 1, 1, 8}));
+  EXPECT_EQ(more.find("prelu5.weight").shape(), Shape({8}));
+  EXPECT_EQ(more.find("residual6.layer_scale2.gamma").to_vector<float>(),
+            std::vector<float>(8, 1e-6f));
+  EXPECT_EQ(more.find("linear15.weight").shape(), Shape({10, 32}));
+  Store store(7);
+  expect_forward_and_backward(kEveryLayer, store);
   EXPECT_TRUE(store.find("residual8.shortcut.conv0.weight").defined());
   EXPECT_TRUE(store.find("residual7.layer_norm2.gamma").defined());
 }
@@ -96,7 +130,7 @@ TEST(Layered, WhiteningComesFirst) {
 }
 
 TEST(Layered, IsPrintedAsItIsRead) {
-  for (const char* text : {kLeNet, kEveryLayer}) {
+  for (const char* text : {kLeNet, kEveryLayer, kMoreLayers}) {
     const std::string printed = print_config(parse_config(text, "a.yaml", {"data.image_size=28"}));
     EXPECT_EQ(print_config(parse_config(printed, "printed")), printed);
     EXPECT_EQ(printed.find("name: resnet"), std::string::npos);
@@ -125,8 +159,8 @@ TEST(Layered, ErrorsTellTheLayerAndTheShapeSoFar) {
   }
 }
 
-TEST(Layered, SessionsTrainIt) {
-  const Config config = parse_config(kEveryLayer, "a.yaml", {"threads=2"});
+void expect_session_trains(const char* text) {
+  const Config config = parse_config(text, "a.yaml", {"threads=2"});
   const std::vector<float> half(3, 0.5f);
   Session session(config, {16, 16, 3}, {half, half});
   CompiledStep& step = session.train_step(4);
@@ -141,6 +175,11 @@ TEST(Layered, SessionsTrainIt) {
     step.run();
     EXPECT_TRUE(std::isfinite(step.output(0).item<double>()));
   }
+}
+
+TEST(Layered, SessionsTrainIt) {
+  expect_session_trains(kEveryLayer);
+  expect_session_trains(kMoreLayers);
 }
 
 }  // namespace

@@ -198,8 +198,13 @@ TEST(Cost, OfAnOptimizerIsThatOfAllItUpdates) {
 // As torchvision publishes them for its weights ("GFLOPS", of multiplications with an addition).
 TEST(Cost, OfANetworksProductsIsWhatIsPublished) {
   const std::pair<const char*, double> published[] = {
-      {"resnet18", 1.81}, {"resnet34", 3.66}, {"resnet50", 4.09},    {"resnet152", 11.51},
-      {"vgg11_bn", 7.61}, {"alexnet", 0.71},  {"densenet121", 2.83}, {"mobilenet_v2", 0.30},
+      {"resnet18", 1.81},           {"resnet34", 3.66},           {"resnet50", 4.09},
+      {"resnet152", 11.51},         {"vgg11_bn", 7.61},           {"alexnet", 0.71},
+      {"densenet121", 2.83},        {"mobilenet_v2", 0.30},       {"googlenet", 1.50},
+      {"mobilenet_v3_small", 0.06}, {"mobilenet_v3_large", 0.22}, {"shufflenet_v2_x0_5", 0.04},
+      {"shufflenet_v2_x1_0", 0.14}, {"shufflenet_v2_x1_5", 0.30}, {"shufflenet_v2_x2_0", 0.58},
+      {"efficientnet_b0", 0.39},    {"regnet_y_400mf", 0.40},     {"regnet_y_800mf", 0.83},
+      {"regnet_y_1_6gf", 1.61},     {"regnet_y_3_2gf", 3.18},     {"convnext_tiny", 4.46},
   };
   for (const auto& [model, giga] : published) {
     ZooStep step(model, natural_options(model), 1);

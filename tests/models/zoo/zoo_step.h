@@ -25,11 +25,10 @@ inline constexpr double kLearningRate = 0.02;
 inline ModelOptions natural_options(const std::string& model) {
   for (const char* name : {"mlp", "lenet5", "cnn_bn"})
     if (model == name) return {.height = 28, .width = 28, .channels = 1};
-  for (const char* name :
-       {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet", "vgg11_bn",
-        "vgg13_bn", "vgg16_bn", "vgg19_bn", "densenet121", "mobilenet_v2"})
-    if (model == name) return {.height = 224, .width = 224, .channels = 3, .classes = 1000};
-  return {};
+  for (const char* name : {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110",
+                           "resnet18_cifar", "wide_resnet", "densenet_bc"})
+    if (model == name) return {};
+  return {.height = 224, .width = 224, .channels = 3, .classes = 1000};
 }
 
 // The same network on images small enough to run it in a test.

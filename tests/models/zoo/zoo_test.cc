@@ -47,6 +47,29 @@ const Case kCases[] = {
     {"densenet121", kImageNet, 7'978'856},
     {"densenet_bc", {}, 769'162},
     {"mobilenet_v2", kImageNet, 3'504'872},
+    {"googlenet", kImageNet, 6'624'904},
+    {"seresnet18", kImageNet, 11'779'624},
+    {"seresnet50", kImageNet, 28'088'024},
+    {"shufflenet_v2_x0_5", kImageNet, 1'366'792},
+    {"shufflenet_v2_x1_0", kImageNet, 2'278'604},
+    {"shufflenet_v2_x1_5", kImageNet, 3'503'624},
+    {"shufflenet_v2_x2_0", kImageNet, 7'393'996},
+    {"mobilenet_v3_small", kImageNet, 2'542'856},
+    {"mobilenet_v3_large", kImageNet, 5'483'032},
+    {"efficientnet_b0", kImageNet, 5'288'548},
+    {"efficientnet_b1", kImageNet, 7'794'184},
+    {"efficientnet_b2", kImageNet, 9'109'994},
+    {"efficientnet_b3", kImageNet, 12'233'232},
+    {"efficientnet_b4", kImageNet, 19'341'616},
+    {"regnet_y_400mf", kImageNet, 4'344'144},
+    {"regnet_y_800mf", kImageNet, 6'432'512},
+    {"regnet_y_1_6gf", kImageNet, 11'202'430},
+    {"regnet_y_3_2gf", kImageNet, 19'436'338},
+    {"convnext_atto", kImageNet, 3'695'520},
+    {"convnext_femto", kImageNet, 5'217'784},
+    {"convnext_pico", kImageNet, 9'045'672},
+    {"convnext_nano", kImageNet, 15'593'560},
+    {"convnext_tiny", kImageNet, 28'589'128},
     {"mlp", kMnist, 784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10},
     {"cnn_bn", kMnist,
      9 * (1 * 32 + 32 * 32 + 32 * 64 + 64 * 64) + 2 * (32 + 32 + 64 + 64) + 7 * 7 * 64 * 10 + 10},
@@ -91,7 +114,15 @@ TEST(Zoo, EveryParameterOfTheSmallNetworksGetsAGradient) {
       {"vgg11_bn", {.height = 32, .width = 33, .dropout = 0}},
       {"densenet121", {.height = 33, .width = 40}},
       {"densenet_bc", {.height = 12, .width = 9, .depth = 22, .growth = 6}},
-      {"mobilenet_v2", {.height = 33, .width = 40}}};
+      {"mobilenet_v2", {.height = 33, .width = 40}},
+      {"googlenet", {.height = 33, .width = 40, .dropout = 0}},
+      {"seresnet18", {.height = 33, .width = 40}},
+      {"shufflenet_v2_x0_5", {.height = 65, .width = 70}},
+      {"mobilenet_v3_small", {.height = 65, .width = 70}},
+      {"mobilenet_v3_large", {.height = 65, .width = 70}},
+      {"efficientnet_b0", {.height = 65, .width = 70}},
+      {"regnet_y_400mf", {.height = 65, .width = 70}},
+      {"convnext_atto", {.height = 64, .width = 70, .stochastic_depth = 0.1}}};
   for (const auto& [name, options] : cases) {
     Store store(7);
     const auto model = make_model(name, options, store);
@@ -155,17 +186,26 @@ std::string message_of(const char* name, const ModelOptions& options) {
 }
 
 TEST(Zoo, WhatCannotBeMadeIsExplained) {
-  EXPECT_EQ(message_of("resnet21", {}),
-            "model: there is no 'resnet21'; known are mlp, lenet5, cnn_bn, resnet20, resnet32, "
-            "resnet44, resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152, "
-            "resnet18_cifar, wide_resnet, alexnet, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
-            "densenet121, densenet_bc, mobilenet_v2");
+  EXPECT_EQ(
+      message_of("resnet21", {}),
+      "model: there is no 'resnet21'; known are mlp, lenet5, cnn_bn, resnet20, resnet32, "
+      "resnet44, resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152, "
+      "resnet18_cifar, wide_resnet, alexnet, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
+      "densenet121, densenet_bc, mobilenet_v2, googlenet, seresnet18, seresnet50, "
+      "shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, shufflenet_v2_x2_0, "
+      "mobilenet_v3_small, mobilenet_v3_large, efficientnet_b0, efficientnet_b1, efficientnet_b2, "
+      "efficientnet_b3, efficientnet_b4, regnet_y_400mf, regnet_y_800mf, regnet_y_1_6gf, "
+      "regnet_y_3_2gf, convnext_atto, convnext_femto, convnext_pico, convnext_nano, convnext_tiny");
   EXPECT_EQ(message_of("resnet20", {.classes = 0}),
             "model resnet20: classes must be at least 1, is 0");
   EXPECT_EQ(message_of("resnet20", {.dropout = 0.5}),
             "model resnet20: has no dropout to choose (its options: classes)");
   EXPECT_EQ(message_of("lenet5", {.widths = {3}}),
             "model lenet5: has no widths to choose (its options: classes)");
+  EXPECT_EQ(message_of("convnext_atto", {.stochastic_depth = 1}),
+            "model convnext_atto: stochastic_depth must be in [0, 1), is 1");
+  EXPECT_EQ(message_of("googlenet", {.stochastic_depth = 0.1}),
+            "model googlenet: has no stochastic_depth to choose (its options: classes, dropout)");
   EXPECT_EQ(message_of("mlp", {.dropout = 1}), "model mlp: dropout must be in [0, 1), is 1");
   EXPECT_EQ(message_of("lenet5", {.height = 11, .width = 28}),
             "lenet5: images must be at least 12x12 pixels, are 11x28");

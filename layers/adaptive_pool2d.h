@@ -1,0 +1,18 @@
+// Pooling to a wanted size: window i along an axis of h pixels covers those from i h / out (rounded
+// down) to (i + 1) h / out (rounded up), so that windows may overlap and differ by a pixel.
+//
+//   x [n, h, w, c]   y [n, out.h, out.w, c]
+//
+// Where out divides the image this is pool2d; else it is made of slices. float32 or float64. Throws
+// ShapeError: x not of rank 4, or out smaller than 1.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+#include "tessera/layers/shared/size2.h"
+
+namespace tessera {
+
+Tensor adaptive_max_pool2d(const Tensor& x, Size2 out);
+Tensor adaptive_average_pool2d(const Tensor& x, Size2 out);
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+// channel_shuffle (Zhang et al. 2017): channels that came in groups, one after the other, take
+// turns.
+//
+//   x [.., c]   y[.., i groups + g] = x[.., g c / groups + i]
+//
+// Any dtype. Throws ShapeError: x a scalar, or groups that do not divide c.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+
+namespace tessera {
+
+Tensor channel_shuffle(const Tensor& x, int64_t groups);
+
+}  // namespace tessera

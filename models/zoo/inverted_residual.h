@@ -1,0 +1,40 @@
+// The block of MobileNet v3 and EfficientNet: it widens, filters each channel, weighs the channels
+// and narrows again, without an activation at the end:
+//
+//   y = norm(conv 1x1 (squeeze_excitation(a(norm(depthwise(a(norm(conv 1x1 (x))))))))
+//
+// plus x when it fits. Names: block.0.0 (a convolution), block.0.1 (its norm), ..., block.2.fc1.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tessera/layers/modules.h"
+
+namespace tessera {
+
+class InvertedResidual final : public Module {
+ public:
+  struct Settings {
+    int64_t in = 0, wide = 0, out = 0;  // channels; no first convolution where wide is in
+    int64_t kernel = 3, stride = 1;
+    int64_t squeeze = 0;  // channels in the middle of squeeze and excitation; 0: none
+    SqueezeExcitation::Function activation = relu, squeeze_activation = relu, gate = sigmoid;
+    BatchNorm2d::Settings norm = {};
+    double stochastic_depth = 0;  // probability that a sample goes around the block
+  };
+  InvertedResidual(Store& store, std::string name, const Settings& settings);
+
+ protected:
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  bool adds_;
+  double stochastic_depth_;
+  std::vector<std::unique_ptr<Module>> block_;
+};
+
+// `channels`, scaled, as a multiple of 8 that is not under nine tenths of it.
+int64_t multiple_of_8(double channels);
+
+}  // namespace tessera
