@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise_cuda.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/scalar_gradient.h"
@@ -27,6 +28,23 @@ Broadcast broadcast_or_throw(const std::string& who, const Shape& in, const Shap
   return broadcast;
 }
 
+Specs infer_pointwise(const PointwiseParams& params, std::span<const TensorSpec> in) {
+  if (in.size() != static_cast<size_t>(params.program.inputs))
+    throw ShapeError(fmt::format("{}: expects {} inputs, given {}", params.name,
+                                 params.program.inputs, in.size()));
+  Shape out = in[0].shape;
+  for (const TensorSpec& x : in) {
+    if (!is_float(x.dtype) || x.dtype != in[0].dtype)
+      throw ShapeError(
+          fmt::format("{}: inputs must be of one floating-point dtype, given {} and "
+                      "{}; use cast()",
+                      params.name, in[0].text(), x.text()));
+    out = broadcast(out, x.shape, params.name);
+  }
+  for (const TensorSpec& x : in) broadcast_or_throw(params.name, x.shape, out);
+  return {{in[0].dtype, out, {}}};
+}
+
 class PointwiseKernel final : public Kernel {
  public:
   PointwiseKernel(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
@@ -47,6 +65,41 @@ class PointwiseKernel final : public Kernel {
  private:
   const PointwisePlan plan_;
   const int64_t total_;
+};
+
+std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params,
+                                          std::span<const TensorSpec> in, Context& where) {
+  if constexpr (kCuda)
+    if (!where.device().is_cpu()) return pointwise_cuda(params.program, in);
+  const Shape out = infer_pointwise(params, in)[0].shape;
+  std::vector<Broadcast> broadcasts;
+  for (const TensorSpec& x : in)
+    broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
+  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts, out.elements());
+}
+
+class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
+ public:
+  explicit PointwiseUpdate(PointwiseParams p) : params(std::move(p)) {}
+  std::string_view name() const override { return params.name; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const Specs out = infer_pointwise(params, in);
+    if (out[0].shape != in[0].shape)
+      throw ShapeError(fmt::format("{}: what becomes {} must not be larger, is {}", params.name,
+                                   in[0].text(), out[0].text()));
+    return {in[0]};
+  }
+  bool runs_on(DeviceKind kind) const override { return kCuda || kind == DeviceKind::cpu; }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm&) const override {
+    return prepare_pointwise(params, in, where);
+  }
+  int updates(int) const override { return 0; }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, params.program.operations() * in[0].shape.elements());
+  }
+
+  const PointwiseParams params;
 };
 
 }  // namespace
@@ -82,32 +135,11 @@ Pointwise::Pointwise(PointwiseParams p, std::vector<PointwiseGrad> grads)
 
 bool Pointwise::runs_on(DeviceKind kind) const { return kCuda || kind == DeviceKind::cpu; }
 
-Specs Pointwise::infer(std::span<const TensorSpec> in) const {
-  if (in.size() != static_cast<size_t>(params.program.inputs))
-    throw ShapeError(fmt::format("{}: expects {} inputs, given {}", params.name,
-                                 params.program.inputs, in.size()));
-  Shape out = in[0].shape;
-  for (const TensorSpec& x : in) {
-    if (!is_float(x.dtype) || x.dtype != in[0].dtype)
-      throw ShapeError(
-          fmt::format("{}: inputs must be of one floating-point dtype, given {} and "
-                      "{}; use cast()",
-                      params.name, in[0].text(), x.text()));
-    out = broadcast(out, x.shape, params.name);
-  }
-  for (const TensorSpec& x : in) broadcast_or_throw(params.name, x.shape, out);
-  return {{in[0].dtype, out, {}}};
-}
+Specs Pointwise::infer(std::span<const TensorSpec> in) const { return infer_pointwise(params, in); }
 
 std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Context& where,
                                            const Algorithm&) const {
-  if constexpr (kCuda)
-    if (!where.device().is_cpu()) return pointwise_cuda(params.program, in);
-  Shape out = infer(in)[0].shape;
-  std::vector<Broadcast> broadcasts;
-  for (const TensorSpec& x : in)
-    broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
-  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts, out.elements());
+  return prepare_pointwise(params, in, where);
 }
 
 Saved Pointwise::saved() const {
@@ -157,6 +189,12 @@ Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
   auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(program)},
                                         std::move(grads));
   return apply1(op, std::move(inputs));
+}
+
+Tensor pointwise_update(std::string name, ScalarProgram program, Tensors inputs) {
+  const NoGradScope no_grad;
+  PointwiseParams params{std::move(name), std::move(program)};
+  return apply1(std::make_shared<PointwiseUpdate>(std::move(params)), std::move(inputs));
 }
 
 }  // namespace tessera

@@ -52,6 +52,10 @@ class Pointwise final : public OpBase<Pointwise> {
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
                  std::vector<PointwiseGrad> grads = {});
 
+// Makes program(inputs) the next version of inputs[0], a persistent tensor, in its bytes; the
+// others are broadcast to its shape. No gradient flows. Gives the next version.
+Tensor pointwise_update(std::string name, ScalarProgram program, Tensors inputs);
+
 // How input `in` is read for output `out`. False where that form cannot express it.
 bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
 

@@ -129,13 +129,14 @@ Tensor Store::declare(const std::string& name, const Shape& shape, Initializer i
   storage->store = this;
   Tensor tensor = make_tensor(spec, storage);
   by_name_[name] = entries_.size();
-  entries_.push_back({tensor, init, bytes_});
+  entries_.push_back({tensor, init, bytes_, false, name});
   bytes_ = bytes;
   return tensor;
 }
 
 Tensor Store::parameter(const std::string& name, const Shape& shape, Initializer init,
                         std::optional<DType> dtype) {
+  if (in_averages_) return average_of(name, shape, dtype.value_or(dtype_));
   Tensor tensor = declare(name, shape, init, dtype.value_or(dtype_), Role::parameter);
   tensor.impl()->leaf = true;
   parameters_.push_back(tensor);
@@ -144,6 +145,7 @@ Tensor Store::parameter(const std::string& name, const Shape& shape, Initializer
 
 Tensor Store::buffer(const std::string& name, const Shape& shape, Initializer init,
                      std::optional<DType> dtype) {
+  if (in_averages_) return average_of(name, shape, dtype.value_or(dtype_));
   buffers_.push_back(declare(name, shape, init, dtype.value_or(dtype_), Role::buffer));
   return buffers_.back();
 }
@@ -153,6 +155,42 @@ Tensor Store::optimizer_state(const std::string& name, const Shape& shape, Initi
   optimizer_states_.push_back(
       declare(name, shape, init, dtype.value_or(dtype_), Role::optimizer_state));
   return optimizer_states_.back();
+}
+
+Tensor Store::average_of(const std::string& name, const Shape& shape, DType dtype) {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end() || entries_[found->second].tensor.shape() != shape ||
+      entries_[found->second].tensor.dtype() != dtype)
+    throw Error(
+        fmt::format("store: there is no tensor '{}' of shape {} to average", name, shape.text()));
+  const Entry& of = entries_[found->second];
+  const Tensor value = of.tensor;
+  if (!is_float(dtype) || of.frozen) return value;
+  const Tensor average = optimizer_state("ema." + name, shape, of.init, dtype);
+  entries_.back().key = name;
+  averages_.push_back({value, average});
+  return average;
+}
+
+void Store::freeze(const std::string& name) {
+  const auto same = [&](const Tensor& tensor) { return tensor.impl()->storage->name == name; };
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), same);
+  if (found == parameters_.end() || materialized())
+    throw Error(fmt::format(
+        "store: '{}' cannot be frozen: {}", name,
+        materialized() ? "the tensors already have their bytes" : "there is no such parameter"));
+  Entry& entry = entries_[by_name_.at(name)];
+  entry.frozen = true;
+  entry.tensor.impl()->leaf = false;
+  entry.tensor.impl()->storage->role = Role::buffer;
+  buffers_.push_back(entry.tensor);
+  parameters_.erase(found);
+}
+
+void Store::exchange_averages() {
+  materialize();
+  for (const Average& pair : averages_)
+    std::swap(pair.value.impl()->storage->pointer, pair.average.impl()->storage->pointer);
 }
 
 Tensors Store::persistent() const {
@@ -206,10 +244,8 @@ void Store::materialize(Region region) {
 }
 
 void Store::reset() {
-  for (const Entry& entry : entries_) {
-    const std::string& name = entry.tensor.impl()->storage->name;
-    initialize(entry.tensor, entry.init, random_key(seed_, name));
-  }
+  for (const Entry& entry : entries_)
+    initialize(entry.tensor, entry.init, random_key(seed_, entry.key));
 }
 
 }  // namespace tessera

@@ -54,6 +54,33 @@ class Store {
                          std::optional<DType> dtype = {});
   DType dtype() const { return dtype_; }
 
+  // Makes a buffer of a parameter: no gradient reaches it, and it stays among the weights. Before
+  // the tensors have their bytes, and before anything reads parameters(). Throws Error: no such
+  // parameter.
+  void freeze(const std::string& name);
+
+  // While one lives, parameter() and buffer() give an optimizer state "ema.<name>" beside the
+  // tensor of that name, which must be there, with its initial value: building the model again then
+  // gives one that reads averages (layers/ema.h). What is no floating point, or frozen, is the
+  // tensor itself.
+  class AveragesScope {
+   public:
+    explicit AveragesScope(Store& store) : store_(store) { store_.in_averages_ = true; }
+    ~AveragesScope() { store_.in_averages_ = false; }
+    AveragesScope(const AveragesScope&) = delete;
+    AveragesScope& operator=(const AveragesScope&) = delete;
+
+   private:
+    Store& store_;
+  };
+  struct Average {
+    Tensor value, average;
+  };
+  // In the order of declaration.
+  const std::vector<Average>& averages() const { return averages_; }
+  // Exchanges values and averages, without moving any. The tensors must have their bytes.
+  void exchange_averages();
+
   // In the order of declaration.
   const Tensors& parameters() const { return parameters_; }
   const Tensors& buffers() const { return buffers_; }
@@ -75,17 +102,23 @@ class Store {
  private:
   Tensor declare(const std::string& name, const Shape& shape, Initializer init, DType dtype,
                  Role role);
+  Tensor average_of(const std::string& name, const Shape& shape, DType dtype);
   std::string largest() const;  // a line for each of the largest tensors, for errors
   struct Entry {
     Tensor tensor;
     Initializer init;
     size_t offset;
+    bool frozen = false;
+    std::string key =
+        {};  // of its random numbers: its name, of an average that of what it averages
   };
   uint64_t seed_;
   DType dtype_;
   std::vector<Entry> entries_;
   std::unordered_map<std::string, size_t> by_name_;  // in entries_
   Tensors parameters_, buffers_, optimizer_states_;
+  std::vector<Average> averages_;
+  bool in_averages_ = false;
   size_t bytes_ = 0;
   Region region_;
   bool materialized_ = false;

@@ -1,7 +1,5 @@
 #include "tessera/layers/adamw.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
@@ -10,6 +8,7 @@
 #include "tessera/layers/adamw_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/optimizer_ops.h"
+#include "tessera/layers/shared/update_programs.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
@@ -17,37 +16,10 @@ namespace tessera {
 
 namespace {
 
-// counter, lr -> counter + 1, int64[1]; not where lr is not finite, as nothing is updated then.
-struct CountParams {
-  bool operator==(const CountParams&) const = default;
-};
-
-class CountUp final : public OpBase<CountUp> {
- public:
-  std::string_view name() const override { return "count_up"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
-    InputCheck check("count_up", in, {"counter", "lr"});
-    check.dtype(0, DType::i64);
-    check.shape(0, {1}, "one counter");
-    check.floats({1});
-    if (in[1].shape.elements() != 1) check.fail("lr must have one element");
-    return {in[0]};
-  }
-  int updates(int) const override { return 0; }
-  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
-    if (std::isfinite(read_scalar(in[1]))) ++*out[0].as<int64_t>();
-  }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) count_up_cuda(where, out[0], in[1]);
-  }
-
-  const CountParams params{};
-};
-
 struct UpdateParams {
   AdamWParams adamw;
   int tensors;
+  std::vector<ParameterScale> scales;
   bool operator==(const UpdateParams&) const = default;
 };
 
@@ -101,16 +73,15 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
 
   AdamWBuffers buffers(Buffers in, Buffers out) const {
     const auto n = static_cast<size_t>(params.tensors);
-    return {out.first(n),       in.subspan(n, n), out.subspan(n, n),
-            out.subspan(2 * n), in[2 * n],        in[2 * n + 1]};
+    return {out.first(n), in.subspan(n, n), out.subspan(n, n), out.subspan(2 * n),
+            in[2 * n],    in[2 * n + 1],    params.scales};
   }
 
   void update_one(CpuContext& where, double lr, double t, const AdamWBuffers& all, size_t i) const {
     visit_float(all.parameters[i].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const double decay = decay_of(params.adamw, all.parameters[i].spec);
-      const double own_lr = lr * lr_factor_of(params.adamw, all.parameters[i].spec);
-      const AdamWRates<T> rates = adamw_rates<T>(params.adamw, decay, own_lr, t);
+      const ParameterScale own = scale_of(params.adamw, all.parameters[i].spec, params.scales[i]);
+      const AdamWRates<T> rates = adamw_rates<T>(params.adamw, own.decay, lr * own.lr, t);
       const auto& kernels = optimizer_microkernels_for<T>();
       const T* g = all.gradients[i].as<T>();
       T *p = all.parameters[i].as<T>(), *m = all.m[i].as<T>(), *v = all.v[i].as<T>();
@@ -123,9 +94,10 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
 
 void update(std::span<const Tensor> parameters, std::span<const Tensor> gradients,
             std::span<const Tensor> m, std::span<const Tensor> v, const Tensor& t, const Tensor& lr,
-            const AdamWParams& params) {
+            const AdamWParams& params, std::span<const ParameterScale> scales) {
   NoGradScope no_grad;
-  const UpdateParams own{params, static_cast<int>(parameters.size())};
+  const UpdateParams own{
+      params, static_cast<int>(parameters.size()), {scales.begin(), scales.end()}};
   Tensors in(parameters.begin(), parameters.end());
   in.insert(in.end(), gradients.begin(), gradients.end());
   in.push_back(lr);
@@ -136,26 +108,18 @@ void update(std::span<const Tensor> parameters, std::span<const Tensor> gradient
 }
 
 void check_params(const AdamWParams& s) {
-  for (const auto& [name, beta] : {std::pair{"beta1", s.beta1}, std::pair{"beta2", s.beta2}}) {
-    if (beta >= 0 && beta < 1) continue;
-    throw ConfigError(fmt::format("adamw: {} must be in [0, 1), is {}", name, beta));
-  }
-  if (!(s.epsilon > 0)) {
-    throw ConfigError(fmt::format("adamw: epsilon must be positive, is {}", s.epsilon));
-  }
-  if (!(s.vector_lr >= 0))
-    throw ConfigError(fmt::format("adamw: vector_lr must not be negative, is {}", s.vector_lr));
-  if (!(s.weight_decay >= 0)) {
-    throw ConfigError(
-        fmt::format("adamw: weight_decay must not be negative, is {}", s.weight_decay));
-  }
+  check_share("adamw", "beta1", s.beta1);
+  check_share("adamw", "beta2", s.beta2);
+  check_positive("adamw", "epsilon", s.epsilon);
+  check_decay("adamw", s);
 }
 
 }  // namespace
 
 void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
                   const Tensor& t, const Tensor& lr, const AdamWParams& params) {
-  update({&parameter, 1}, {&gradient, 1}, {&m, 1}, {&v, 1}, t, lr, params);
+  const ParameterScale scale;
+  update({&parameter, 1}, {&gradient, 1}, {&m, 1}, {&v, 1}, t, lr, params, {&scale, 1});
 }
 
 AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
@@ -168,10 +132,11 @@ AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
 
 void AdamW::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("adamw", gradients);
-  const Tensor t = apply1(std::make_shared<CountUp>(), {step_, lr});
+  const Tensor t = count_up(step_, lr);
   for_joined([&](size_t first, size_t count) {
     const auto part = [&](std::span<const Tensor> all) { return all.subspan(first, count); };
-    update(part(parameters_), part(gradients), part(m_), part(v_), t, lr, params_);
+    update(part(parameters_), part(gradients), part(m_), part(v_), t, lr, params_,
+           std::span(scales_).subspan(first, count));
   });
 }
 

@@ -16,6 +16,9 @@ namespace tessera {
 void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
                   const Tensor& t, const Tensor& lr, const AdamWParams& params);
 
+// Adam (Kingma and Ba 2015) with params.coupled: the parameter is not made smaller, but
+// weight_decay p is added to g first.
+
 // Declares the states "optimizer.m.<parameter>" and "optimizer.v.<parameter>" for each parameter,
 // and one int64 "optimizer.step" that every step counts up.
 class AdamW final : public Optimizer {

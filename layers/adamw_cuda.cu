@@ -4,11 +4,6 @@
 namespace tessera {
 namespace {
 
-__global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
-  const double rate = read_lr(lr, lr_is_double);
-  if (rate - rate == 0) ++*counter;
-}
-
 // One thread finds the rates: powers of doubles are slow, and all threads of a block need the same.
 template <class T, int kMost>
 __global__ void __launch_bounds__(kUpdateThreads)
@@ -47,12 +42,6 @@ void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const Adam
                                           flags, entry, params, tensors.t.as<const int64_t>());
     });
   });
-}
-
-void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr) {
-  CudaDeviceGuard guard(where.index());
-  launch("count_up", count_up, 1, 1, 0, where.cuda_stream(), counter.as<int64_t>(), lr.data,
-         lr.spec.dtype == DType::f64);
 }
 
 }  // namespace tessera

@@ -13,7 +13,8 @@ namespace tessera {
 template <class T>
 TESSERA_HOST_DEVICE inline AdamWRates<T> adamw_rates(const AdamWParams& params, double decay,
                                                      double lr, double t) {
-  return {static_cast<T>(1 - lr * decay),
+  return {static_cast<T>(params.coupled ? 1 : 1 - lr * decay),
+          static_cast<T>(params.coupled ? decay : 0),
           static_cast<T>(1 - params.beta1),
           static_cast<T>(params.beta2),
           static_cast<T>(1 - params.beta2),
@@ -27,11 +28,9 @@ TESSERA_HOST_DEVICE inline AdamWRates<T> adamw_rates(const AdamWParams& params, 
 struct AdamWBuffers {
   Buffers parameters, gradients, m, v;
   Buffer lr, t;
+  std::span<const ParameterScale> scales;
 };
 void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
                        Buffer scratch);
-
-// counter + 1, unless lr is not finite.
-void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr);
 
 }  // namespace tessera

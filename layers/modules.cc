@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/scope.h"
+#include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/bias.h"
 #include "tessera/layers/dropout.h"
@@ -83,6 +85,7 @@ BatchNorm2d::BatchNorm2d(Store& store, std::string name, const Settings& s)
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) const {
+  const TrainingScope frozen(is_training() && beta_.impl()->storage->role == Role::parameter);
   return batch_norm(x, gamma_, beta_, running_mean_, running_var_, params_);
 }
 

@@ -90,7 +90,8 @@ class Linear final : public Module {
 };
 
 // batch_norm over the last axis. "gamma" [channels] starts as ones, "beta" as zeros; the buffers
-// "running_mean" and "running_var" start as zeros and ones and follow the batches in training.
+// "running_mean" and "running_var" start as zeros and ones and follow the batches in training,
+// unless "beta" is frozen (Store::freeze()), and then are used in training too.
 class BatchNorm2d final : public Module {
  public:
   struct Settings {

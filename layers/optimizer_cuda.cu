@@ -1,5 +1,6 @@
 #include "tessera/engine/finite_cuda.h"
 #include "tessera/layers/optimizer_cuda.h"
+#include "tessera/layers/shared/updates_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
 
@@ -7,6 +8,11 @@ namespace tessera {
 namespace {
 
 constexpr int kThreads = 256;
+
+__global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
+  const double rate = read_lr(lr, lr_is_double);
+  if (rate - rate == 0) ++*counter;
+}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -17,7 +23,33 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *out = found != 0 ? static_cast<T>(NAN) : *lr;
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    update_gate(const void* lr, bool lr_is_double, const int32_t* flags, int32_t count, T* out,
+                unsigned long long* refused) {
+  const double rate = read_lr(lr, lr_is_double);
+  int found = rate - rate != 0;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kThreads) found |= flags[i];
+  found = block_or<kThreads>(found, dynamic_shared<int>());
+  if (threadIdx.x != 0) return;
+  *out = found != 0 ? T(0) : T(1);
+  if (found != 0) atomicAdd(refused, 1ull);
+}
+
 }  // namespace
+
+void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch) {
+  CudaDeviceGuard guard(where.index());
+  auto* flags = scratch.as<int32_t>();
+  flag_non_finite(where, in.subspan(1), flags);
+  const int32_t count = FiniteParts(in[1].elements()).count;
+  visit_float(out.spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch("update_gate", update_gate<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
+           where.cuda_stream(), in[0].data, in[0].spec.dtype == DType::f64, flags, count,
+           out.as<T>(), reinterpret_cast<unsigned long long*>(where.refused_counter()));
+  });
+}
 
 void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch) {
   CudaDeviceGuard guard(where.index());
@@ -30,6 +62,12 @@ void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer
     launch("lr_if_finite", lr_if_finite<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
            where.cuda_stream(), in[0].as<const T>(), flags, count, out.as<T>());
   });
+}
+
+void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr) {
+  CudaDeviceGuard guard(where.index());
+  launch("count_up", count_up, 1, 1, 0, where.cuda_stream(), counter.as<int64_t>(), lr.data,
+         lr.spec.dtype == DType::f64);
 }
 
 }  // namespace tessera

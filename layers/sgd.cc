@@ -8,6 +8,7 @@
 #include "tessera/layers/sgd_cuda.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/optimizer_ops.h"
+#include "tessera/layers/shared/update_programs.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
@@ -18,6 +19,7 @@ namespace {
 struct UpdateParams {
   SgdParams sgd;
   int tensors;
+  std::vector<ParameterScale> scales;
   bool operator==(const UpdateParams&) const = default;
 };
 
@@ -77,14 +79,14 @@ class SgdUpdate final : public JoinedUpdate<SgdUpdate> {
 
   SgdBuffers buffers(Buffers in, Buffers out) const {
     const auto n = static_cast<size_t>(params.tensors);
-    return {out.first(n), in.subspan(n, n), out.subspan(n), in[2 * n]};
+    return {out.first(n), in.subspan(n, n), out.subspan(n), in[2 * n], params.scales};
   }
 
   void update_one(CpuContext& where, double lr, const SgdBuffers& all, size_t i) const {
     visit_float(all.parameters[i].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const SgdRates<T> rates{static_cast<T>(lr * lr_factor_of(params.sgd, all.parameters[i].spec)),
-                              static_cast<T>(decay_of(params.sgd, all.parameters[i].spec)),
+      const ParameterScale own = scale_of(params.sgd, all.parameters[i].spec, params.scales[i]);
+      const SgdRates<T> rates{static_cast<T>(lr * own.lr), static_cast<T>(own.decay),
                               static_cast<T>(params.sgd.momentum)};
       const auto& kernels = optimizer_microkernels_for<T>();
       const T* g = all.gradients[i].as<T>();
@@ -104,9 +106,11 @@ class SgdUpdate final : public JoinedUpdate<SgdUpdate> {
 
 // `momentum` is empty without.
 void update(std::span<const Tensor> parameters, std::span<const Tensor> gradients,
-            std::span<const Tensor> momentum, const Tensor& lr, const SgdParams& params) {
+            std::span<const Tensor> momentum, const Tensor& lr, const SgdParams& params,
+            std::span<const ParameterScale> scales) {
   NoGradScope no_grad;
-  const UpdateParams own{params, static_cast<int>(parameters.size())};
+  const UpdateParams own{
+      params, static_cast<int>(parameters.size()), {scales.begin(), scales.end()}};
   Tensors in(parameters.begin(), parameters.end());
   in.insert(in.end(), gradients.begin(), gradients.end());
   in.push_back(lr);
@@ -115,14 +119,8 @@ void update(std::span<const Tensor> parameters, std::span<const Tensor> gradient
 }
 
 void check_params(const SgdParams& s) {
-  if (!(s.momentum >= 0)) {
-    throw ConfigError(fmt::format("sgd: momentum must not be negative, is {}", s.momentum));
-  }
-  if (!(s.weight_decay >= 0)) {
-    throw ConfigError(fmt::format("sgd: weight_decay must not be negative, is {}", s.weight_decay));
-  }
-  if (!(s.vector_lr >= 0))
-    throw ConfigError(fmt::format("sgd: vector_lr must not be negative, is {}", s.vector_lr));
+  check_not_negative("sgd", "momentum", s.momentum);
+  check_decay("sgd", s);
   if (s.nesterov && s.momentum == 0) {
     throw ConfigError("sgd: nesterov needs a momentum above 0, is 0");
   }
@@ -133,7 +131,8 @@ void check_params(const SgdParams& s) {
 void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
                 const Tensor& lr, const SgdParams& params) {
   const std::span state(&momentum, params.momentum != 0 ? 1 : 0);
-  update({&parameter, 1}, {&gradient, 1}, state, lr, params);
+  const ParameterScale scale;
+  update({&parameter, 1}, {&gradient, 1}, state, lr, params, {&scale, 1});
 }
 
 Sgd::Sgd(Store& store, Tensors parameters, const SgdParams& params)
@@ -147,7 +146,8 @@ void Sgd::step(std::span<const Tensor> gradients, const Tensor& lr) {
   for_joined([&](size_t first, size_t count) {
     const auto part = [&](std::span<const Tensor> all) { return all.subspan(first, count); };
     update(part(parameters_), part(gradients),
-           momentum_.empty() ? std::span<const Tensor>() : part(momentum_), lr, params_);
+           momentum_.empty() ? std::span<const Tensor>() : part(momentum_), lr, params_,
+           std::span(scales_).subspan(first, count));
   });
 }
 

@@ -12,6 +12,7 @@ namespace tessera {
 struct SgdBuffers {
   Buffers parameters, gradients, momentum;
   Buffer lr;
+  std::span<const ParameterScale> scales;
 };
 void sgd_update_cuda(CudaContext& where, const SgdParams& params, const SgdBuffers& tensors,
                      Buffer scratch);

@@ -29,12 +29,13 @@ TESSERA_HOST_DEVICE static inline void sgd_element(const SgdRates<T>& s, T g, T&
 // The numbers of one step and one tensor.
 template <class T>
 struct AdamWRates {
-  T keep, mix1, beta2, mix2, rate, root, epsilon;
+  T keep, pull, mix1, beta2, mix2, rate, root, epsilon;
 };
 
 template <class T>
-TESSERA_HOST_DEVICE static inline void adamw_element(const AdamWRates<T>& s, T g, T& p, T& m,
+TESSERA_HOST_DEVICE static inline void adamw_element(const AdamWRates<T>& s, T slope, T& p, T& m,
                                                      T& v) {
+  const T g = slope + s.pull * p;
   const T first = m + s.mix1 * (g - m);
   const T second = s.beta2 * v + s.mix2 * (g * g);
   m = first;

@@ -5,6 +5,7 @@
 
 #include "tessera/engine/finite_cuda.h"
 #include "tessera/engine/op.h"
+#include "tessera/layers/optimizer_params.h"
 #include "tessera/layers/optimizer_simd.h"
 #include "tessera/runtime/cuda/cuda.h"
 
@@ -49,16 +50,13 @@ inline double read_scalar(const Buffer& buffer) {
   return buffer.spec.dtype == DType::f64 ? *buffer.as<double>() : double{*buffer.as<float>()};
 }
 
-// The weight decay of one parameter.
+// One parameter's factor of the learning rate, and its weight decay.
 template <class Params>
-double decay_of(const Params& params, const TensorSpec& parameter) {
-  return params.decay_vectors || parameter.shape.rank() > 1 ? params.weight_decay : 0;
-}
-
-// The factor of one parameter's learning rate.
-template <class Params>
-double lr_factor_of(const Params& params, const TensorSpec& parameter) {
-  return parameter.shape.rank() > 1 ? 1 : params.vector_lr;
+ParameterScale scale_of(const Params& params, const TensorSpec& parameter,
+                        const ParameterScale& own) {
+  const bool is_vector = parameter.shape.rank() <= 1;
+  return {own.lr * (is_vector ? params.vector_lr : 1),
+          is_vector && !params.decay_vectors ? 0 : own.decay * params.weight_decay};
 }
 
 // Calls range(first, last) for blocks of [0, count), cut by the count alone.

@@ -112,8 +112,9 @@ Updated<T, kStates> updated(const All& tensors, size_t k, const Params& params) 
   tensor.parameter = p.as<T>();
   tensor.gradient = tensors.gradients[k].template as<const T>();
   tensor.elements = p.elements();
-  tensor.decay = decay_of(params, p.spec);
-  tensor.lr_factor = lr_factor_of(params, p.spec);
+  const ParameterScale own = scale_of(params, p.spec, tensors.scales[k]);
+  tensor.decay = own.decay;
+  tensor.lr_factor = own.lr;
   return tensor;
 }
 

@@ -19,6 +19,23 @@ const char* name_of(Mode value) {
   return nullptr;
 }
 
+const char* name_of(Sampling value) {
+  switch (value) {
+    case Sampling::kShuffled: return "shuffled";
+    case Sampling::kBalanced: return "balanced";
+  }
+  return nullptr;
+}
+
+const char* name_of(LossKind value) {
+  switch (value) {
+    case LossKind::kCrossEntropy: return "cross_entropy";
+    case LossKind::kBce: return "bce";
+    case LossKind::kMse: return "mse";
+  }
+  return nullptr;
+}
+
 const char* name_of(ScheduleKind value) {
   switch (value) {
     case ScheduleKind::kConstant: return "constant";
@@ -27,6 +44,11 @@ const char* name_of(ScheduleKind value) {
     case ScheduleKind::kCosine: return "cosine";
     case ScheduleKind::kLinear: return "linear";
     case ScheduleKind::kOneCycle: return "one_cycle";
+    case ScheduleKind::kPolynomial: return "polynomial";
+    case ScheduleKind::kExponential: return "exponential";
+    case ScheduleKind::kCosineRestarts: return "cosine_restarts";
+    case ScheduleKind::kWsd: return "wsd";
+    case ScheduleKind::kPlateau: return "plateau";
   }
   return nullptr;
 }

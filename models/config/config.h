@@ -69,12 +69,28 @@ class Workers {
 
 // What configurations choose by name.
 enum class Mode { kGraph, kEager };
-enum class ScheduleKind { kConstant, kStep, kMultistep, kCosine, kLinear, kOneCycle };
+enum class LossKind { kCrossEntropy, kBce, kMse };
+enum class ScheduleKind {
+  kConstant,
+  kStep,
+  kMultistep,
+  kCosine,
+  kLinear,
+  kOneCycle,
+  kPolynomial,
+  kExponential,
+  kCosineRestarts,
+  kWsd,
+  kPlateau
+};
 enum class OnNonFinite { kStop, kSkip };
+enum class Sampling { kShuffled, kBalanced };
 enum class BestBy { kAccuracy, kLoss, kNone };
 const char* name_of(Mode value);
+const char* name_of(LossKind value);
 const char* name_of(ScheduleKind value);
 const char* name_of(OnNonFinite value);
+const char* name_of(Sampling value);
 const char* name_of(BestBy value);
 const char* name_of(CpuKernels value);
 const char* name_of(Winograd value);
@@ -133,27 +149,37 @@ struct DataConfig {
   bool follow_links = false;                     // image_folder: out of its root
   int64_t train_count = 0;                       // use only so many training images; 0: all
   int64_t test_count = 0;                        // the same for the test images
-  ValidationSource validation;                   // held out of the training images, or a folder
+  Named<Sampling> sampling = Sampling::kShuffled;
+  ValidationSource validation;  // held out of the training images, or a folder
   std::vector<AugmentConfig> augment;
   std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
   std::vector<double> std;
 };
 
+// The formulas stand in models/training/losses.h.
 struct LossConfig {
-  std::string name = "cross_entropy";
+  Named<LossKind> name = LossKind::kCrossEntropy;
   double label_smoothing = 0;
+  std::vector<double> class_weights = {};       // cross_entropy: one for each class; empty: 1
+  std::optional<double> target_threshold = {};  // bce
 };
 
 // The formulas stand in models/config/schedule.h.
 struct ScheduleConfig {
   Named<ScheduleKind> name = ScheduleKind::kConstant;
   Duration warmup;  // linear from 0 to lr; not for one_cycle, which rises itself
-  Duration every{30, Duration::Unit::kEpochs};  // step: how often lr is multiplied by gamma
+  Duration every{30, Duration::Unit::kEpochs};  // step, exponential: between factors of gamma
   std::vector<Duration> milestones;             // multistep: when lr is multiplied by gamma, rising
-  double gamma = 0.1;                           // step, multistep
-  double final_lr = 0;         // cosine, linear, one_cycle: the learning rate at the end
+  double gamma = 0.1;                           // step, multistep, exponential, plateau
+  double final_lr = 0;                          // the learning rate at the end; plateau: the least
   double start_factor = 0.04;  // one_cycle: the first learning rate, as a part of lr
   double peak_at = 0.3;        // one_cycle: where lr is reached, as a part of the training
+  double power = 1;            // polynomial
+  Duration period{10, Duration::Unit::kEpochs};  // cosine_restarts: of the first cycle
+  int period_factor = 1;                         // cosine_restarts: of each after it
+  Duration decay{1, Duration::Unit::kEpochs};    // wsd: the linear decay at the end
+  int patience = 10, cooldown = 0;               // plateau: evaluations
+  double threshold = 1e-4;                       // plateau: what is better by less is not
 };
 
 struct TrainConfig {
@@ -162,8 +188,22 @@ struct TrainConfig {
   Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
   Named<OnNonFinite> non_finite = OnNonFinite::kStop;   // a batch with such a loss or gradients
   Duration log_every{50, Duration::Unit::kSteps};       // 0: only at the end of an epoch
+  int accumulate = 1;                                   // parts of a batch, one after the other
+  int patience = 0;                                     // evaluations without a new best; 0: any
+  std::vector<std::string> freeze, freeze_all_but;      // parts of the network
 
   int64_t total_steps(int64_t steps_per_epoch) const;
+};
+
+// An average of the weights over the steps (layers/ema.h), which is what is evaluated and what
+// weights.h5 holds.
+struct EmaConfig {
+  std::optional<double> decay;  // none: no average is kept
+  bool warmup = false;
+};
+
+struct EvalConfig {
+  bool flip = false;  // the mean logits of the image and its mirror
 };
 
 struct CpuConfig {
@@ -219,6 +259,8 @@ struct Config {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;
+  EmaConfig ema;
+  EvalConfig eval;
   CpuConfig cpu;
   GpuConfig gpu;
   MemoryConfig memory;

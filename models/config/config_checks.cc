@@ -42,6 +42,8 @@ class Checks {
     if (!wrong_.count("model")) check_model();
     if (!wrong_.count("optimizer")) check_optimizer();
     if (!wrong_.count("schedule")) check_schedule();
+    if (!wrong_.count("loss") && !wrong_.count("model")) check_loss();
+    if (!wrong_.count("train") && !wrong_.count("data")) check_training();
     if (!wrong_.count("") && !wrong_.count("memory")) check_reserve(), check_budget();
     if (config_.run.dir.empty())
       add({"run.dir"}, "run.dir: must be the path of a folder, but is empty");
@@ -106,7 +108,10 @@ class Checks {
 
   // As training will build it; its shapes only where they are known without opening data.
   void check_network() {
-    const std::optional<NetworkProblem> problem = find_network_problem(config_, image_);
+    Config known = config_;  // but for the parts of it that could not be read
+    if (wrong_.count("train")) known.train = {};
+    if (wrong_.count("optimizer")) known.optimizer = {};
+    const std::optional<NetworkProblem> problem = find_network_problem(known, image_);
     if (!problem) return;
     if (problem->range) return errors_.add(*problem->range, problem->text);
     const std::string key = first_given(problem->keys);
@@ -114,11 +119,39 @@ class Checks {
                 fmt::format("{}: {}", key.empty() ? "model.name" : key, problem->text));
   }
 
+  void check_loss() {
+    if (config_.loss.name != LossKind::kCrossEntropy) return;
+    const std::vector<double>& weights = config_.loss.class_weights;
+    const auto classes = static_cast<size_t>(config_.model.classes);
+    if (!weights.empty() && weights.size() != classes)
+      add({"loss.class_weights"},
+          fmt::format("loss.class_weights: must have one entry for each of the {} classes of the "
+                      "model, but has {}",
+                      classes, weights.size()));
+    else if (!weights.empty() &&
+             std::count(weights.begin(), weights.end(), 0.0) == std::ssize(weights))
+      add({"loss.class_weights"}, "loss.class_weights: one at least must be above 0");
+  }
+
+  void check_training() {
+    const TrainConfig& train = config_.train;
+    if (train.accumulate > config_.data.batch)
+      add({"train.accumulate", "data.batch"},
+          fmt::format("train.accumulate: a batch of {} images cannot be cut into {} parts",
+                      config_.data.batch, train.accumulate));
+    if (train.patience > 0 && config_.checkpoint.best == BestBy::kNone)
+      add({"train.patience"},
+          "train.patience: waits for a new best, but checkpoint.best is none; give accuracy or "
+          "loss");
+  }
+
   void check_optimizer() {
     const OptimizerConfig& optimizer = config_.optimizer;
-    if (optimizer.name == OptimizerKind::kSgd && optimizer.sgd.nesterov &&
-        optimizer.sgd.momentum == 0)
-      add({"optimizer.nesterov"}, "optimizer.nesterov: needs a momentum above 0");
+    const bool still = (optimizer.name == OptimizerKind::kSgd && optimizer.sgd.nesterov &&
+                        optimizer.sgd.momentum == 0) ||
+                       (optimizer.name == OptimizerKind::kLars && optimizer.lars.nesterov &&
+                        optimizer.lars.momentum == 0);
+    if (still) add({"optimizer.nesterov"}, "optimizer.nesterov: needs a momentum above 0");
   }
 
   void check_schedule() {

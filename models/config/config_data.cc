@@ -92,6 +92,7 @@ LoaderOptions loader_options(const Config& config, bool training, Device device)
   options.held = device.is_cpu() ? 1 : 2;
   if (!training) return options;
   options.shuffle = true;
+  options.balanced = config.data.sampling == Sampling::kBalanced;
   options.seed = config.seed;
   options.augment = make_transforms(config.data);
   options.mix = make_mix(config.data);

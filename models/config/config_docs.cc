@@ -96,6 +96,7 @@ std::string config_reference() {
   }
   page += steps_reference<LayerConfig>("model.layers");
   page += steps_reference<AugmentConfig>("data.augment");
+  page += steps_reference<GroupConfig>("optimizer.groups");
   page += "\n## Options of each model\n\n| model | options |\n|---|---|\n";
   for (const std::string& name : model_names()) {
     page += fmt::format("| `{}` |", name);

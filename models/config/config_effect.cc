@@ -27,12 +27,14 @@ struct Dependent {
 
 std::string data(const Config& config) { return config.data.name; }
 std::string optimizer(const Config& config) { return config.optimizer.name.text(); }
+std::string loss(const Config& config) { return config.loss.name.text(); }
 std::string schedule(const Config& config) { return config.schedule.name.text(); }
 // What is not certain to be a CPU may be a GPU.
 std::string device(const Config& config) {
   return config.device.find("cpu") == 0 || config.device.find("/CPU") == 0 ? "cpu" : "gpu";
 }
 std::string mode(const Config& config) { return config.mode.text(); }
+std::string ema(const Config& config) { return config.ema.decay ? "any number" : "none"; }
 std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
 std::string keep(const Config& config) { return some(config.checkpoint.keep); }
 std::string workers(const Config& config) { return some(config.data.workers); }
@@ -88,10 +90,26 @@ const std::vector<Dependent>& dependents() {
         {"data.damaged", "data.name", data, {"image_folder"}},
         {"data.channels", "data.name", data, {"image_folder"}, true},
         {"data.follow_links", "data.name", data, {"image_folder"}, true},
-        {"schedule.every", "schedule.name", schedule, {"step"}},
+        {"ema.warmup", "ema.decay", ema, {"any number"}, true},
+        {"loss.class_weights", "loss.name", loss, {"cross_entropy"}, true},
+        {"loss.target_threshold", "loss.name", loss, {"bce"}, true},
+        {"schedule.every", "schedule.name", schedule, {"step", "exponential"}},
         {"schedule.milestones", "schedule.name", schedule, {"multistep"}},
-        {"schedule.gamma", "schedule.name", schedule, {"step", "multistep"}},
-        {"schedule.final_lr", "schedule.name", schedule, {"cosine", "linear", "one_cycle"}},
+        {"schedule.gamma",
+         "schedule.name",
+         schedule,
+         {"step", "multistep", "exponential", "plateau"}},
+        {"schedule.final_lr",
+         "schedule.name",
+         schedule,
+         {"cosine", "linear", "one_cycle", "polynomial", "cosine_restarts", "wsd", "plateau"}},
+        {"schedule.power", "schedule.name", schedule, {"polynomial"}},
+        {"schedule.period", "schedule.name", schedule, {"cosine_restarts"}},
+        {"schedule.period_factor", "schedule.name", schedule, {"cosine_restarts"}},
+        {"schedule.decay", "schedule.name", schedule, {"wsd"}},
+        {"schedule.patience", "schedule.name", schedule, {"plateau"}},
+        {"schedule.cooldown", "schedule.name", schedule, {"plateau"}},
+        {"schedule.threshold", "schedule.name", schedule, {"plateau"}},
         {"schedule.start_factor", "schedule.name", schedule, {"one_cycle"}},
         {"schedule.peak_at", "schedule.name", schedule, {"one_cycle"}},
     };

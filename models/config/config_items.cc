@@ -46,6 +46,16 @@ std::vector<ItemKind> item_kinds(AugmentConfig& a) {
       {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"}}},
   };
 }
+std::vector<ItemKind> item_kinds(GroupConfig& g) {
+  const KeyRule factor = at_least(0, kMaxFloat);
+  const ConfigKey lr{"lr", &g.lr, factor, "factor of lr"},
+      decay{"weight_decay", &g.weight_decay, factor, "factor of weight_decay"};
+  return {
+    {"vectors", "biases and norms: parameters of one axis", {lr, decay}},
+    {"named", "the parameters of a part of the network", {
+      {"part", &g.part, required(any()), "its name, such as fc or layer1.0"}, lr, decay}},
+  };
+}
 // clang-format on
 
 }  // namespace tessera

@@ -115,6 +115,12 @@ struct TypeText {
   Text operator()(const std::vector<Duration>*) const {
     return {"a list of lengths in epochs or steps", " (such as [30ep, 500st])"};
   }
+  Text operator()(const std::vector<std::string>*) const {
+    return {"a list of names", " (such as [conv1, layer1])"};
+  }
+  Text operator()(const std::vector<GroupConfig>*) const {
+    return {"a list", " (such as [{vectors: {weight_decay: 0}}, {named: {part: fc, lr: 10}}])"};
+  }
   Text operator()(const std::vector<LayerConfig>*) const {
     return {"a list of layers", " (such as [{conv: {filters: 32, kernel: 3}}, relu])"};
   }
@@ -212,6 +218,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"data.follow_links", &c.data.follow_links, any(), "image_folder: links out of its root too"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
+    {"data.sampling", &c.data.sampling, one_of<Sampling>(), "training images: each once an epoch, or drawn so that all classes are as frequent, those of small classes more than once"},
     {"data.validation", &c.data.validation, any(), "training images that choose the best checkpoint instead of the test set, which then is looked at once, at the end; drawn by the seed, of each class in proportion"},
     {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
     {"data.mean", &c.data.mean, or_list(at_least(-kMaxFloat, kMaxFloat), "imagenet", imagenet_normalization().mean), "per channel, of pixels / 255; []: the data set's own, measured where nobody tells; imagenet: ImageNet's, for data.std too"},
@@ -221,26 +228,47 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
 
 std::vector<ConfigKey> keys_of_training(Config& c) {
   return {
-    {"loss.name", &c.loss.name, one_of({"cross_entropy"}), "the loss to minimise"},
+    {"loss.name", &c.loss.name, one_of<LossKind>(), "the loss to minimise; evaluations show the cross-entropy whatever it is"},
     {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
+    {"loss.class_weights", &c.loss.class_weights, at_least(0, kMaxFloat), "cross_entropy: one for each class; []: all the same"},
+    {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), "bce: targets above it are 1, the others 0, so that mixed images are of both classes"},
 
     {"optimizer.name", &c.optimizer.name, one_of<OptimizerKind>(), "how parameters are updated"},
     {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule"},
+    {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "of all gradients together, at most; takes the memory of all at once"},
+    {"optimizer.clip_value", &c.optimizer.clip_value, above(0, kMaxFloat), "of each number of the gradients, at most"},
+    {"optimizer.layer_decay", &c.optimizer.layer_decay, above(0, 1), "factor of lr from a layer to the one before it, 1 for the last"},
+    {"optimizer.groups", &c.optimizer.groups, any(), "factors of lr and weight_decay for some of the parameters"},
 
     {"schedule.name", &c.schedule.name, one_of<ScheduleKind>(), "course of the learning rate"},
     {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
-    {"schedule.every", &c.schedule.every, above(0), "step: between multiplications by gamma"},
+    {"schedule.every", &c.schedule.every, above(0), "step, exponential: between multiplications by gamma, which exponential spreads over its steps"},
     {"schedule.milestones", &c.schedule.milestones, above(0), "multistep: when gamma is applied"},
-    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), "step, multistep: factor"},
-    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), "cosine, linear, one_cycle: the last"},
+    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), "step, multistep, exponential, plateau: factor"},
+    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), "cosine, cosine_restarts, linear, one_cycle, polynomial, wsd: the last; plateau: the least"},
     {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), "one_cycle: first / lr"},
     {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), "one_cycle: part before the peak"},
+    {"schedule.power", &c.schedule.power, above(0, 100), "polynomial: lr falls as (1 - part done)^power"},
+    {"schedule.period", &c.schedule.period, above(0), "cosine_restarts: of the first cycle"},
+    {"schedule.period_factor", &c.schedule.period_factor, at_least(1, 1000), "cosine_restarts: of each cycle after it"},
+    {"schedule.decay", &c.schedule.decay, above(0), "wsd: how long lr falls at the end; between warmup and that it stays"},
+    {"schedule.patience", &c.schedule.patience, at_least(0, kInts), "plateau: evaluations without a better loss that are let pass"},
+    {"schedule.cooldown", &c.schedule.cooldown, at_least(0, kInts), "plateau: evaluations after a fall that do not count"},
+    {"schedule.threshold", &c.schedule.threshold, from_below(0, 1), "plateau: part by which a loss must be less to be better"},
 
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
     {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(), "a batch whose loss or gradients are not finite ends the training, or updates nothing; to skip takes the memory of all gradients at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs; the line at the end of an epoch is of all of it"},
+
+    {"train.accumulate", &c.train.accumulate, at_least(1, 4096), "a step computes its batch in so many parts, one after the other, and adds their gradients: memory for a part; norms see a part"},
+    {"train.patience", &c.train.patience, at_least(0, kInts), "evaluations without a new best (checkpoint.best) after which training ends; 0: it does not"},
+    {"train.freeze", &c.train.freeze, any(), "parts of the network that stay as they are, norms with their running statistics: no gradients, no optimizer state"},
+    {"train.freeze_all_but", &c.train.freeze_all_but, any(), "the same of all other parts; []: of none"},
+    {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.h5 holds; this share of it stays in each step; none: no average"},
+    {"ema.warmup", &c.ema.warmup, any(), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
+    {"eval.flip", &c.eval.flip, any(), "evaluate each image and its mirror, and take their mean logits"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "native convolutions with 3x3 filters by Winograd's algorithm: auto: where it takes less time by their shape; it rounds a little more"},

@@ -125,6 +125,15 @@ class Parser {
     }
   }
 
+  // In every place that holds the value.
+  static void put_back(const ConfigKey& key, const ConfigKey& fresh) {
+    const auto copy = [](const ConfigKey::Target& to, const ConfigKey::Target& from) {
+      std::visit([&](auto* target) { *target = *std::get<decltype(target)>(from); }, to);
+    };
+    copy(key.target, fresh.target);
+    for (size_t i = 0; i < key.copies.size(); ++i) copy(key.copies[i], fresh.copies[i]);
+  }
+
   // ~key: as if neither the file nor an override before had given it.
   void put_back(const std::string& path, const SourceRange& where) {
     Config defaults;
@@ -134,8 +143,7 @@ class Parser {
       if (keys_[i].path != path && !keys_[i].path.starts_with(path + ".")) continue;
       found = true;
       given_.erase(keys_[i].path);
-      std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh[i].target); },
-                 keys_[i].target);
+      put_back(keys_[i], fresh[i]);
     }
     if (found) return;
     if (path.find('=') != std::string::npos)
@@ -259,9 +267,7 @@ class Parser {
       if (value != usual || path == "model.name")
         config_.put_aside.push_back(fmt::format("{}: {} ({}:{})", path, value,
                                                 given->second.source->name, given->second.line()));
-      if (path != "model.name")
-        std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh[i].target); },
-                   keys_[i].target);
+      if (path != "model.name") put_back(keys_[i], fresh[i]);
     }
     given_.erase(path);
   }

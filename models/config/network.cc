@@ -8,6 +8,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
 #include "tessera/models/config/layer_network.h"
+#include "tessera/models/config/parameter_names.h"
 #include "tessera/models/zoo/option_error.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
@@ -92,6 +93,8 @@ std::optional<NetworkProblem> find_network_problem(const Config& config,
   Store store;
   try {
     const std::unique_ptr<Module> network = make_network(config, image.value_or(kAnyImage), store);
+    if (const auto unknown = find_unknown_part(config, store.parameters()))
+      return NetworkProblem{{unknown->key}, unknown->text};
     const auto bytes = static_cast<double>(store.bytes());
     if (image && bytes > kMaxBytes)
       return too_large(fmt::format("the network's weights have {}", too_many_bytes(bytes)));

@@ -27,8 +27,12 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
       gamma_(config.gamma),
       start_(config.start_factor * base_lr),
       peak_at_(config.peak_at),
+      power_(config.power),
       warmup_(config.warmup.steps(steps_per_epoch)),
-      total_(total_steps) {
+      total_(total_steps),
+      period_(config.period.steps(steps_per_epoch)),
+      decay_(config.decay.steps(steps_per_epoch)),
+      period_factor_(config.period_factor) {
   if (steps_per_epoch < 1 || total_steps < 1) {
     throw ConfigError(
         fmt::format("schedule: an epoch has {} steps and the training {}; each needs "
@@ -39,7 +43,7 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
     throw ConfigError("schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
   }
   // A training cut short (train.steps=50) may end within its warm-up.
-  if (kind_ == ScheduleKind::kStep) {
+  if (kind_ == ScheduleKind::kStep || kind_ == ScheduleKind::kExponential) {
     every_ = config.every.steps(steps_per_epoch);
     if (every_ < 1) {
       throw ConfigError(fmt::format("schedule.every: must be at least one step, but {} is none",
@@ -83,11 +87,49 @@ double Schedule::decayed(int64_t step) const {
       return half_cosine(base_, final_, part);
     case ScheduleKind::kLinear:
       return base_ + (final_ - base_) * part;
+    case ScheduleKind::kPolynomial:
+      return final_ + (base_ - final_) * std::pow(1 - part, power_);
+    case ScheduleKind::kExponential:
+      return base_ *
+             std::pow(gamma_, static_cast<double>(step - warmup_) / static_cast<double>(every_));
+    case ScheduleKind::kCosineRestarts:
+      return restarted(step - warmup_);
+    case ScheduleKind::kWsd: {
+      const double left = static_cast<double>(total_ - step) / static_cast<double>(decay_);
+      return final_ + (base_ - final_) * std::clamp(left, 0.0, 1.0);
+    }
     case ScheduleKind::kConstant:
     case ScheduleKind::kOneCycle:
+    case ScheduleKind::kPlateau:
       break;
   }
   return base_;
+}
+
+// step counts from the end of the warm-up.
+double Schedule::restarted(int64_t step) const {
+  int64_t length = std::max<int64_t>(1, period_);
+  while (step >= length) {
+    step -= period_factor_ == 1 ? step / length * length : length;
+    if (period_factor_ > 1 && length <= total_) length *= period_factor_;
+  }
+  return half_cosine(base_, final_, static_cast<double>(step) / static_cast<double>(length));
+}
+
+void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, Plateau& state) {
+  const bool better = state.best == 0 || loss < state.best * (1 - config.threshold);
+  if (better) state.best = loss;
+  state.bad = better ? 0 : state.bad + 1;
+  if (state.cooldown > 0) {
+    --state.cooldown;
+    state.bad = 0;
+  }
+  if (state.bad <= config.patience) return;
+  state.cooldown = config.cooldown;
+  state.bad = 0;
+  if (base_lr > 0)
+    state.factor =
+        std::max(state.factor * config.gamma, std::min(state.factor, config.final_lr / base_lr));
 }
 
 double Schedule::one_cycle(int64_t step) const {

@@ -9,6 +9,12 @@
 //   multistep   b gamma^(number of milestones <= t)   counted from step 0
 //   cosine      f + (b - f) (1 + cos(pi p)) / 2
 //   linear      b + (f - b) p
+//   polynomial  f + (b - f) (1 - p)^power
+//   exponential b gamma^((t - W) / every)
+//   cosine_restarts   f + (b - f) (1 + cos(pi q)) / 2, q the part done of a cycle; the first lasts
+//               period, each after it period_factor times as long
+//   wsd         b until T - decay, then in a line to f
+//   plateau     b times what Plateau makes of the evaluations
 //   one_cycle   two half cosines, over q = t / T and r = peak_at:
 //               q < r:  s + (b - s) (1 - cos(pi q / r)) / 2,           s = start_factor b
 //               else    f + (b - f) (1 + cos(pi (q - r) / (1 - r))) / 2
@@ -35,13 +41,27 @@ class Schedule {
 
  private:
   double decayed(int64_t step) const;
+  double restarted(int64_t step) const;
   double one_cycle(int64_t step) const;
 
   ScheduleKind kind_;
-  double base_, final_, gamma_, start_, peak_at_;
-  int64_t warmup_, every_ = 1, total_;
+  double base_, final_, gamma_, start_, peak_at_, power_;
+  int64_t warmup_, every_ = 1, total_, period_, decay_;
+  int period_factor_;
   std::vector<int64_t> milestones_;
 };
+
+// Reduces the learning rate when the loss of the evaluations has stopped falling, as PyTorch's
+// ReduceLROnPlateau does (mode min, relative threshold): after `patience` evaluations without a
+// better one the factor is multiplied by gamma.
+struct Plateau {
+  double factor = 1;  // of the learning rate
+  double best = 0;    // loss; 0 before the first evaluation
+  int64_t bad = 0, cooldown = 0;
+  bool operator==(const Plateau&) const = default;
+};
+// After an evaluation. final_lr is the least that the factor makes of base_lr.
+void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, Plateau& state);
 
 // That of a training on so many images. Throws ConfigError as the constructor does.
 Schedule check_epochs(const Config& config, int64_t images);

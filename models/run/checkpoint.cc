@@ -43,10 +43,17 @@ void each_field(State& s, Visit visit) {
   visit("skipped_in_a_row", s.skipped_in_a_row);
   visit("best_step", s.best_step);
   visit("best_value", s.best_value);
+  visit("since_best", s.since_best);
+  visit("plateau_factor", s.plateau_factor);
+  visit("plateau_best", s.plateau_best);
+  visit("plateau_bad", s.plateau_bad);
+  visit("plateau_cooldown", s.plateau_cooldown);
 }
 
 // What files of earlier programs lack: it is 0 then.
-bool may_be_missing(std::string_view field) { return field.starts_with("epoch_"); }
+bool may_be_missing(std::string_view field) {
+  return field.starts_with("epoch_") || field.starts_with("plateau_") || field == "since_best";
+}
 
 const char* dtype_of_field(int64_t) { return "int64"; }
 const char* dtype_of_field(double) { return "float64"; }
@@ -103,6 +110,9 @@ void check(const TrainingState& s) {
        "the sums for the metrics are not finite");
   need(s.skipped_in_a_row >= 0 && s.skipped_in_a_row <= s.skipped && s.skipped <= s.step,
        "more batches were skipped than there were");
+  need(s.since_best >= 0 && s.plateau_bad >= 0 && s.plateau_cooldown >= 0 &&
+           s.plateau_factor >= 0 && s.plateau_factor <= 1 && std::isfinite(s.plateau_best),
+       "the counts of evaluations are none");
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 

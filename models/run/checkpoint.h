@@ -3,7 +3,7 @@
 //
 //   weights/<name>       parameters                         as in weights.h5
 //   statistics/<name>    running statistics of batch norm
-//   optimizer/<name>     momenta, step counts
+//   optimizer/<name>     momenta, step counts, averages (ema.<name>)
 //   training/<field>     TrainingState, int64 or float64 scalars: step, epoch, batch, seed ...
 //   config               the resolved configuration, YAML
 //   inference            what inference needs besides, JSON (models/run/inference.h)
@@ -53,6 +53,10 @@ struct TrainingState {
   // The best evaluation so far: its step, -1 for none, and what was compared.
   int64_t best_step = -1;
   double best_value = 0;
+  int64_t since_best = 0;  // evaluations
+  // Of schedule: plateau (models/config/schedule.h); a factor of 0 is 1.
+  double plateau_factor = 0, plateau_best = 0;
+  int64_t plateau_bad = 0, plateau_cooldown = 0;
 
   bool operator==(const TrainingState&) const = default;
 };

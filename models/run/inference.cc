@@ -31,6 +31,8 @@ Json preparation(const Config& config, const ImageShape& image) {
 
 Json made(const Config& config, const ImageShape& image, const Normalization& normalization,
           const Json& class_names) {
+  std::vector<Json::Member> weights{{"conv2d", "OHWI"}, {"linear", "OI"}, {"flatten", "HWC"}};
+  if (config.ema.decay) weights.emplace_back("average", *config.ema.decay);
   return Json::object({
       {"model", config.model.name},
       {"input", Json::object({{"height", image.height},
@@ -46,7 +48,7 @@ Json made(const Config& config, const ImageShape& image, const Normalization& no
       {"output", Json::object({{"values", "logits"},
                                {"classes", config.model.classes},
                                {"class_names", class_names}})},
-      {"weights", Json::object({{"conv2d", "OHWI"}, {"linear", "OI"}, {"flatten", "HWC"}})},
+      {"weights", Json::object(weights)},
   });
 }
 

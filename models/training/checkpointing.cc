@@ -25,7 +25,11 @@ namespace {
 // What may differ: these keys decide about how long, how fast and where, not about what is
 // computed. Another device or other kernels differ in the last bits alone.
 bool may_differ(std::string_view key) {
-  constexpr std::string_view kGroups[] = {"train.", "cpu.", "memory.", "checkpoint.", "run."};
+  constexpr std::string_view kOfBits[] = {"train.accumulate", "train.freeze",
+                                          "train.freeze_all_but"};
+  if (std::find(std::begin(kOfBits), std::end(kOfBits), key) != std::end(kOfBits)) return false;
+  constexpr std::string_view kGroups[] = {"train.",  "eval.",       "cpu.",
+                                          "memory.", "checkpoint.", "run."};
   constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",
                                         "threads",         "data.workers", "data.root",
                                         "data.read_ahead", "data.cache"};
@@ -290,7 +294,9 @@ void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy
   const double value = by_loss ? loss : accuracy;
   if (!std::isfinite(value)) return;
   const bool better = by_loss ? value < state.best_value : value > state.best_value;
+  ++state.since_best;
   if (state.best_step >= 0 && !better) return;
+  state.since_best = 0;
   state.best_step = state.step;
   state.best_value = value;
   new_best_ = true;

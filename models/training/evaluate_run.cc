@@ -81,7 +81,7 @@ TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoi
   TrainResult result;
   const std::string loaded = load_trained(*session, config, run_dir, checkpoint, result);
   print(device_line(config));
-  print("evaluating " + loaded);
+  print("evaluating " + loaded + (config.ema.decay ? ", the averaged weights (ema)" : ""));
   print(data.test->describe());
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();

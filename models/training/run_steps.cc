@@ -5,7 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/scope.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/config/parameter_names.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
@@ -13,6 +16,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/data/loader.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +30,25 @@ std::vector<int64_t> batches_of_epoch(int64_t images, int64_t batch) {
 // Of an image as it is read.
 ImageShape read_shape(const Config& config, const DataNeed& data) {
   return data.shape.bytes() > 0 ? data.shape : image_shape(config.data);
+}
+
+// What train.freeze leaves out; empty where it is not given.
+std::string frozen_text(const Config& config, const DataNeed& data) {
+  if (config.train.freeze.empty() && config.train.freeze_all_but.empty()) return "";
+  const DeviceScope cpu("cpu:0");
+  Store store;
+  const auto network = make_network(config, step_image(config, data, Purpose::training), store);
+  const Tensors all = store.parameters();
+  freeze(config.train, store);
+  const auto bytes_of = [](const Tensors& tensors) {
+    size_t bytes = 0;
+    for (const Tensor& tensor : tensors) bytes += tensor.spec().bytes();
+    return static_cast<int64_t>(bytes);
+  };
+  const int64_t frozen = bytes_of(all) - bytes_of(store.parameters());
+  return fmt::format(
+      "frozen: {} of {} parameter tensors, {}, which have no gradients and no optimizer state",
+      all.size() - store.parameters().size(), all.size(), byte_text(frozen));
 }
 
 Normalization plain_normalization(const ImageShape& image) {
@@ -90,6 +113,8 @@ std::vector<std::string> remarks_on(const Config& config, const DataNeed& data) 
   if (data.train_count > 0 && data.train_count < config.data.batch)
     lines.push_back(fmt::format("data.batch is cut from {} to the {} training images",
                                 config.data.batch, data.train_count));
+  if (const std::string frozen = frozen_text(config, data); !frozen.empty())
+    lines.push_back(frozen);
   return lines;
 }
 

@@ -2,24 +2,30 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"
+#include "tessera/layers/clip.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
+#include "tessera/layers/mirror.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/softmax.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
+#include "tessera/models/config/parameter_names.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/losses.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
@@ -75,7 +81,13 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
   const Planner* planner = planner_of(config);
   const DeviceScope device(device_);  // not a member: sessions may end in any order
   model_ = make_network(config, image, store_);
+  freeze(config.train, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
+  if (config.ema.decay) {
+    const Store::AveragesScope averages(store_);
+    averaged_ = make_network(config, image, store_);
+    ema_ = std::make_unique<Ema>(store_, EmaParams{*config.ema.decay, config.ema.warmup});
+  }
   arenas_ = std::make_shared<Arenas>();
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
@@ -91,33 +103,76 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
 
 Session::~Session() = default;
 
+Session::Part Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
+                                  double share) {
+  Tensor logits = (*model_)(normalized(images));
+  Tensor loss = training_loss(config_.loss, logits, labels, targets);
+  if (share != 1) loss = loss * share;
+  Tensor correct = top_k_correct(logits, labels);
+  logits = Tensor();  // eager: from here on only the tape holds what the gradients need
+  return {loss, correct, gradients(loss, store_.parameters())};
+}
+
+// The parts of a batch one after the other: what one needs is free when the next begins.
+Session::Part Session::train_parts(const Tensors& arguments) {
+  const int64_t batch = arguments[0].shape()[0];
+  const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
+  const Tensor targets = mixes_ ? arguments[4] : Tensor();
+  if (parts == 1) return train_part(arguments[0], arguments[1], targets, 1);
+  Part all;
+  for (int64_t k = 0; k < parts; ++k) {
+    const int64_t first = batch * k / parts, last = batch * (k + 1) / parts;
+    const auto cut = [&](const Tensor& x) { return x ? rows(x, first, last) : x; };
+    Part part = train_part(cut(arguments[0]), cut(arguments[1]), cut(targets),
+                           static_cast<double>(last - first) / static_cast<double>(batch));
+    if (k == 0) {
+      all = std::move(part);
+      continue;
+    }
+    all.loss = all.loss + part.loss;
+    all.correct = all.correct + part.correct;
+    for (size_t i = 0; i < all.slopes.size(); ++i) {
+      const NoGradScope no_grad;
+      all.slopes[i] = all.slopes[i] + std::exchange(part.slopes[i], Tensor());
+    }
+  }
+  return all;
+}
+
 Tensors Session::train(const Tensors& arguments) {
   TrainingScope training;
   RandomScope random(config_.seed, arguments[3]);
-  ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
-                                 {normalization_.std.begin(), normalization_.std.end()}};
-  Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
-  Tensor loss = cross_entropy(logits, arguments[mixes_ ? 4 : 1], {config_.loss.label_smoothing});
-  Tensor correct = top_k_correct(logits, arguments[1]);
-  logits = Tensor();  // eager: from here on only the tape holds what the gradients need
-  Tensors slopes = gradients(loss, store_.parameters());
+  auto [loss, correct, slopes] = train_parts(arguments);
   if (!skips_) {
-    optimizer_->step(slopes, arguments[2]);
+    update(std::move(slopes), arguments[2]);
     return {loss, correct};
   }
   Tensors decisive = slopes;
   decisive.push_back(loss);
   Tensor lr = lr_if_finite(arguments[2], std::move(decisive));
-  optimizer_->step(slopes, lr);
+  update(std::move(slopes), lr);
   return {loss, correct, lr};
+}
+
+void Session::update(Tensors slopes, const Tensor& lr) {
+  const OptimizerConfig& config = config_.optimizer;
+  if (config.clip_value) slopes = clip_by_value(std::move(slopes), *config.clip_value);
+  if (config.clip_norm) slopes = clip_by_norm(std::move(slopes), *config.clip_norm);
+  optimizer_->step(slopes, lr);
+  if (ema_) ema_->step(lr);
+}
+
+Tensor Session::normalized(const Tensor& images) const {
+  return image_normalize(images, {{normalization_.mean.begin(), normalization_.mean.end()},
+                                  {normalization_.std.begin(), normalization_.std.end()}});
 }
 
 Tensors Session::evaluate(const Tensors& arguments) {
   TrainingScope training(false);
   NoGradScope no_grad;
-  ImageNormalizeParams normalize{{normalization_.mean.begin(), normalization_.mean.end()},
-                                 {normalization_.std.begin(), normalization_.std.end()}};
-  Tensor logits = (*model_)(image_normalize(arguments[0], normalize));
+  const Module& model = averaged_ ? *averaged_ : *model_;
+  Tensor logits = model(normalized(arguments[0]));
+  if (config_.eval.flip) logits = (logits + model(normalized(mirror(arguments[0])))) * 0.5;
   const int64_t five = std::min<int64_t>(5, config_.model.classes);
   return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1]),
           top_k_correct(logits, arguments[1], five), argmax(logits, 1), max(softmax(logits), 1)};
@@ -221,11 +276,33 @@ std::vector<HostBuffer> Session::gpu_regions() const {
   return device_.is_cpu() ? std::vector<HostBuffer>() : step_regions();
 }
 
+namespace {
+
+// While it lives, the values of parameters and running statistics are their averages.
+class Averaged {
+ public:
+  explicit Averaged(Store& store) : store_(store) { store_.exchange_averages(); }
+  ~Averaged() { store_.exchange_averages(); }
+  Averaged(const Averaged&) = delete;
+  Averaged& operator=(const Averaged&) = delete;
+
+ private:
+  Store& store_;
+};
+
+}  // namespace
+
 void Session::save_weights(const std::string& path, std::optional<int64_t> step,
                            const std::string& inference) {
+  const Averaged averaged(store_);
   tessera::save_weights(store_, path, step, inference);
 }
 
-void Session::load_weights(const std::string& path) { tessera::load_weights(store_, path); }
+void Session::load_weights(const std::string& path) {
+  tessera::load_weights(store_, path);
+  if (!ema_) return;
+  const Averaged averaged(store_);
+  tessera::load_weights(store_, path);
+}
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "tessera/engine/eager.h"
 #include "tessera/graph/compile.h"
+#include "tessera/layers/ema.h"
 #include "tessera/layers/module.h"
 #include "tessera/layers/optimizer.h"
 #include "tessera/models/config/config.h"
@@ -66,8 +67,9 @@ class Session {
   std::vector<HostBuffer> regions() const;
   std::vector<HostBuffer> gpu_regions() const;
 
-  // Parameters and running statistics, without optimizer state, and after which step they are so.
-  // With the text `inference` (models/run/inference.h), where there is one.
+  // Parameters and running statistics, without optimizer state, and after which step they are so;
+  // with ema.decay their averages. Loading gives both these values. With the text `inference`
+  // (models/run/inference.h), where there is one.
   void save_weights(const std::string& path, std::optional<int64_t> step = {},
                     const std::string& inference = "");
   void load_weights(const std::string& path);
@@ -80,6 +82,15 @@ class Session {
   std::vector<HostBuffer> step_regions() const;
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);
+  // Of some images of a batch, or of all.
+  struct Part {
+    Tensor loss, correct;
+    Tensors slopes;
+  };
+  Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share);
+  Part train_parts(const Tensors& arguments);
+  void update(Tensors slopes, const Tensor& lr);
+  Tensor normalized(const Tensor& images) const;
 
   Config config_;
   ImageShape image_;
@@ -87,8 +98,9 @@ class Session {
   const Device device_;
   std::optional<EagerAllocatorScope> eager_memory_;
   Store store_;
-  std::unique_ptr<Module> model_;
+  std::unique_ptr<Module> model_, averaged_;  // the same of averages, where ema.decay is given
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Ema> ema_;
   std::shared_ptr<Arenas> arenas_;
   std::unique_ptr<Compiled> train_, evaluation_;
   std::vector<Prepared> train_steps_, evaluation_steps_;

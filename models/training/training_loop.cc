@@ -82,6 +82,7 @@ class TrainingLoop {
   void save_if_due();
   bool evaluate();
   bool test();
+  void follow_plateau(double loss);
   void report(const char* phase, const Tally& tally, double rate, bool whole);
   TrainResult finish();
   TrainResult result() const;
@@ -162,6 +163,7 @@ bool TrainingLoop::next_step() {
   session.set_targets(step, std::span(batch.labels, static_cast<size_t>(batch.count)),
                       batch.partners, batch.shares);
   state_.lr = schedule_.lr(state_.step);
+  if (state_.plateau_factor > 0) state_.lr *= state_.plateau_factor;
   Tensor(step.host_input(2)).assign_scalar(state_.lr);
   const int64_t now[2] = {state_.step, batch.first};
   Tensor(step.host_input(3)).assign(std::span<const int64_t>(now));
@@ -273,8 +275,27 @@ bool TrainingLoop::evaluate() {
   if (end) require_finite(phase, *result);
   console_.say_epoch(phase, *result, seconds());
   setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
+  follow_plateau(result->mean_loss());
+  if (!end && gives_up(setup_)) {
+    state_.evaluation_due = validates ? kTestDue : kNoneDue;
+    setup_.print(fmt::format("no better evaluation in {} (train.patience): training ends",
+                             state_.since_best));
+    setup_.total_steps = state_.step;
+  }
   since_log_.start = Clock::now();
   return true;
+}
+
+void TrainingLoop::follow_plateau(double loss) {
+  const Config& config = setup_.config;
+  if (config.schedule.name != ScheduleKind::kPlateau || !std::isfinite(loss)) return;
+  Plateau now{state_.plateau_factor > 0 ? state_.plateau_factor : 1, state_.plateau_best,
+              state_.plateau_bad, state_.plateau_cooldown};
+  look_at_plateau(config.schedule, config.optimizer.lr, loss, now);
+  state_.plateau_factor = now.factor;
+  state_.plateau_best = now.best;
+  state_.plateau_bad = now.bad;
+  state_.plateau_cooldown = now.cooldown;
 }
 
 // At the end of a training that the validation images were watched in: the test set, once. False

@@ -116,6 +116,11 @@ std::vector<HostBuffer> TrainingSetup::blocks() const {
   return all;
 }
 
+bool gives_up(const TrainingSetup& setup) {
+  const int patience = setup.config.train.patience;
+  return patience > 0 && setup.state.since_best >= patience;
+}
+
 TrainingSetup set_up_training(const Config& config, const Print& print,
                               const TrainOptions& options) {
   TrainingSetup setup;
@@ -170,6 +175,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   if (setup.checkpoints->beginning() == nullptr)
     whiten(session.store(), *setup.run.data.train, setup.run.normalization);
   setup.checkpoints->restore(setup.persistent(), setup.state);
+  if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);
   setup.loader->start_epoch(setup.state.epoch, setup.state.batch);
   // 7. The folder, made where it was not there. Only now, when nothing can refuse any more, does
   //    what an earlier training left go; not if it came while this one got ready.

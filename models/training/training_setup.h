@@ -52,6 +52,9 @@ struct TrainingSetup {
   std::vector<HostBuffer> blocks() const;
 };
 
+// Whether so many evaluations have brought no new best that the training ends here.
+bool gives_up(const TrainingSetup& setup);
+
 // Throws what train() does before its first step. Until nothing of that is left to throw, nothing
 // is written and what an earlier training left is untouched.
 TrainingSetup set_up_training(const Config& config, const Print& print,

@@ -91,7 +91,8 @@ std::vector<HostBuffer> buffers_of(const std::string& data, const ImageShape& im
     if (bytes > 0) buffers.push_back({"loader of " + data + ": " + part, bytes});
   };
   add("batches", block_plan(image, shares.largest(), options).bytes());
-  if (options.shuffle) add("order", static_cast<size_t>(count) * sizeof(int64_t));
+  if (options.shuffle)
+    add("order", static_cast<size_t>(count) * sizeof(int64_t) * (options.balanced ? 2 : 1));
   add("augmentation", kept_bytes(image, options));
   return buffers;
 }
@@ -148,6 +149,7 @@ struct Loader::Impl {
   bool may_claim() const { return !paused_ && claimed_ < released_ + slots_.size(); }
   Slot& claim();
   void order_epoch();
+  void group_by_class();
   void fill(Slot& slot, uint8_t* scratch);
   void work(uint8_t* scratch);
   const Batch& next();
@@ -166,6 +168,8 @@ struct Loader::Impl {
   std::vector<Slot> slots_;
   std::vector<int64_t> order_;  // of the epoch that is being claimed; empty without shuffle
   int64_t ordered_epoch_ = -1;
+  std::vector<int64_t> by_class_;     // balanced: the samples, those of a class together
+  std::vector<size_t> class_starts_;  // in them, of the classes that have any; then their end
 
   mutable std::mutex mutex_;  // guards all below, and the slots between claim and ready
   std::condition_variable claimable_, progress_;
@@ -186,7 +190,22 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawM
       shape_(output_shape(options_.augment, read_shape_)),
       memory_(mem) {
   if (options_.shuffle) order_.resize(static_cast<size_t>(dataset_->count()));
+  if (options_.shuffle && options_.balanced) group_by_class();
   cut_block();
+}
+
+// Samples of a class stay in their order.
+void Loader::Impl::group_by_class() {
+  by_class_.resize(order_.size());
+  std::iota(by_class_.begin(), by_class_.end(), 0);
+  std::sort(by_class_.begin(), by_class_.end(), [&](int64_t a, int64_t b) {
+    const int64_t of_a = dataset_->label(a), of_b = dataset_->label(b);
+    return of_a != of_b ? of_a < of_b : a < b;
+  });
+  for (size_t i = 0; i < by_class_.size(); ++i)
+    if (i == 0 || dataset_->label(by_class_[i]) != dataset_->label(by_class_[i - 1]))
+      class_starts_.push_back(i);
+  class_starts_.push_back(by_class_.size());
 }
 
 void Loader::Impl::cut_block() {
@@ -235,6 +254,14 @@ void Loader::Impl::order_epoch() {
   ordered_epoch_ = claim_epoch_;
   std::iota(order_.begin(), order_.end(), 0);
   RandomSequence random(random_key(options_.seed, "shuffle"), static_cast<uint64_t>(claim_epoch_));
+  if (options_.balanced) {
+    for (int64_t& sample : order_) {
+      const size_t kind = random.below(class_starts_.size() - 1);
+      const size_t first = class_starts_[kind], count = class_starts_[kind + 1] - first;
+      sample = by_class_[first + random.below(count)];
+    }
+    return;
+  }
   auto window = static_cast<uint64_t>(options_.shuffle_window);
   if (window > 0 && window < order_.size()) {
     for (size_t i = 0; i < order_.size(); ++i) {

@@ -31,6 +31,9 @@ struct LoaderOptions {
   // Shuffle: each sample is drawn from this many of those that are left, in the order of the data
   // set, so that a disk is read nearly in order; 0: from all.
   int64_t shuffle_window = 0;
+  // Shuffle: each sample is of a class drawn with equal chances, and any of that class, drawn anew
+  // each time; an epoch has as many as before, some of them more than once and some not at all.
+  bool balanced = false;
   uint64_t seed = 1;        // of the order and of the augmentation
   int workers = 2;          // threads; 0: batches are made in the thread that calls next()
   int read_ahead = 4;       // batches ready or in the making besides those handed out, >= 1

@@ -1,12 +1,13 @@
-"""Makes ops.h5, trajectories.h5 and networks.h5, the figures that PyTorch gives for what Tessera
-computes.
+"""Makes ops.h5, trajectories.h5, updates.h5 and networks.h5, the figures that PyTorch gives for what
+Tessera computes.
 
     python make_golden.py                 write the files beside this script
     python make_golden.py --check         recompute and compare with the files; write nothing
-    python make_golden.py --only ops      one of them: ops, trajectories, networks
+    python make_golden.py --only ops      one of them: ops, trajectories, updates, networks
     python make_golden.py --drift         also rerun the trajectories from slightly moved weights
 
-Needs torch, numpy, h5py, for the networks torchvision and timm, and, to compare formula.h with formula.py, a C++20 compiler.
+Needs torch, numpy, h5py, for the networks torchvision and timm, for updates timm, and, to compare
+formula.h with formula.py, a C++20 compiler.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 import formula
 import ops
 import trajectories
+import updates
 
 HERE = pathlib.Path(__file__).parent
 
@@ -34,6 +36,10 @@ def write_networks(file, _):
     import networks
     apart, name = networks.write(file)
     print(f"networks: float32 within {apart:.1e} ({name})")
+
+
+def write_updates(file, _):
+    print(f"updates: {updates.write(file)} cases")
 
 
 def statistics(values):
@@ -102,7 +108,7 @@ def compare(made, stored, path, tolerance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--only", choices=("ops", "trajectories", "networks"))
+    parser.add_argument("--only", choices=("ops", "trajectories", "updates", "networks"))
     parser.add_argument("--drift", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the same sums on every machine with as many cores or more
@@ -110,6 +116,7 @@ def main():
           "elements")
     for name, write, tolerance in (("ops", write_ops, 1e-6),
                                    ("trajectories", write_trajectories, 1e-4),
+                                   ("updates", write_updates, 1e-12),
                                    ("networks", write_networks, 1e-10)):
         if arguments.only not in (None, name):
             continue

@@ -266,8 +266,9 @@ TEST(Gradients, NoOpIsForgottenHere) {
   }
   // Ops that update, of the optimizers and of the running statistics: nothing is computed from what
   // they give. Pictures are bytes.
-  for (const char* name : {"sgd_update", "adamw_update", "count_up", "lr_if_finite",
-                           "batch_norm_update", "image_normalize"})
+  for (const char* name :
+       {"sgd_update", "adamw_update", "count_up", "lr_if_finite", "batch_norm_update",
+        "rmsprop_update", "update_gate", "image_normalize", "mirror"})
     seen.insert(name);
   for (const std::string& name : op_names()) EXPECT_TRUE(seen.contains(name)) << name;
 }

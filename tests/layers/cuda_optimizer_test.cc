@@ -3,7 +3,14 @@
 
 #include "tessera/engine/scope.h"
 #include "tessera/engine/store.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/adamw.h"
+#include "tessera/layers/lamb.h"
+#include "tessera/layers/lars.h"
+#include "tessera/layers/lion.h"
+#include "tessera/layers/mirror.h"
+#include "tessera/layers/muon.h"
+#include "tessera/layers/rmsprop.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/tests/engine/device_testing.h"
 
@@ -75,6 +82,54 @@ TEST_F(CudaOptimizer, SgdHasTheBitsOfTheCpu) {
   expect_same<Sgd>(SgdParams{.weight_decay = 0.25, .decay_vectors = false, .vector_lr = 3});
   expect_same<Sgd>(SgdParams{.momentum = 0.9, .weight_decay = 0.25});
   expect_same<Sgd>(SgdParams{.momentum = 0.9, .nesterov = true, .decay_vectors = false});
+}
+
+double spoil_some(Tensors& gradients) {
+  std::vector<double> numbers(static_cast<size_t>(gradients[4].elements()), 0.5);
+  numbers.back() = HUGE_VAL;
+  const Tensor bad = from_vector(gradients[4].shape(), numbers);
+  gradients[4] = gradients[4].dtype() == DType::f64 ? bad : cast(bad, DType::f32);
+  return 0.1;
+}
+
+TEST_F(CudaOptimizer, UpdatesByProgramsHaveTheBitsOfTheCpu) {
+  expect_same<AdamW>(AdamWParams{.weight_decay = 0.25, .coupled = true});
+  for (const bool in_root : {false, true}) {
+    expect_same<Rmsprop>(RmspropParams{.eps_in_root = in_root, .weight_decay = 0.25});
+    expect_same<Rmsprop>(RmspropParams{.momentum = 0.9, .eps_in_root = in_root}, spoil_some);
+  }
+  expect_same<Lion>(LionParams{.weight_decay = 0.25, .vector_lr = 3}, spoil_some);
+  expect_same<Lion>(LionParams{}, [](Tensors&) { return std::nan(""); });
+}
+
+// Sums and products may add in another order.
+template <class Optimizer, class Params>
+void expect_near(const Params& params) {
+  const auto plain = [](Tensors&) { return 0.1; };
+  const Tensors right = trained<Optimizer>(Device{}, DType::f64, params, 1, plain);
+  const Tensors found = trained<Optimizer>(kGpu, DType::f64, params, 1, plain);
+  ASSERT_EQ(right.size(), found.size());
+  for (size_t i = 0; i < right.size(); ++i) {
+    if (right[i].dtype() != DType::f64) continue;
+    const auto a = right[i].to_vector<double>(), b = found[i].to_vector<double>();
+    for (size_t k = 0; k < a.size(); ++k) ASSERT_NEAR(a[k], b[k], 1e-9) << i << " " << k;
+  }
+}
+
+TEST_F(CudaOptimizer, UpdatesByNormsAndProductsAreNearThoseOfTheCpu) {
+  expect_near<Lamb>(LambParams{});
+  expect_near<Lars>(LarsParams{.nesterov = true, .weight_decay = 0.1});
+  expect_near<Muon>(MuonParams{});
+}
+
+TEST_F(CudaOptimizer, AMirrorIsThatOfTheCpu) {
+  std::vector<uint8_t> bytes(2 * 3 * 5 * 3);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7);
+  const Tensor images = from_vector({2, 3, 5, 3}, bytes);
+  const auto right = mirror(images).to_vector<uint8_t>();
+  const DeviceScope scope(kGpu);
+  EXPECT_EQ(mirror(copy(images, kGpu)).to_vector<uint8_t>(), right);
+  EXPECT_EQ(mirror(mirror(copy(images, kGpu))).to_vector<uint8_t>(), bytes);
 }
 
 TEST_F(CudaOptimizer, MoreTensorsThanATableHolds) {

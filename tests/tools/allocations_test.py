@@ -79,6 +79,16 @@ class Allocations(unittest.TestCase):
                           "data.batch=2", "threads=2", f"cpu.kernels={kernels}")
             self.assertEqual((run.steps, run.inside, run.between), (steps, 0, 0), kernels)
 
+    def test_steps_of_other_ways_to_train_ask_for_nothing(self):
+        common = ["ema.decay=0.99", "optimizer.clip_norm=1", "optimizer.clip_value=0.1",
+                  "train.accumulate=2", "train.freeze=[conv1, bn1]", "~optimizer", "~schedule"]
+        for way in (["optimizer.name=muon", "loss.name=bce"], ["optimizer.name=lamb"],
+                    ["optimizer.name=rmsprop", "train.non_finite=skip"],
+                    ["optimizer.name=lion"], ["optimizer.name=lars"]):
+            run = Counted(self.folder, "bench", "--config", CONFIG, "--steps", 50, "data.batch=4",
+                          "threads=2", *sorted(common, key=lambda word: word[0] != "~"), *way)
+            self.assertEqual((run.steps, run.inside, run.between), (50, 0, 0), way)
+
     def test_taking_the_time_of_every_op_asks_for_nothing(self):
         run = Counted(self.folder, "profile", "--config", CONFIG, "--steps", 10, "--warmup", 5,
                       "data.batch=2", "threads=2")

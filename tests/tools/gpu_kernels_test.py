@@ -74,9 +74,9 @@ NARROW = {
     "grad_finalise_channels": FEW_BYTES, "grad_means_of_groups": FEW_BYTES,
     "lr_if_finite": "one number", "max_grad_of_threads": ANYWHERE,
     "max_of_teams": "positions go with the values", "max_of_threads": "strides between the values",
-    "mean_of_rows": FEW_BYTES, "run_program": "the interpreter, for programs not compiled",
+    "mean_of_rows": FEW_BYTES, "mirror": "pixels of a byte a channel", "run_program": "the interpreter, for programs not compiled",
     "scatter_add": ANYWHERE, "sum_short": "strides between the values",
-    "update_running": FEW_BYTES,
+    "update_gate": "one number", "update_running": FEW_BYTES,
 }
 
 # Its registers are an array, indexed at run time: 32 values, and nothing spilled besides.

@@ -61,7 +61,8 @@ TEST(ConfigChecks, SharedOptionsReachEveryOptimizer) {
   EXPECT_EQ(read.adamw.weight_decay, 0.25);
   EXPECT_EQ(read.sgd.weight_decay, 0.25);
   EXPECT_EQ(optimizers_with("weight_decay"), names_of<OptimizerKind>());
-  EXPECT_EQ(optimizers_with("beta1"), std::vector<std::string>{"adamw"});
+  EXPECT_EQ(optimizers_with("beta1"),
+            (std::vector<std::string>{"adamw", "adam", "lion", "lamb", "muon"}));
 }
 
 // A key has one default, whichever optimizer is chosen.

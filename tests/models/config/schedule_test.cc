@@ -1,8 +1,11 @@
 #include "tessera/models/config/schedule.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/tests/golden/golden_file.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +17,71 @@ ScheduleConfig named(ScheduleKind name) {
   ScheduleConfig config;
   config.name = name;
   return config;
+}
+
+const golden::File& updates() {
+  static const golden::File opened(TESSERA_SOURCE_DIR "/tests/golden/updates.h5");
+  return opened;
+}
+
+// tests/golden/updates.py has the settings.
+TEST(Schedule, IsThatOfPyTorch) {
+  std::map<std::string, ScheduleConfig> cases;
+  cases["polynomial"] = named(ScheduleKind::kPolynomial);
+  cases["polynomial"].power = 2.5;
+  cases["exponential"] = named(ScheduleKind::kExponential);
+  cases["exponential"].gamma = 0.9;
+  cases["exponential"].every = {1, kSteps};
+  cases["cosine_restarts"] = named(ScheduleKind::kCosineRestarts);
+  cases["cosine_restarts"].period = {6, kSteps};
+  cases["cosine_restarts"].final_lr = 0.01;
+  cases["cosine_restarts_twice"] = cases["cosine_restarts"];
+  cases["cosine_restarts_twice"].period = {0.5, kEpochs};
+  cases["cosine_restarts_twice"].period_factor = 2;
+  cases["wsd"] = named(ScheduleKind::kWsd);
+  cases["wsd"].decay = {1, kEpochs};
+  cases["wsd"].final_lr = 0.02;
+  for (const auto& [name, config] : cases) {
+    const golden::Array wanted = updates().read("schedules/" + name);
+    const Schedule schedule(config, 0.2, 10, 40);
+    for (size_t step = 0; step < wanted.values.size(); ++step)
+      EXPECT_NEAR(schedule.lr(static_cast<int64_t>(step)), wanted.values[step], 1e-14)
+          << name << " " << step;
+  }
+}
+
+TEST(Schedule, AWarmUpComesBeforeAllOfThem) {
+  for (const ScheduleKind kind : {ScheduleKind::kPolynomial, ScheduleKind::kExponential,
+                                  ScheduleKind::kCosineRestarts, ScheduleKind::kWsd}) {
+    ScheduleConfig config = named(kind);
+    const Schedule without(config, 0.2, 10, 40);
+    config.warmup = {10, kSteps};
+    const Schedule schedule(config, 0.2, 10, 50);
+    EXPECT_DOUBLE_EQ(schedule.lr(4), 0.1);
+    for (int64_t step = 0; step < 40; ++step)
+      EXPECT_DOUBLE_EQ(schedule.lr(step + 10), without.lr(step)) << name_of(kind) << step;
+  }
+}
+
+TEST(Schedule, APlateauReducesAsPyTorchDoes) {
+  ScheduleConfig config = named(ScheduleKind::kPlateau);
+  config.gamma = 0.5;
+  config.patience = 2;
+  config.cooldown = 1;
+  config.final_lr = 0.06;
+  const golden::Array wanted = updates().read("schedules/plateau");
+  const golden::Array losses = updates().read("schedules/plateau_losses");
+  Plateau state;
+  for (size_t i = 0; i < losses.values.size(); ++i) {
+    look_at_plateau(config, 0.2, losses.values[i], state);
+    EXPECT_NEAR(0.2 * state.factor, wanted.values[i], 1e-14) << i;
+  }
+  EXPECT_LT(wanted.values.back(), 0.07);
+  // A least rate above the first does not raise it.
+  config.final_lr = 1;
+  Plateau high;
+  for (int i = 0; i < 9; ++i) look_at_plateau(config, 0.2, 1, high);
+  EXPECT_EQ(high.factor, 1);
 }
 
 TEST(Schedule, ConstantWithWarmup) {

@@ -124,6 +124,42 @@ TEST(LoaderTest, ShuffleIsAPermutationNewEachEpoch) {
   EXPECT_NE(orders[1], orders[2]);
 }
 
+// 90 images of class 0, 10 of class 3; none of the others.
+class Uneven final : public Hashed {
+ public:
+  Uneven() : Hashed(100) {}
+
+ private:
+  int64_t do_label(int64_t index) const override { return index < 90 ? 0 : 3; }
+};
+
+TEST(LoaderTest, BalancedClassesAreAsFrequentAndTheirOrderIsOfTheEpoch) {
+  LoaderOptions options = training(2);
+  options.balanced = true;
+  const auto drawn = [&](int64_t epoch, int workers) {
+    options.workers = workers;
+    Loader loader(std::make_shared<Uneven>(), options);
+    loader.start_epoch(epoch);
+    std::vector<int64_t> samples;
+    for (int64_t i = 0; i < loader.batches(); ++i) {
+      const Batch& batch = loader.next();
+      for (int64_t k = 0; k < batch.count; ++k) {
+        EXPECT_EQ(batch.labels[k], batch.samples[k] < 90 ? 0 : 3);
+        samples.push_back(batch.samples[k]);
+      }
+    }
+    return samples;
+  };
+  const std::vector<int64_t> first = drawn(0, 2);
+  ASSERT_EQ(first.size(), 100u);
+  const auto small = std::count_if(first.begin(), first.end(), [](int64_t i) { return i >= 90; });
+  EXPECT_GT(small, 35);
+  EXPECT_LT(small, 65);
+  EXPECT_GT(std::set(first.begin(), first.end()).size(), 40u);
+  EXPECT_EQ(drawn(0, 0), first);
+  EXPECT_NE(drawn(1, 2), first);
+}
+
 TEST(LoaderTest, SameBitsForAnyNumberOfWorkers) {
   auto data = std::make_shared<Hashed>(45);
   Loader plain(data, training(0));

@@ -1,0 +1,24 @@
+// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). With g the gradient, p
+// the parameter, m its mean (zeros at first):
+//
+//   p <- p (1 - lr weight_decay) - lr sign(m + (1 - beta1) (g - m))
+//   m <- m + (1 - beta2) (g - m)
+#pragma once
+
+#include "tessera/layers/optimizer.h"
+
+namespace tessera {
+
+// Declares a state "optimizer.m.<parameter>" for each parameter.
+class Lion final : public Optimizer {
+ public:
+  // Throws ConfigError for an invalid setting.
+  Lion(Store& store, Tensors parameters, const LionParams& params);
+  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
+
+ private:
+  const LionParams params_;
+  Tensors m_;
+};
+
+}  // namespace tessera

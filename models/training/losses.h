@@ -1,0 +1,23 @@
+// The loss that a configuration names.
+#pragma once
+
+#include "tessera/engine/tensor.h"
+#include "tessera/models/config/config.h"
+
+namespace tessera {
+
+// Of logits [n, c]; shape []. `targets` [n, c]: where images are mixed, else undefined, and
+// `labels` int32 [n] count. With t the targets or 1 at the label, s = loss.label_smoothing,
+// t' = (1 - s) t + s / c:
+//
+//   cross_entropy   mean over images of sum_j w_j t'_j (-log softmax_j); of labels the mean is
+//                   weighted, divided by the sum of w of the labels, as PyTorch's
+//   bce             mean of the binary cross-entropies of sigmoid(logits) against t', which with
+//                   loss.target_threshold become 1 above it, else 0, as timm's
+//   mse             mean of (logits - t')^2
+//
+// w are loss.class_weights, 1 where there are none.
+Tensor training_loss(const LossConfig& config, const Tensor& logits, const Tensor& labels,
+                     const Tensor& targets);
+
+}  // namespace tessera

@@ -1,0 +1,399 @@
+// Ways to train: a training with them stops and goes on with the same bits, in graph and in eager
+// mode, with any number of threads, and its steps ask for no memory.
+#include <cmath>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/storage.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/optimizer.h"
+#include "tessera/models/config/parameter_names.h"
+#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/training/losses.h"
+#include "tessera/models/training/session.h"
+#include "tessera/models/training/trainer.h"
+#include "tessera/runtime/context.h"
+#include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/models/training/run_files.h"
+
+namespace tessera {
+namespace {
+
+using namespace testing_checkpoint;
+
+Config small_config() {
+  Config config;
+  config.seed = 3;
+  config.model.name = "cnn_bn";
+  config.model.widths = {4, 4, 8, 8};
+  config.data.batch = 8;
+  config.data.train_count = 44;
+  config.data.test_count = 20;
+  config.data.image_size = 16;
+  config.data.workers = 0;
+  config.optimizer.lr = 0.02;
+  config.train.steps = 11;
+  config.train.evaluate_every = {4, Duration::Unit::kSteps};
+  config.threads = 2;
+  return config;
+}
+
+class Methods : public testing::Test {
+ protected:
+  ~Methods() override { cpu_context().set_threads(threads_); }
+
+  TrainResult run(Config config, const std::string& name, const std::string& resume = "") {
+    config.run.dir = temporary_.path(name);
+    return train(config, [](const std::string&) {}, {.resume = resume});
+  }
+  std::string weights(const std::string& name) const {
+    return read_all(temporary_.path(name) + "/weights.h5");
+  }
+
+  // The same bits after a stop, in eager mode, and with other threads.
+  void expect_same_bits(const Config& config, const std::string& what = "") {
+    const std::string whole = "whole" + what, stopped = "stopped" + what;
+    run(config, whole);
+    Config other = config;
+    other.train.steps = 5;
+    other.mode = Mode::kEager;
+    other.threads = 1;
+    run(other, stopped);
+    other.train.steps = config.train.steps;
+    other.mode = Mode::kGraph;
+    other.threads = 3;
+    run(other, stopped, "auto");
+    const int64_t steps = *config.train.steps;
+    EXPECT_EQ(weights(stopped), weights(whole)) << what;
+    EXPECT_EQ(tensors_after(stopped, steps), tensors_after(whole, steps)) << what;
+  }
+  // What the last checkpoint says of tensors, optimizer state included.
+  std::string tensors_after(const std::string& name, int64_t step) const {
+    const CheckpointFolder folder(checkpoints_path(temporary_.path(name)));
+    const std::string bytes = read_all(folder.path(step));
+    std::string all;
+    const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
+    for (const Hdf5Array& array : contents.arrays)
+      if (array.name != "config" && !array.name.starts_with("training/"))
+        all += array.name + bytes.substr(array.offset, array.bytes);
+    return all;
+  }
+
+  TemporaryFolder temporary_;
+  int threads_ = cpu_context().pool().size();
+};
+
+std::vector<float> values_of(Session& session, const std::string& name) {
+  return session.store().find(name).to_vector<float>();
+}
+
+Session session_of(const Config& config) {
+  return Session(config, {16, 16, 3}, {{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}});
+}
+
+// Images and labels that depend on the step.
+void fill(CompiledStep& step, int64_t number) {
+  const Tensor images =
+      random_uniform(step.input(0).shape(), static_cast<uint64_t>(number), 0, 256);
+  const auto values = images.to_vector<float>();
+  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  Tensor(step.input(0)).assign(std::span(bytes));
+  std::vector<int32_t> labels(static_cast<size_t>(step.input(1).elements()));
+  for (size_t i = 0; i < labels.size(); ++i)
+    labels[i] = static_cast<int32_t>((i + static_cast<size_t>(number)) % 10);
+  Tensor(step.input(1)).assign(std::span<const int32_t>(labels));
+}
+
+void train_step(Session& session, int64_t number, double lr) {
+  CompiledStep& step = session.train_step(8);
+  fill(step, number);
+  Tensor(step.input(2)).assign_scalar(lr);
+  const int64_t now[2] = {number, 0};
+  Tensor(step.input(3)).assign(std::span<const int64_t>(now));
+  step.run();
+}
+
+TEST_F(Methods, AveragedWeightsResumeWithTheSameBits) {
+  Config config = small_config();
+  config.ema = {.decay = 0.9, .warmup = true};
+  config.schedule.name = ScheduleKind::kConstant;
+  expect_same_bits(config);
+}
+
+TEST_F(Methods, EveryOptimizerResumesWithTheSameBits) {
+  for (const std::string& name : names_of<OptimizerKind>()) {
+    Config config = small_config();
+    config.optimizer.name.set(name);
+    config.optimizer.lr = 0.002;
+    expect_same_bits(config, name);
+  }
+}
+
+TEST_F(Methods, EveryWayToTrainResumesWithTheSameBits) {
+  const std::map<std::string, std::function<void(Config&)>> ways{
+      {"norm", [](Config& c) { c.optimizer.clip_norm = 0.5; }},
+      {"value", [](Config& c) { c.optimizer.clip_value = 0.01; }},
+      {"parts", [](Config& c) { c.train.accumulate = 3; }},
+      {"frozen",
+       [](Config& c) {
+         c.train.freeze = {"conv1", "bn1", "conv2"};
+       }},
+      {"groups",
+       [](Config& c) {
+         c.optimizer.groups = {{.kind = "vectors", .weight_decay = 0},
+                               {.kind = "named", .part = "fc", .lr = 3}};
+         c.optimizer.layer_decay = 0.5;
+       }},
+      {"plateau",
+       [](Config& c) {
+         c.schedule.name = ScheduleKind::kPlateau;
+         c.schedule.patience = 0;
+         c.schedule.threshold = 0.99;
+         c.train.evaluate_every = {1, Duration::Unit::kSteps};
+       }},
+      {"bce", [](Config& c) { c.loss.name = LossKind::kBce; }},
+      {"everything",
+       [](Config& c) {
+         c.optimizer.clip_norm = 0.5;
+         c.train.accumulate = 2;
+         c.train.freeze_all_but = {"conv4", "fc"};
+         c.ema.decay = 0.5;
+         c.eval.flip = true;
+         c.loss.class_weights = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+         c.train.non_finite = OnNonFinite::kSkip;
+       }},
+  };
+  for (const auto& [name, change] : ways) {
+    Config config = small_config();
+    change(config);
+    expect_same_bits(config, name);
+  }
+}
+
+// weights.h5 holds the averages, a checkpoint both.
+TEST_F(Methods, AveragedWeightsAreEvaluatedAndSaved) {
+  Config config = small_config();
+  config.ema.decay = 0.75;
+  const TrainResult trained = run(config, "run");
+  const auto evaluated = [&](const std::string& checkpoint) {
+    return evaluate_run(temporary_.path("run"), checkpoint, {}, [](const std::string&) {});
+  };
+  EXPECT_EQ(evaluated("").test_loss, trained.test_loss);
+  EXPECT_EQ(evaluated("latest").test_loss, trained.test_loss);
+  const TrainResult plain =
+      evaluate_run(temporary_.path("run"), "", {"~ema"}, [](const std::string&) {});
+  EXPECT_EQ(plain.test_loss, trained.test_loss);
+}
+
+TEST_F(Methods, AveragesFollowTheWeightsAndTheirStatistics) {
+  Config config = small_config();
+  config.ema.decay = 0.75;
+  Session session = session_of(config);
+  session.train_step(8);
+  session.bind();
+  for (const char* name : {"conv1.weight", "bn1.running_mean"})
+    EXPECT_EQ(values_of(session, name), values_of(session, std::string("ema.") + name)) << name;
+  std::vector<std::vector<float>> wanted;
+  for (int64_t step = 0; step < 4; ++step) {
+    train_step(session, step, 0.1);
+    size_t i = 0;
+    for (const auto& [value, average] : session.store().averages()) {
+      const auto now = value.to_vector<float>();
+      if (step == 0) wanted.push_back(now);
+      for (size_t k = 0; k < now.size(); ++k)
+        if (step > 0) wanted[i][k] += 0.25f * (now[k] - wanted[i][k]);
+      EXPECT_EQ(average.to_vector<float>(), wanted[i]) << persistent_name(average) << step;
+      ++i;
+    }
+  }
+  EXPECT_EQ(session.store().averages().size(),
+            session.store().parameters().size() + session.store().buffers().size());
+}
+
+// What a step leaves out it leaves out of the averages too.
+TEST_F(Methods, AveragesStayWhereNothingIsUpdated) {
+  Config config = small_config();
+  config.ema.decay = 0.5;
+  Session session = session_of(config);
+  session.train_step(8);
+  session.bind();
+  for (int64_t step = 0; step < 3; ++step) train_step(session, step, 0.1);
+  const auto before = values_of(session, "ema.conv1.weight");
+  train_step(session, 3, std::nan(""));
+  EXPECT_EQ(values_of(session, "ema.conv1.weight"), before);
+  EXPECT_EQ(session.store().find("ema.step").to_vector<int64_t>(), std::vector<int64_t>{3});
+}
+
+// An image and its mirror have the same logits, so the same loss.
+TEST_F(Methods, AnEvaluationMayLookAtTheMirrorToo) {
+  Config config = small_config();
+  Session plain = session_of(config);
+  config.eval.flip = true;
+  Session both = session_of(config);
+  CompiledStep &one = plain.evaluation_step(4), &two = both.evaluation_step(4);
+  plain.bind();
+  both.bind();
+  fill(one, 1);
+  fill(two, 1);
+  one.run();
+  two.run();
+  const double loss = two.output(0).item<double>();
+  EXPECT_NE(loss, one.output(0).item<double>());
+  auto pixels = two.input(0).to_vector<uint8_t>();
+  for (size_t row = 0; row < 4 * 16; ++row)
+    for (size_t i = 0; i < 8; ++i)
+      for (size_t c = 0; c < 3; ++c)
+        std::swap(pixels[(row * 16 + i) * 3 + c], pixels[(row * 16 + 15 - i) * 3 + c]);
+  Tensor(two.input(0)).assign(std::span<const uint8_t>(pixels));
+  two.run();
+  EXPECT_EQ(two.output(0).item<double>(), loss);
+  const std::string said = both.evaluation_step(4).program()->graph().text();
+  EXPECT_NE(said.find("mirror"), std::string::npos);
+}
+
+// Without batch norms the parts of a batch have the gradients of the whole.
+TEST_F(Methods, PartsOfABatchAddUpToIt) {
+  Config config = small_config();
+  config.model.name = "mlp";
+  config.model.widths = {16};
+  Session whole = session_of(config);
+  config.train.accumulate = 3;
+  Session parts = session_of(config);
+  for (Session* session : {&whole, &parts}) {
+    session->train_step(8);
+    session->bind();
+    for (int64_t step = 0; step < 3; ++step) train_step(*session, step, 0.1);
+  }
+  EXPECT_NEAR(whole.train_step(8).output(0).item<double>(),
+              parts.train_step(8).output(0).item<double>(), 1e-5);
+  EXPECT_EQ(whole.train_step(8).output(1).item<double>(),
+            parts.train_step(8).output(1).item<double>());
+  for (const Tensor& p : whole.store().persistent()) {
+    const auto wanted = p.to_vector<float>(), got = values_of(parts, persistent_name(p));
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], wanted[i], 1e-5) << persistent_name(p);
+  }
+}
+
+TEST_F(Methods, PartsOfABatchTakeLessMemory) {
+  Config config = small_config();
+  config.data.batch = 32;
+  Session whole = session_of(config);
+  whole.train_step(32);
+  config.train.accumulate = 4;
+  Session parts = session_of(config);
+  parts.train_step(32);
+  EXPECT_LT(parts.arena_bytes(), whole.arena_bytes() / 2);
+}
+
+// No gradient, no state, no statistics, and no activations that only gradients needed.
+TEST_F(Methods, FrozenPartsTakeNothing) {
+  Config config = small_config();
+  Session all = session_of(config);
+  all.train_step(8);
+  config.train.freeze = {"conv1", "bn1", "conv2", "bn2", "conv3", "bn3"};
+  config.ema.decay = 0.5;
+  Session some = session_of(config);
+  CompiledStep& step = some.train_step(8);
+  EXPECT_LT(some.arena_bytes(), all.arena_bytes() * 3 / 4);
+  EXPECT_FALSE(some.store().find("optimizer.momentum.conv1.weight"));
+  EXPECT_FALSE(some.store().find("ema.conv1.weight"));
+  EXPECT_TRUE(some.store().find("optimizer.momentum.conv4.weight"));
+  const std::string text = step.program()->graph().text();
+  EXPECT_EQ(text.find("conv2d_weight_grad"), text.rfind("conv2d_weight_grad"));
+  some.bind();
+  const auto before = values_of(some, "conv2.weight"), mean = values_of(some, "bn2.running_mean");
+  const auto free = values_of(some, "conv4.weight");
+  train_step(some, 0, 0.1);
+  train_step(some, 1, 0.1);
+  EXPECT_EQ(values_of(some, "conv2.weight"), before);
+  EXPECT_EQ(values_of(some, "bn2.running_mean"), mean);
+  EXPECT_NE(values_of(some, "conv4.weight"), free);
+}
+
+TEST_F(Methods, GroupsAndLayersHaveFactors) {
+  Config config = small_config();
+  config.optimizer.layer_decay = 0.5;
+  config.optimizer.groups = {{.kind = "vectors", .weight_decay = 0},
+                             {.kind = "named", .part = "conv2", .lr = 8}};
+  Session session = session_of(config);
+  const Tensors& parameters = session.store().parameters();
+  const std::vector<ParameterScale> scales = parameter_scales(config.optimizer, parameters);
+  std::map<std::string, ParameterScale> by_name;
+  for (size_t i = 0; i < scales.size(); ++i) by_name[persistent_name(parameters[i])] = scales[i];
+  const auto last = persistent_name(parameters.back());
+  EXPECT_EQ(by_name.at(last), (ParameterScale{1, 0})) << last;
+  const double first = by_name.at("conv1.weight").lr;
+  EXPECT_EQ(by_name.at("bn1.gamma"), (ParameterScale{2 * first, 0}));
+  EXPECT_EQ(by_name.at("conv2.weight"), (ParameterScale{8 * 4 * first, 1}));
+}
+
+TEST_F(Methods, TrainingEndsWhereEvaluationsDoNotGetBetter) {
+  Config config = small_config();
+  config.optimizer.lr = 0;
+  config.train.steps = 40;
+  config.train.evaluate_every = {1, Duration::Unit::kSteps};
+  config.train.patience = 3;
+  config.checkpoint.best = BestBy::kLoss;
+  config.model.name = "mlp";
+  config.model.widths = {8};
+  const TrainResult result = run(config, "short");
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.stopped_by, 0);
+  EXPECT_EQ(run(config, "short", "auto").steps, 4);
+  config.train.patience = 5;
+  EXPECT_EQ(run(config, "short", "auto").steps, 6);
+}
+
+// A plateau counts evaluations, and what it has come to is in the checkpoint.
+TEST_F(Methods, APlateauLowersTheRate) {
+  Config config = small_config();
+  config.schedule.name = ScheduleKind::kPlateau;
+  config.schedule.gamma = 0.5;
+  config.schedule.patience = 1;
+  config.schedule.threshold = 0.99;  // nothing is better
+  config.train.evaluate_every = {1, Duration::Unit::kSteps};
+  config.train.log_every = {1, Duration::Unit::kSteps};
+  config.train.steps = 6;
+  run(config, "run");
+  std::istringstream lines(read_all(temporary_.path("run") + "/metrics.csv"));
+  std::string rates;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(",train,") != std::string::npos) {
+      std::vector<std::string> cells;
+      std::istringstream parts(line);
+      for (std::string cell; std::getline(parts, cell, ',');) cells.push_back(cell);
+      rates += cells.at(5) + " ";
+    }
+  EXPECT_EQ(rates, "0.02 0.02 0.02 0.01 0.01 0.005 ");
+}
+
+TEST_F(Methods, LossesAreThoseOfPyTorchAndTimm) {
+  const golden::File file(TESSERA_SOURCE_DIR "/tests/golden/updates.h5");
+  const auto read = [&](const std::string& name) { return file.read("losses/" + name); };
+  const golden::Array numbers = read("labels");
+  const Tensor labels =
+      from_vector({6}, std::vector<int32_t>(numbers.values.begin(), numbers.values.end()));
+  const Tensor mixed = from_vector({6, 4}, read("mixed").values);
+  std::map<std::string, LossConfig> cases;
+  for (const char* name : {"weights", "weights_smoothed", "weights_mixed"})
+    cases[name].class_weights = {0.5, 2, 1, 3};
+  cases["weights_smoothed"].label_smoothing = 0.1;
+  cases["bce"] = {.name = LossKind::kBce, .label_smoothing = 0.1};
+  cases["bce_threshold"] = {.name = LossKind::kBce, .target_threshold = 0.2};
+  cases["mse"] = {.name = LossKind::kMse};
+  for (const auto& [name, config] : cases) {
+    const bool is_mixed = name == "weights_mixed" || name == "bce_threshold";
+    const Tensor x = requires_grad(from_vector({6, 4}, read("logits").values));
+    const Tensor loss = training_loss(config, x, labels, is_mixed ? mixed : Tensor());
+    EXPECT_NEAR(loss.item<double>(), read(name + "/loss").values[0], 1e-12) << name;
+    const auto slopes = gradients(loss, std::vector{x})[0].to_vector<double>();
+    const auto wanted = read(name + "/gradient").values;
+    for (size_t i = 0; i < slopes.size(); ++i) EXPECT_NEAR(slopes[i], wanted[i], 1e-12) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
