@@ -9,6 +9,7 @@
 
 #include "tessera/engine/indexing_cuda.h"
 #include "tessera/engine/lines.h"
+#include "tessera/engine/op_settings.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/structural_cuda.h"
@@ -29,10 +30,13 @@ struct PermuteParams {
   bool operator==(const PermuteParams&) const = default;
 };
 
-class Permute final : public OpBase<Permute> {
+class Permute final : public OpBase<Permute>, public HasSettings {
  public:
   explicit Permute(PermuteParams p) : params(std::move(p)) {}
   std::string_view name() const override { return "permute"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"axes", {params.axes.begin(), params.axes.end()}}};
+  }
   Specs infer(std::span<const TensorSpec> in) const override {
     Shape shape = in[0].shape;
     for (int i = 0; i < shape.rank(); ++i) shape[i] = in[0].shape[params.axes.at(size_t(i))];

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/sum_run_cuda.h"
 #include "tessera/engine/sum_run_simd.h"
@@ -45,10 +46,13 @@ void sum_rows(const int64_t* x, int64_t rows, int64_t inner, int64_t* sum) {
                                     static_cast<uint64_t>(x[r * inner + i]));
 }
 
-class SumRun final : public OpBase<SumRun> {
+class SumRun final : public OpBase<SumRun>, public HasSettings {
  public:
   explicit SumRun(SumRunParams p) : params(p) {}
   std::string_view name() const override { return "sum_run"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"range", {static_cast<double>(params.first), static_cast<double>(params.last)}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     const TensorSpec& x = in[0];

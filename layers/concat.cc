@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/concat_cuda.h"
 #include "tessera/layers/slice.h"
@@ -25,10 +26,13 @@ struct ConcatParams {
   throw ShapeError(fmt::format("concat: {} ({})", what, fmt::join(given, ", ")));
 }
 
-class Concat final : public OpBase<Concat> {
+class Concat final : public OpBase<Concat>, public HasSettings {
  public:
   explicit Concat(ConcatParams params) : params(params) {}
   std::string_view name() const override { return "concat"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"axis", {static_cast<double>(params.axis)}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     const int axis = params.axis, rank = in[0].shape.rank();

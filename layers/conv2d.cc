@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/layers/conv2d_cpu/fused_kernel.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/layers/conv2d_cuda/kernels.h"
@@ -83,10 +84,19 @@ struct ConvOpParams {
 // What the convolution and its gradients share. Derived has a name, the names of its inputs,
 // shape(in), which trusts that the inputs have four axes, output(check, in) and grad().
 template <class Derived, ConvPass kPass>
-class ConvOp : public OpBase<Derived>, public HasEpilogue {
+class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
  public:
   explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return Derived::kName; }
+  std::vector<OpSetting> settings() const override {
+    const auto pair = [](Size2 s) {
+      return std::vector<double>{static_cast<double>(s.h), static_cast<double>(s.w)};
+    };
+    return {{"stride", pair(params.conv.stride)},
+            {"padding", pair(params.conv.padding)},
+            {"dilation", pair(params.conv.dilation)},
+            {"groups", {static_cast<double>(params.conv.groups)}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), Derived::kInputs);

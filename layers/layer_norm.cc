@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/op_settings.h"
 #include "tessera/layers/layer_norm_cuda.h"
 #include "tessera/layers/layer_norm_simd.h"
 #include "tessera/layers/shared/channel_blocks_cuda.h"
@@ -39,10 +40,11 @@ void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
 }
 
 // x -> mean, 1 / deviation of each row
-class LayerMoments final : public OpBase<LayerMoments> {
+class LayerMoments final : public OpBase<LayerMoments>, public HasSettings {
  public:
   explicit LayerMoments(LayerNormParams params) : params(params) {}
   std::string_view name() const override { return "layer_moments"; }
+  std::vector<OpSetting> settings() const override { return {{"eps", {params.eps}}}; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});

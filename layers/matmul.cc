@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/matmul_cuda.h"
 #include "tessera/layers/shared/checks.h"
@@ -97,10 +98,14 @@ class MatmulKernel final : public Kernel {
   const bool eigen_;
 };
 
-class Matmul final : public OpBase<Matmul>, public HasEpilogue {
+class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasSettings {
  public:
   explicit Matmul(EpilogueParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "matmul"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"transpose_a", {params.product.transpose_a ? 1.0 : 0.0}},
+            {"transpose_b", {params.product.transpose_b ? 1.0 : 0.0}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check("matmul", in.first(std::min<size_t>(in.size(), 2)), {"a", "b"});

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/pool2d_cpu.h"
 #include "tessera/layers/pool2d_cuda.h"
@@ -23,6 +24,16 @@ struct PoolOpParams {
   ScalarProgram epilogue = no_epilogue();  // of the maximum's gradient
   bool operator==(const PoolOpParams&) const = default;
 };
+
+std::vector<OpSetting> settings_of(const Pool2dParams& p) {
+  const auto pair = [](Size2 s) {
+    return std::vector<double>{static_cast<double>(s.h), static_cast<double>(s.w)};
+  };
+  return {{"kernel", pair(p.kernel)},
+          {"stride", pair(p.stride.value_or(p.kernel))},
+          {"padding", pair(p.padding)},
+          {"count_include_pad", {p.count_include_pad ? 1.0 : 0.0}}};
+}
 
 PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
   const Size2 stride = p.stride.value_or(p.kernel);
@@ -180,10 +191,11 @@ class MaxPoolKernel final : public Kernel {
   const PointwisePlan prologue_;
 };
 
-class MaxPool2d final : public OpBase<MaxPool2d> {
+class MaxPool2d final : public OpBase<MaxPool2d>, public HasSettings {
  public:
   explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "max_pool2d"; }
+  std::vector<OpSetting> settings() const override { return settings_of(params.pool); }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 1)), {"x"});
@@ -310,10 +322,11 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
   const PoolOpParams params;
 };
 
-class AveragePool2d final : public OpBase<AveragePool2d> {
+class AveragePool2d final : public OpBase<AveragePool2d>, public HasSettings {
  public:
   explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "average_pool2d"; }
+  std::vector<OpSetting> settings() const override { return settings_of(params.pool); }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/op_settings.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/reduce_max_cuda.h"
 #include "tessera/layers/shared/checks.h"
@@ -64,10 +65,13 @@ class MaxGrad final : public OpBase<MaxGrad> {
 };
 
 // Outputs: the maxima and their positions; the axis stays, with size 1.
-class Max final : public OpBase<Max> {
+class Max final : public OpBase<Max>, public HasSettings {
  public:
   explicit Max(AxisParams params) : params(params) {}
   std::string_view name() const override { return "max"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"axis", {static_cast<double>(params.axis)}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/slice_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -150,10 +151,15 @@ class SliceGrad final : public OpBase<SliceGrad> {
   const SliceGradParams params;
 };
 
-class Slice final : public OpBase<Slice> {
+class Slice final : public OpBase<Slice>, public HasSettings {
  public:
   explicit Slice(SliceParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "slice"; }
+  std::vector<OpSetting> settings() const override {
+    const auto rank = static_cast<ptrdiff_t>(params.size.rank());
+    return {{"begin", {params.begin.begin(), params.begin.begin() + rank}},
+            {"step", {params.step.begin(), params.step.begin() + rank}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});

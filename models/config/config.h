@@ -126,6 +126,7 @@ struct ModelConfig {
   std::optional<int64_t> widen;            // wide_resnet: factor of the channels
   std::optional<int64_t> growth;           // densenet_bc: channels that a layer adds
   std::optional<double> stochastic_depth;  // efficientnet, convnext: probability
+  std::string weights;                     // file with the values to begin with; "": as initialised
   std::vector<LayerConfig> layers;         // instead of a model by name, which is "layers" then
 };
 

@@ -12,7 +12,6 @@
 #include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/network.h"
-#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/data/sets/hdf5_set.h"
 #include "tessera/runtime/data/sets/held_out.h"
@@ -89,8 +88,7 @@ class Checks {
   void check_model() {
     const size_t before = errors_.size();
     const bool is_layered = given_.count("model.layers") != 0;
-    const std::vector<std::string>& options =
-        is_layered ? kLayeredOptions : model_options(config_.model.name);
+    const std::vector<std::string> options = options_of_model(config_.model.name, is_layered);
     for (const auto& [path, range] : given_) {
       const std::string option = path.substr(path.find('.') + 1);
       if (!path.starts_with("model.") || (option == "name" && !is_layered) || is_unset(option) ||
@@ -327,8 +325,6 @@ class Checks {
       return true;
     return false;
   }
-
-  inline static const std::vector<std::string> kLayeredOptions{"classes", "layers"};
 
   const Config& config_;
   const GivenKeys& given_;

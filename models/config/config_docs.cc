@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/zoo/zoo.h"
@@ -127,7 +128,7 @@ std::string config_template(const std::string& model) {
   config.model.name = model;
   const int size = image_size_for(config);
   config.data.image_size = size;
-  const std::vector<std::string>& options = model_options(model);
+  const std::vector<std::string> options = options_of_model(model, false);
   std::string out = "# Every key with its default; leave out what you do not change.\n", group;
   if (size != 0) out += fmt::format("# Only data.image_size is what {} needs.\n", model);
   for (const ConfigKey& key : config_keys(config)) {

@@ -9,6 +9,7 @@
 
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/optimizers.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/data/sets/published.h"
 
@@ -132,6 +133,13 @@ bool is_default(const ConfigKey& key) {
 }
 
 }  // namespace
+
+std::vector<std::string> options_of_model(const std::string& name, bool is_layered) {
+  std::vector<std::string> options =
+      is_layered ? std::vector<std::string>{"classes", "layers"} : model_options(name);
+  if (!options.empty()) options.emplace_back("weights");
+  return options;
+}
 
 std::string choice_that_puts_aside(const std::string& path) {
   for (const Dependent& known : dependents())

@@ -2,10 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tessera/models/config/config_keys.h"
 
 namespace tessera {
+
+// What may be given about a network of that name, or one given layer by layer, besides its name:
+// what the zoo says, and the weights to begin with. Empty for a name that is not known.
+std::vector<std::string> options_of_model(const std::string& name, bool is_layered);
 
 // Why what the key holds changes nothing in this configuration: "with data.name: mnist; it belongs
 // to cifar100". Empty where it may, and at the default, which a printed configuration has of every

@@ -192,6 +192,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
 
     {"model.name", &c.model.name, one_of(model_names()), "the network"},
     {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
+    {"model.weights", &c.model.weights, any(), "file with the values to begin with: safetensors, or our HDF5 (docs/weights.md)"},
     {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
     {"model.widths", &c.model.widths, at_least(1, kInts), "mlp, cnn_bn: units or filters a layer"},
     {"model.depth", &c.model.depth, at_least(1, 10000), "wide_resnet, densenet_bc: 6 n + 4 layers"},

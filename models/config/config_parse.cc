@@ -11,7 +11,6 @@
 #include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/config_values.h"
-#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -233,8 +232,7 @@ class Parser {
     if (wrong_groups_.count("model") == 0) {
       if (is_overridden("model.name")) drop("model.layers");
       if (is_overridden("model.layers")) drop("model.name");
-      known = given_.count("model.layers") != 0 ? std::vector<std::string>{"classes", "layers"}
-                                                : model_options(config_.model.name);
+      known = options_of_model(config_.model.name, given_.count("model.layers") != 0);
       known.emplace_back("name");
     }
     const bool other_model = is_overridden("model.name") || is_overridden("model.layers");

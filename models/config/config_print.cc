@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_effect.h"
-#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
@@ -97,9 +96,10 @@ std::string text_of(const Step& step) {
 
 // Whether the key says anything about this model.
 bool has_option(const Config& config, const std::string& key) {
-  if (!config.model.layers.empty()) return key == "classes" || key == "layers";
-  const std::vector<std::string>& options = model_options(config.model.name);
-  return key == "name" || std::find(options.begin(), options.end(), key) != options.end();
+  const bool is_layered = !config.model.layers.empty();
+  const std::vector<std::string> options = options_of_model(config.model.name, is_layered);
+  return (key == "name" && !is_layered) ||
+         std::find(options.begin(), options.end(), key) != options.end();
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ const Hdf5Array* ArrayFile::find(const std::string& name) const {
   return found != contents.arrays.end() && found->name == name ? &*found : nullptr;
 }
 
-ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal) {
+ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal, Hdf5Groups groups) {
   if (bytes->size() < kSealBytes)
     throw Error(fmt::format("is damaged: it has only {} bytes", bytes->size()));
   bool sealed = false;
@@ -47,7 +47,7 @@ ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal) {
   if (!sealed && need_seal) throw Error("is damaged: the checksum at its end is missing");
   ArrayFile file;
   try {
-    file.contents = read_hdf5(*bytes);
+    file.contents = read_hdf5(*bytes, groups);
   } catch (const Hdf5Error& error) {
     throw Error(fmt::format("is no HDF5 file of the kind that is read here, or a damaged one: {}",
                             error.what()));

@@ -22,7 +22,8 @@ struct ArrayFile {
 
 // need_seal: false lets a file pass that says by itself that nothing stands behind its HDF5 data,
 // as other programs write them. Throws Error without the file's name.
-ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal);
+ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal,
+                      Hdf5Groups groups = Hdf5Groups::one_level);
 
 // Every difference between what is wanted and what is there, one a line; "" when there is none.
 std::string differences(const std::vector<ArraySpec>& wanted, const std::vector<Hdf5Array>& found);

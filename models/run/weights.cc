@@ -1,57 +1,12 @@
 #include "tessera/models/run/weights.h"
 
-#include <utility>
 #include <vector>
 
 #include "tessera/engine/storage.h"
-#include "tessera/layers/optimizer.h"
 #include "tessera/memory/regions.h"
-#include "tessera/models/run/weights_file.h"
-#include "tessera/runtime/context.h"
+#include "tessera/models/run/host_weights.h"
 
 namespace tessera {
-namespace {
-
-// Parameters and running statistics with their values on the host: in place, or for those of a GPU
-// in a copy.
-class HostWeights {
- public:
-  explicit HostWeights(const Store& store)
-      : copies_("weights", weights_copy_bytes(store.persistent()), cpu_memory()) {
-    std::byte* free = copies_.data();
-    for (const Tensors* list : {&store.parameters(), &store.buffers()})
-      for (const Tensor& tensor : *list) {
-        MutableArray array;
-        array.name = persistent_name(tensor);
-        array.dtype = name_of(tensor.dtype());
-        array.shape.assign(tensor.shape().begin(), tensor.shape().end());
-        array.data = tensor.impl()->data();
-        if (!tensor.device().is_cpu()) {
-          array.data = free;
-          free += round_to_alignment(tensor.spec().bytes());
-          copied_.push_back({tensor, array.data});
-        }
-        arrays.push_back(std::move(array));
-      }
-  }
-  void fetch() const {
-    for (const auto& [tensor, host] : copied_)
-      context(tensor.device()).copy_to_host(host, tensor.impl()->data(), tensor.spec().bytes());
-  }
-  void put() const {
-    for (const auto& [tensor, host] : copied_)
-      context(tensor.device()).copy_from_host(tensor.impl()->data(), host, tensor.spec().bytes());
-  }
-
-  std::vector<MutableArray> arrays;
-
- private:
-  Region copies_;
-  std::vector<std::pair<Tensor, void*>> copied_;
-};
-
-}  // namespace
-
 size_t weights_copy_bytes(const Tensors& persistent) {
   size_t bytes = 0;
   for (const Tensor& tensor : persistent)

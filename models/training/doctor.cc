@@ -10,6 +10,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"
@@ -86,6 +87,16 @@ Finding data_of(Examination& about) {
   return found;
 }
 
+// Those to begin with.
+Finding weights_of(Examination& about) {
+  const Config& config = about.config;
+  Pretrained pretrained(config.model.weights);
+  if (about.session == nullptr)
+    return {"weights", config.model.weights + ": not compared, as the data cannot be opened", 0,
+            true};
+  return {"weights", pretrained.match(config, about.session->image())};
+}
+
 Finding run_folder_of(Examination& about) {
   const Config& config = about.config;
   require_run_folder(config.run.dir);
@@ -128,10 +139,11 @@ Finding checkpoint_of(Examination& about) {
 }  // namespace
 
 std::vector<Finding> examine(const Config& config) {
-  const std::pair<const char*, std::function<Finding(Examination&)>> checks[] = {
+  std::vector<std::pair<const char*, std::function<Finding(Examination&)>>> checks = {
       {"device", device_of},         {"memory", memory_of},         {"data", data_of},
       {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
+  if (!config.model.weights.empty()) checks.emplace_back("weights", weights_of);
   Examination about{config, nullptr};
   std::vector<Finding> findings;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {

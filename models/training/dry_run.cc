@@ -8,6 +8,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"
@@ -30,6 +31,8 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   if (!options.overwrite)
     require_room(config.run.dir,
                  Checkpointing::bytes_on_disk(config, run.session->store().persistent()));
+  if (!config.model.weights.empty() && checkpoints.beginning() == nullptr)
+    print(Pretrained(config.model.weights).match(config, run.session->image()));
   if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
     log(LogLevel::warning, spare);
   for (const std::string& line : remarks_on(config, data_need(data))) print(line);

@@ -10,6 +10,7 @@
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
+#include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/checkpointing.h"
@@ -136,6 +137,9 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.lock = std::make_unique<RunLock>(config.run.dir);
   // 2. What to begin from. Refuses before data are opened, which may take minutes.
   setup.checkpoints = std::make_unique<Checkpointing>(config, options, setup.print);
+  std::unique_ptr<Pretrained> pretrained;
+  if (!config.model.weights.empty() && setup.checkpoints->beginning() == nullptr)
+    pretrained = std::make_unique<Pretrained>(config.model.weights);
   // 3. The data, and the session with all its steps, which takes no memory yet: on it the limit is
   //    checked.
   std::string measured;
@@ -143,6 +147,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
     return found_normalization(setup, train, measured);
   });
   if (!measured.empty()) setup.print(measured);
+  if (pretrained != nullptr) setup.print(pretrained->match(config, setup.run.session->image()));
   setup.inference = inference_json(config, setup.run.session->image(), setup.run.normalization,
                                    setup.run.data.train->class_names());
   check_classes(config, *setup.run.data.train);
@@ -174,6 +179,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.state.seed = static_cast<int64_t>(config.seed);
   if (setup.checkpoints->beginning() == nullptr)
     whiten(session.store(), *setup.run.data.train, setup.run.normalization);
+  if (pretrained != nullptr) pretrained->load(session.store());
   setup.checkpoints->restore(setup.persistent(), setup.state);
   if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);
   setup.loader->start_epoch(setup.state.epoch, setup.state.batch);

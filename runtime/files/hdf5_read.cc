@@ -13,7 +13,7 @@ constexpr uint64_t kUndefined = ~uint64_t{0};
 constexpr uint64_t kMaxObjects = 1 << 17, kLinkAndHeaderBytes = 56;
 constexpr uint64_t kMaxNames = uint64_t{16} << 20, kMaxRead = uint64_t{256} << 20;
 constexpr size_t kMaxMessages = 1 << 12, kMaxHeaderBytes = size_t{1} << 20;
-constexpr int kMaxTreeLevels = 8, kMaxRank = 8;
+constexpr int kMaxTreeLevels = 8, kMaxRank = 8, kMaxDepth = 16;
 
 // Bounds the work, whatever refers to what.
 class Metered final : public ByteSource {
@@ -190,8 +190,9 @@ void read_attribute(Piece& from, size_t size, Object& object) {
 
 class Reader {
  public:
-  explicit Reader(const ByteSource& file)
+  Reader(const ByteSource& file, Hdf5Groups groups)
       : file_(file),
+        nested_(groups == Hdf5Groups::nested),
         most_objects_(std::min(kMaxObjects, file.size() / kLinkAndHeaderBytes + 8)),
         most_names_(std::min(kMaxNames, 2 * file.size())) {}
 
@@ -384,10 +385,14 @@ class Reader {
           "without chunks= and compression=",
           name, object.stored));
     if (object.is_group) {
-      need(depth == 0, "is a group within a group; one level is read");
+      need(nested_ || depth == 0, "is a group within a group; one level is read");
+      need(depth < kMaxDepth, "is a group within too many others");
       return read_group(object, name + "/", depth + 1);
     }
     Hdf5Array& array = object.array;
+    const bool is_other = array.dtype.empty() || array.dtype == kVariable ||
+                          (array.dtype == "text" && !array.shape.empty());
+    if (nested_ && is_other && object.has_type) return;
     need(object.has_space && object.has_type && object.has_layout, "is no array");
     if (array.dtype == kVariable)
       throw Hdf5StorageError(
@@ -415,6 +420,7 @@ class Reader {
   }
 
   const Metered file_;
+  const bool nested_;
   Hdf5Contents contents_;
   const uint64_t most_objects_, most_names_;
   uint64_t objects_ = 0, name_bytes_ = 0;
@@ -429,6 +435,8 @@ void MemorySource::read(uint64_t offset, void* to, size_t count) const {
   if (count > 0) std::memcpy(to, bytes_.data() + offset, count);
 }
 
-Hdf5Contents read_hdf5(const ByteSource& file) { return Reader(file).read(); }
+Hdf5Contents read_hdf5(const ByteSource& file, Hdf5Groups groups) {
+  return Reader(file, groups).read();
+}
 
 }  // namespace tessera

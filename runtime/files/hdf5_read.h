@@ -60,7 +60,11 @@ class Hdf5StorageError : public Hdf5Error {
   using Hdf5Error::Hdf5Error;
 };
 
+// nested: groups may stand in groups, and arrays of other types are left out, not refused; for
+// files of other programs that are looked through.
+enum class Hdf5Groups { one_level, nested };
+
 // Throws Hdf5Error.
-Hdf5Contents read_hdf5(const ByteSource& file);
+Hdf5Contents read_hdf5(const ByteSource& file, Hdf5Groups groups = Hdf5Groups::one_level);
 
 }  // namespace tessera

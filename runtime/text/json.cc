@@ -7,10 +7,57 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/json_events.h"
 
 namespace tessera {
 
 using Value = nlohmann::ordered_json;
+
+namespace {
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ...", which may quote all of a
+// long text.
+std::string told(const Value::exception& error) {
+  constexpr size_t kMost = 300;
+  const std::string_view what = error.what();
+  const size_t end = what.find("] ");
+  std::string text(end == what.npos ? what : what.substr(end + 2));
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
+}
+
+// The library's names for the events.
+class Events final : public nlohmann::json_sax<Value> {
+ public:
+  explicit Events(JsonListener& to) : to_(to) {}
+  bool null() override { return to_.other("null"), true; }
+  bool boolean(bool) override { return to_.other("true or false"), true; }
+  bool number_integer(int64_t) override { return to_.other("a negative number"), true; }
+  bool number_unsigned(uint64_t number) override { return to_.whole(number), true; }
+  bool number_float(double, const std::string&) override {
+    return to_.other("a fraction, or a number of more than 64 bits"), true;
+  }
+  bool string(std::string& text) override { return to_.text(text), true; }
+  bool binary(binary_t&) override { return to_.other("bytes"), true; }
+  bool start_object(size_t) override { return to_.begin_object(), true; }
+  bool key(std::string& name) override { return to_.name(name), true; }
+  bool end_object() override { return to_.end_object(), true; }
+  bool start_array(size_t) override { return to_.begin_list(), true; }
+  bool end_array() override { return to_.end_list(), true; }
+  bool parse_error(size_t, const std::string&, const Value::exception& error) override {
+    throw Error(told(error));
+  }
+
+ private:
+  JsonListener& to_;
+};
+
+}  // namespace
+
+void read_json(std::string_view text, JsonListener& listener) {
+  Events events(listener);
+  Value::sax_parse(text, &events);
+}
 
 struct Json::Access {
   static const Value& of(const Json& json) { return *static_cast<const Value*>(json.value_.get()); }
@@ -51,11 +98,8 @@ Json Json::object(const std::vector<Member>& members) {
 Json Json::parse(std::string_view text) {
   try {
     return Access::make(Value::parse(text));
-  } catch (
-      const Value::exception& error) {  // "[json.exception.parse_error.101] parse error at ..."
-    const std::string_view what = error.what();
-    const size_t end = what.find("] ");
-    throw Error(std::string(end == what.npos ? what : what.substr(end + 2)));
+  } catch (const Value::exception& error) {
+    throw Error(told(error));
   }
 }
 

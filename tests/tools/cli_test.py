@@ -59,7 +59,7 @@ class Test(unittest.TestCase):
 class Usage(Test):
     def test_help_of_every_verb(self):
         self.assertIn("Subcommands", self.succeed("--help"))
-        for verb in ("train", "eval", "plan", "bench", "profile", "tune", "doctor", "devices"):
+        for verb in ("train", "eval", "plan", "bench", "profile", "tune", "export", "doctor", "devices"):
             self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
 
     def test_verbs_and_options(self):

@@ -132,5 +132,45 @@ train: {steps: 2}
             whitening_filters(images, {45, shape.height, shape.width, 3}, 2, Whitening::kEps));
 }
 
+TEST(TrainingSetup, ATrainingBeginsWithTheWeightsOfAFile) {
+  const TemporaryFolder folder;
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  config.data.train_count = config.data.test_count = 20;
+  config.run.dir = folder.path("first");
+  config.seed = 5;
+  const std::string weights = folder.path("weights.h5");
+  std::vector<float> values;
+  {
+    const TrainingSetup first = set_up_training(config, [](const std::string&) {}, {});
+    first.run.session->save_weights(weights);
+    values = first.run.session->store().find("fc1.weight").to_vector<float>();
+  }
+  config.seed = 6;
+  config.model.weights = weights;
+  config.run.dir = folder.path("second");
+  std::string said;
+  const TrainingSetup second =
+      set_up_training(config, [&](const std::string& line) { said += line + "\n"; }, {});
+  EXPECT_EQ(second.run.session->store().find("fc1.weight").to_vector<float>(), values);
+  EXPECT_NE(said.find("weights: " + weights + ": 10 of 10 tensors"), std::string::npos) << said;
+  EXPECT_NE(print_config(config).find("weights: " + weights), std::string::npos);
+}
+
+TEST(TrainingSetup, WeightsThatDoNotFitLeaveNothingBehind) {
+  const TemporaryFolder folder;
+  Config config;
+  config.model.name = "lenet5";
+  config.model.weights = folder.path("none.safetensors");
+  config.data.name = "synthetic";
+  config.data.train_count = config.data.test_count = 20;
+  config.run.dir = folder.path("run");
+  EXPECT_THROW(set_up_training(config, [](const std::string&) {}, {}), CheckpointError);
+  std::ofstream(config.model.weights) << std::string("\2\0\0\0\0\0\0\0{}", 10);
+  EXPECT_THROW(set_up_training(config, [](const std::string&) {}, {}), CheckpointError);
+  EXPECT_FALSE(std::filesystem::exists(config.run.dir));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -240,6 +240,27 @@ TEST_F(H5py, WhatLeadsElsewhereIsRefusedByName) {
             std::string::npos);
 }
 
+TEST_F(H5py, GroupsInGroupsAreReadWhereTheyAreAskedFor) {
+  const auto image = make(
+      "f['a/b/c/d'] = np.float32([1, 2]); f['a/x'] = np.zeros(2, 'u2'); f['a/t'] = 'text'\n"
+      "f['e'] = np.float64(3)");
+  const Hdf5Contents contents = read_hdf5(MemorySource(image), Hdf5Groups::nested);
+  ASSERT_EQ(contents.arrays.size(), 2u);
+  EXPECT_EQ(contents.arrays[0].name, "a/b/c/d");
+  EXPECT_EQ(contents.arrays[0].shape, (std::vector<int64_t>{2}));
+  EXPECT_EQ(contents.arrays[1].name, "e");
+  const auto cycle = make("g = f.create_group('g'); g['a'] = g; g['b'] = g");
+  try {
+    read_hdf5(MemorySource(cycle), Hdf5Groups::nested);
+    FAIL();
+  } catch (const Hdf5Error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.find("within too many others") != text.npos ||
+                text.find("too many") != text.npos)
+        << text;
+  }
+}
+
 TEST_F(H5py, WhatIsStoredInAnotherWayIsNamedWithTheRemedy) {
   const std::string contiguous =
       "; write it contiguous and without compression, as h5py does without chunks= and "

@@ -1,0 +1,27 @@
+// Parameters and running statistics of a store with their values on the host: in place, or for
+// those of a GPU in a copy.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/store.h"
+#include "tessera/memory/regions.h"
+#include "tessera/models/run/weights_file.h"
+
+namespace tessera {
+
+class HostWeights {
+ public:
+  explicit HostWeights(const Store& store);
+  void fetch() const;  // from the GPU
+  void put() const;    // to the GPU
+
+  std::vector<MutableArray> arrays;
+
+ private:
+  Region copies_;
+  std::vector<std::pair<Tensor, void*>> copied_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,256 @@
+#include "tessera/models/run/pretrained.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/engine/scope.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/run/host_weights.h"
+#include "tessera/models/run/weight_guess.h"
+#include "tessera/models/zoo/names/name_tables.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/spelling.h"
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void fail(const WeightSource& source, const std::string& what) {
+  throw CheckpointError(fmt::format("weights '{}': {}", source.path(), what));
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, "x"));
+}
+
+// What a file holds, against what a network wants of it under the names of one program.
+class Comparison {
+ public:
+  Comparison(const WeightSource& source, const std::vector<WeightLayout>& layouts,
+             const NameTable& names)
+      : source_(source),
+        layouts_(layouts),
+        names_(names),
+        weights_(foreign_weights(source.form(), layouts, names)) {
+    std::map<std::string, size_t> there;
+    for (size_t i = 0; i < source.tensors().size(); ++i) there[source.tensors()[i].name] = i;
+    used_.resize(source.tensors().size());
+    for (const ForeignWeight& weight : weights_) {
+      const auto found = there.find(weight.name);
+      found_.push_back(found == there.end() ? kNone : static_cast<int64_t>(found->second));
+      if (found != there.end()) used_[found->second] = true;
+    }
+  }
+
+  const NameTable& names() const { return names_; }
+  const std::vector<ForeignWeight>& weights() const { return weights_; }
+  int64_t source_of(size_t layout) const { return found_[layout]; }
+  size_t count() const {
+    return found_.size() - static_cast<size_t>(std::count(found_.begin(), found_.end(), kNone));
+  }
+
+  // Whether the last layer begins anew: the file has none, or one for other classes.
+  bool head_is_new() const {
+    bool is_new = false;
+    for (size_t i = 0; i < layouts_.size(); ++i)
+      is_new = is_new || (layouts_[i].head && (found_[i] == kNone || is_of_other_classes(i)));
+    return is_new;
+  }
+  std::string head_text() const {
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      const WeightLayout& layout = layouts_[i];
+      if (!layout.head) continue;
+      const std::string module = layout.name.substr(0, layout.name.rfind('.'));
+      return found_[i] == kNone
+                 ? fmt::format("{} is new, as the file has none", module)
+                 : fmt::format("{} is new: {} classes, where the file has {}", module,
+                               layout.shape[0], classes_in(tensor_of(i).shape));
+    }
+    return "";
+  }
+
+  // A line for each difference.
+  std::string differences() const {
+    std::vector<std::string> lines;
+    const bool new_head = head_is_new();
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      if (new_head && layouts_[i].head) continue;
+      if (found_[i] == kNone) {
+        lines.push_back(missing_line(weights_[i]));
+      } else if (!tensor_of(i).usable) {
+        lines.push_back(
+            fmt::format("of another kind: '{}' is {} in the file; float32, float64, float16 and "
+                        "bfloat16 are read",
+                        tensor_of(i).name, tensor_of(i).dtype));
+      } else if (!fits(i)) {
+        lines.push_back(shape_line(i));
+      }
+    }
+    for (size_t i = 0; i < used_.size(); ++i)
+      if (is_left_over(i))
+        lines.push_back(fmt::format("left over: '{}' {}", printable(source_.tensors()[i].name),
+                                    shape_text(source_.tensors()[i].shape)));
+    return in_lines(lines);
+  }
+
+ private:
+  static constexpr int64_t kNone = -1;
+
+  const SourceTensor& tensor_of(size_t layout) const {
+    return source_.tensors()[static_cast<size_t>(found_[layout])];
+  }
+  bool fits(size_t i) const {
+    return source_.form() == WeightForm::pytorch ? layouts_[i].takes(tensor_of(i).shape)
+                                                 : tensor_of(i).shape == weights_[i].shape;
+  }
+  // Outputs come first, in Keras last.
+  bool is_of_other_classes(size_t i) const {
+    std::vector<int64_t> wanted = weights_[i].shape, found = tensor_of(i).shape;
+    if (found.empty() || classes_in(wanted) == classes_in(found)) return false;
+    const bool last = source_.form() == WeightForm::keras;
+    for (std::vector<int64_t>* shape : {&wanted, &found}) {
+      shape->erase(last ? shape->end() - 1 : shape->begin());
+      std::erase(*shape, 1);
+    }
+    return wanted == found;
+  }
+  int64_t classes_in(const std::vector<int64_t>& shape) const {
+    if (shape.empty()) return 0;
+    return source_.form() == WeightForm::keras ? shape.back() : shape.front();
+  }
+  // num_batches_tracked is a count of PyTorch's that nothing reads.
+  bool is_left_over(size_t i) const {
+    const std::string& name = source_.tensors()[i].name;
+    return !used_[i] && !name.ends_with("num_batches_tracked") && !names_.is_unused(name);
+  }
+
+  // Also long or malicious names.
+  static std::string printable(const std::string& name) {
+    constexpr size_t kMost = 200;
+    const std::string text = utf8_printable(name);
+    return text.size() <= kMost ? text : text.substr(0, utf8_start(text, kMost)) + "...";
+  }
+  static std::string in_lines(const std::vector<std::string>& lines) {
+    constexpr size_t kMost = 5000;
+    std::string text;
+    for (size_t i = 0; i < std::min(lines.size(), kMost); ++i) text += "\n  " + lines[i];
+    if (lines.size() > kMost) text += fmt::format("\n  and {} more", lines.size() - kMost);
+    return text;
+  }
+
+  std::string missing_line(const ForeignWeight& weight) const {
+    constexpr size_t kMostNames = 2000, kLongest = 100;
+    std::vector<std::string> near;
+    for (size_t i = 0; i < used_.size() && near.size() < kMostNames; ++i)
+      if (is_left_over(i) && source_.tensors()[i].name.size() <= kLongest)
+        near.push_back(source_.tensors()[i].name);
+    const std::string nearest = nearest_spelling(weight.name, near);
+    return fmt::format("missing: '{}' {}{}", weight.name, shape_text(weight.shape),
+                       nearest.empty() ? "" : fmt::format("; the file has '{}'", nearest));
+  }
+
+  std::string shape_line(size_t i) const {
+    const WeightLayout& layout = layouts_[i];
+    const SourceTensor& tensor = tensor_of(i);
+    std::string line =
+        fmt::format("of another shape: '{}' is {} in the file, but {} here", tensor.name,
+                    shape_text(tensor.shape), shape_text(weights_[i].shape));
+    if (layout.flattened > 0 && tensor.shape.size() == layout.shape.size() &&
+        tensor.shape[0] == layout.shape[0])
+      line += fmt::format(
+          "; the network was trained on images of another size (224 pixels a side "
+          "are usual), which data.image_size sets");
+    return line;
+  }
+
+  const WeightSource& source_;
+  const std::vector<WeightLayout>& layouts_;
+  const NameTable names_;
+  const std::vector<ForeignWeight> weights_;
+  std::vector<int64_t> found_;  // of each layout, in the file
+  std::vector<bool> used_;      // of each tensor in the file
+};
+
+// Values of one tensor. `put` takes the place in ours and the value.
+template <class Put>
+void read_in_order(const WeightSource& source, size_t index, const ForeignWeight& weight, Put put) {
+  constexpr uint64_t kPart = 4096;
+  std::vector<double> values(kPart);
+  const uint64_t elements = source.tensors()[index].elements();
+  for (uint64_t first = 0; first < elements; first += kPart) {
+    const auto count = static_cast<size_t>(std::min(kPart, elements - first));
+    source.read(index, first, {values.data(), count});
+    for (size_t i = 0; i < count; ++i)
+      if (!put(weight.place(static_cast<int64_t>(first + i)), values[i]))
+        fail(source, fmt::format("'{}' has the value {} at element {}; weights are finite numbers "
+                                 "of float32: use another copy",
+                                 source.tensors()[index].name, values[i], first + i));
+  }
+}
+
+// Whether it fits and is finite.
+template <class T>
+bool put_value(void* data, int64_t place, double value) {
+  const T stored = static_cast<T>(value);
+  static_cast<T*>(data)[place] = stored;
+  return std::isfinite(stored);
+}
+
+}  // namespace
+
+Pretrained::Pretrained(const std::string& path) : source_(open_weight_source(path)) {}
+
+std::string Pretrained::match(const Config& config, const ImageShape& image) {
+  const DeviceScope cpu("cpu:0");
+  Store store;
+  const std::unique_ptr<Module> network = make_network(config, image, store);
+  layouts_ = weight_layouts(*network, store, image.height, image.width, image.channels,
+                            config.model.classes);
+  std::vector<NameTable> tables;
+  if (config.model.layers.empty() && source_->form() == WeightForm::pytorch)
+    tables = name_tables(config.model.name);
+  if (tables.empty()) tables = {{"", config.model.name}};
+  std::unique_ptr<Comparison> best;
+  for (const NameTable& table : tables) {
+    auto comparison = std::make_unique<Comparison>(*source_, layouts_, table);
+    if (best == nullptr || comparison->count() > best->count()) best = std::move(comparison);
+  }
+  if (const std::string wrong = best->differences(); !wrong.empty())
+    fail(*source_, fmt::format("does not fit {}.{}{}", config.model.name,
+                               what_weights_look_like(*source_, config.model.name), wrong));
+  const bool new_head = best->head_is_new();
+  weights_ = best->weights();
+  pairs_.clear();
+  for (size_t i = 0; i < layouts_.size(); ++i)
+    if (!new_head || !layouts_[i].head)
+      pairs_.push_back({i, static_cast<size_t>(best->source_of(i))});
+  const NameTable& names = best->names();
+  return fmt::format(
+      "weights: {}{}: {} of {} tensors{}", source_->path(),
+      names.program.empty() ? "" : fmt::format(" ({}'s {})", names.program, names.network),
+      pairs_.size(), layouts_.size(), new_head ? "; " + best->head_text() : "");
+}
+
+void Pretrained::load(const Store& store) const {
+  const HostWeights weights(store);
+  weights.fetch();  // what the file does not have stays
+  std::map<std::string, const MutableArray*> arrays;
+  for (const MutableArray& array : weights.arrays) arrays[array.name] = &array;
+  for (const auto& [layout, source] : pairs_) {
+    const MutableArray& array = *arrays.at(layouts_[layout].name);
+    const bool single = array.dtype == "float32";
+    read_in_order(*source_, source, weights_[layout], [&](int64_t place, double value) {
+      return single ? put_value<float>(array.data, place, value)
+                    : put_value<double>(array.data, place, value);
+    });
+  }
+  weights.put();
+}
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// A file of weights, whoever wrote it: names, shapes and values of its tensors.
+//
+// Read are safetensors files, our own HDF5 files (weights.h5 and checkpoints), and those of Keras 3
+// (.weights.h5). What is in it tells which it is, not its name. Nothing a file says is believed;
+// all errors are CheckpointError and name it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct SourceTensor {
+  std::string name, dtype;  // "float32", "F16": as the format spells it
+  std::vector<int64_t> shape;
+  bool usable = true;  // its values can be weights
+  uint64_t elements() const;
+};
+
+// Whose names and order of dimensions a file has.
+enum class WeightForm { own, pytorch, keras };
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  const std::string& path() const { return path_; }
+  // Sorted by name.
+  const std::vector<SourceTensor>& tensors() const { return tensors_; }
+  WeightForm form() const { return form_; }
+  // Some of the values of tensors()[index], from the element `first` on.
+  void read(size_t index, uint64_t first, std::span<double> to) const;
+
+ protected:
+  WeightSource(std::string path, WeightForm form) : path_(std::move(path)), form_(form) {}
+  // Throws Error.
+  virtual void read_from(size_t index, uint64_t first, std::span<double> to) const = 0;
+
+  std::string path_;
+  WeightForm form_;
+  std::vector<SourceTensor> tensors_;
+};
+
+std::unique_ptr<WeightSource> open_weight_source(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,389 @@
+// Weights that other programs publish. The golden files were made by torchvision, timm and the
+// library of safetensors (tests/golden/make_weights.py).
+#include "tessera/models/run/pretrained.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/engine/storage.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/run/export_safetensors.h"
+#include "tessera/models/run/weights.h"
+#include "tessera/models/zoo/names/name_tables.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/files/hdf5_writer.h"
+#include "tessera/runtime/files/safetensors.h"
+#include "tessera/tests/golden/formula.h"
+#include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/models/run/checkpoint_fixture.h"
+
+namespace tessera {
+namespace {
+
+using testing_checkpoint::TemporaryFolder;
+
+constexpr char kGolden[] = TESSERA_SOURCE_DIR "/tests/golden/weights.h5";
+
+struct NamedShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// "conv1.weight 64x3x7x7"
+NamedShape parse_named(const std::string& text) {
+  const size_t space = text.find(' ');
+  return {text.substr(0, space), golden::parse_extents(text.substr(space + 1))};
+}
+
+std::vector<NamedShape> published(const golden::File& file, const std::string& network) {
+  std::vector<NamedShape> all;
+  for (const std::string& text : file.texts(network + "/names")) all.push_back(parse_named(text));
+  return all;
+}
+
+// A file of these tensors; without values they are zeros, which take no room on the disk.
+void write_safetensors(const std::string& path, const std::vector<NamedShape>& all,
+                       const std::vector<std::vector<float>>& values = {}) {
+  std::vector<SafeTensor> tensors;
+  for (const NamedShape& one : all) {
+    tensors.emplace_back();
+    tensors.back().name = one.name;
+    tensors.back().shape = one.shape;
+  }
+  const std::string front = safetensors_front(tensors, {});
+  std::ofstream file(path, std::ios::binary);
+  file << front;
+  for (const std::vector<float>& one : values)
+    file.write(reinterpret_cast<const char*>(one.data()),
+               static_cast<std::streamsize>(one.size() * sizeof(float)));
+  file.close();
+  std::filesystem::resize_file(path, tensors.back().offset + tensors.back().bytes);
+}
+
+std::vector<std::string> networks(const golden::File& file) {
+  std::vector<std::string> all;
+  for (const std::string& program : file.members("/"))
+    for (const std::string& network : file.members(program)) all.push_back(program + "/" + network);
+  return all;
+}
+
+Config config_of(const std::string& model, int64_t classes) {
+  Config config;
+  config.model.name = model;
+  config.model.classes = classes;
+  return config;
+}
+
+class PretrainedTest : public testing::Test {
+ protected:
+  // What is said of the file, or the error.
+  std::string match(const Config& config, const ImageShape& image = {224, 224, 3}) const {
+    try {
+      return Pretrained(path_).match(config, image);
+    } catch (const CheckpointError& error) {
+      return error.what();
+    }
+  }
+  // lenet5, whose weights nobody publishes: 28 x 28 x 1.
+  static std::vector<NamedShape> lenet() {
+    return {{"conv1.weight", {6, 1, 5, 5}},  {"conv1.bias", {6}},
+            {"conv2.weight", {16, 6, 5, 5}}, {"conv2.bias", {16}},
+            {"fc1.weight", {120, 400}},      {"fc1.bias", {120}},
+            {"fc2.weight", {84, 120}},       {"fc2.bias", {84}},
+            {"fc3.weight", {10, 84}},        {"fc3.bias", {10}}};
+  }
+  std::string match_lenet(const std::vector<NamedShape>& all, int64_t classes = 10) {
+    write_safetensors(path_, all);
+    return match(config_of("lenet5", classes), {28, 28, 1});
+  }
+  static bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path("x.safetensors");
+};
+
+TEST_F(PretrainedTest, NetworksComputeWhatTheirProgramsComputeWithTheSameFile) {
+  const char* others = std::getenv("TESSERA_WEIGHTS_GOLDEN");  // of make_weights.py --large
+  const golden::File file(others != nullptr ? others : kGolden);
+  int count = 0;
+  for (const std::string& network : networks(file)) {
+    if (!file.has(network + "/specs")) continue;
+    SCOPED_TRACE(network);
+    std::vector<NamedShape> all;
+    std::vector<std::vector<float>> values;
+    const std::string prefix = network + "/";
+    for (const std::string& text : file.texts(network + "/specs")) {
+      const golden::Spec spec = golden::parse_spec(text);
+      all.push_back({spec.name.substr(prefix.size()), spec.shape});
+      values.push_back(golden::floats(spec));
+    }
+    write_safetensors(path_, all, values);
+    const golden::Spec images = golden::parse_spec(file.text(network, "images"));
+    const golden::Array logits = file.read(network + "/logits");
+    const Config config = config_of(file.text(network, "model"), logits.shape[1]);
+    const auto side = static_cast<int>(images.shape[1]);
+    Pretrained pretrained(path_);
+    pretrained.match(config, {side, side, 3});
+    Store store(1);
+    const auto model = make_network(config, {side, side, 3}, store);
+    pretrained.load(store);
+    const TrainingScope evaluation(false);
+    const NoGradScope no_grad;
+    const Tensor x = from_vector({images.shape[0], side, side, 3}, golden::floats(images));
+    const std::vector<float> computed = (*model)(x).to_vector<float>();
+    ASSERT_EQ(computed.size(), logits.values.size());
+    double largest = 0, apart = 0;
+    for (size_t i = 0; i < computed.size(); ++i) {
+      largest = std::max(largest, std::abs(logits.values[i]));
+      apart = std::max(apart, std::abs(computed[i] - logits.values[i]));
+    }
+    EXPECT_LE(apart, 1e-5 * largest);
+    RecordProperty(network, fmt::format("{:.2g}", apart / largest));
+    ++count;
+  }
+  EXPECT_GE(count, 8);
+}
+
+// What was read and is written again has the names, shapes and bits that it came with.
+TEST_F(PretrainedTest, WhatIsExportedIsWhatTheProgramWouldWrite) {
+  const golden::File file(kGolden);
+  for (const std::string network : {"torchvision/mobilenet_v2", "torchvision/alexnet"}) {
+    SCOPED_TRACE(network);
+    std::map<std::string, std::vector<float>> wanted;
+    std::map<std::string, std::vector<int64_t>> shapes;
+    std::vector<NamedShape> all;
+    std::vector<std::vector<float>> values;
+    for (const std::string& text : file.texts(network + "/specs")) {
+      const golden::Spec spec = golden::parse_spec(text);
+      all.push_back({spec.name.substr(network.size() + 1), spec.shape});
+      values.push_back(golden::floats(spec));
+      wanted[all.back().name] = values.back(), shapes[all.back().name] = spec.shape;
+    }
+    write_safetensors(path_, all, values);
+    const golden::Spec images = golden::parse_spec(file.text(network, "images"));
+    const auto side = static_cast<int>(images.shape[1]);
+    TrainedNetwork trained;
+    trained.config = config_of(file.text(network, "model"), 10);
+    trained.image = {side, side, 3};
+    trained.network = make_network(trained.config, trained.image, trained.store);
+    Pretrained pretrained(path_);
+    pretrained.match(trained.config, trained.image);
+    pretrained.load(trained.store);
+    const std::string out = folder_.path("out.safetensors");
+    EXPECT_EQ(export_safetensors(trained, out), "torchvision's " + trained.config.model.name);
+    const auto source = open_weight_source(out);
+    ASSERT_EQ(source->tensors().size(), wanted.size());
+    for (size_t i = 0; i < source->tensors().size(); ++i) {
+      const SourceTensor& tensor = source->tensors()[i];
+      EXPECT_EQ(tensor.shape, shapes[tensor.name]) << tensor.name;
+      std::vector<double> read(tensor.elements());
+      source->read(i, 0, read);
+      const std::vector<float>& want = wanted[tensor.name];
+      EXPECT_TRUE(std::equal(read.begin(), read.end(), want.begin(), want.end())) << tensor.name;
+    }
+  }
+}
+
+TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
+  const golden::File file(kGolden);
+  for (const std::string& network : networks(file)) {
+    SCOPED_TRACE(network);
+    write_safetensors(path_, published(file, network));
+    const std::string model = file.text(network, "model");
+    // Where both have the same names, torchvision's are tried first.
+    const bool only_timms = has(network, "timm/vgg") || has(network, "timm/mobilenet") ||
+                            name_tables(model).front().program == "timm";
+    const std::string name = network.substr(network.find('/') + 1);
+    const std::string whose = (only_timms ? "timm's " : "torchvision's ") + name;
+    const std::vector<NamedShape> shapes = published(file, network);
+    const auto all = std::count_if(shapes.begin(), shapes.end(), [](const NamedShape& tensor) {
+      return !tensor.name.starts_with("aux");  // heads of training
+    });
+    const std::string told = match(config_of(model, 1000));
+    EXPECT_TRUE(has(told, fmt::format(": {0} of {0} tensors", all))) << told;
+    EXPECT_FALSE(has(told, "new")) << told;
+    EXPECT_TRUE(has(told, "(" + whose + ")")) << told;
+    const std::string five = match(config_of(model, 5));
+    EXPECT_TRUE(has(five, fmt::format(": {} of {} tensors; ", all - 2, all))) << five;
+    EXPECT_TRUE(has(five, "is new: 5 classes, where the file has 1000")) << five;
+  }
+}
+
+TEST_F(PretrainedTest, AFileOfAnotherNetworkSaysWhichItLooksLike) {
+  const golden::File file(kGolden);
+  const std::pair<const char*, const char*> cases[] = {
+      {"torchvision/resnet34", "torchvision's resnet34, which is model.name=resnet34"},
+      {"torchvision/vgg13_bn", "torchvision's vgg13_bn, which is model.name=vgg13_bn"},
+      {"timm/mobilenetv2_100", "timm's mobilenetv2_100, which is model.name=mobilenet_v2"},
+  };
+  for (const auto& [network, text] : cases) {
+    write_safetensors(path_, published(file, network));
+    const std::string told = match(config_of("resnet50", 1000));
+    EXPECT_TRUE(has(told, std::string("does not fit resnet50. It looks like ") + text)) << told;
+    EXPECT_TRUE(has(told, "\n  missing: ")) << told;
+  }
+}
+
+TEST_F(PretrainedTest, EverythingThatDoesNotFitIsListedWithTheNearestName) {
+  EXPECT_TRUE(has(match_lenet(lenet()), ": 10 of 10 tensors"));
+  std::vector<NamedShape> all = lenet();
+  all[0].name = "conv1.wieght";
+  all[2].shape = {16, 6, 3, 3};
+  all.push_back({"extra.bias", {3}});
+  all.push_back({"bn1.num_batches_tracked", {}});
+  const std::string told = match_lenet(all);
+  EXPECT_EQ(told,
+            "weights '" + path_ +
+                "': does not fit lenet5.\n"
+                "  missing: 'conv1.weight' [6x1x5x5]; the file has 'conv1.wieght'\n"
+                "  of another shape: 'conv2.weight' is [16x6x3x3] in the file, but [16x6x5x5] "
+                "here\n"
+                "  left over: 'conv1.wieght' [6x1x5x5]\n"
+                "  left over: 'extra.bias' [3]");
+}
+
+TEST_F(PretrainedTest, AHeadMayBeMissingButNotHalfOfTheRest) {
+  std::vector<NamedShape> all = lenet();
+  all.resize(8);
+  EXPECT_TRUE(has(match_lenet(all), ": 8 of 10 tensors; fc3 is new, as the file has none"));
+  EXPECT_TRUE(has(match_lenet(lenet(), 7), "fc3 is new: 7 classes, where the file has 10"));
+  all = lenet();
+  all[8].shape = {10, 85};
+  EXPECT_TRUE(has(match_lenet(all), "of another shape: 'fc3.weight' is [10x85] in the file"));
+}
+
+TEST_F(PretrainedTest, ImagesOfAnotherSizeAreNamedAsTheReason) {
+  const golden::File file(kGolden);
+  write_safetensors(path_, published(file, "torchvision/alexnet"));
+  const std::string told = match(config_of("alexnet", 1000), {96, 96, 3});
+  EXPECT_TRUE(has(told,
+                  "'classifier.1.weight' is [4096x9216] in the file, but [4096x1024] here; the "
+                  "network was trained on images of another size"))
+      << told;
+  EXPECT_FALSE(has(told, "looks like")) << told;
+}
+
+TEST(ForeignWeights, OnlyANormalisationsGammaIsAWeight) {
+  std::vector<WeightLayout> layouts(5);
+  const char* names[] = {"block.gamma", "block.norm.gamma", "block.norm.beta", "a.weight", "gamma"};
+  for (size_t i = 0; i < layouts.size(); ++i) layouts[i].name = names[i];
+  const NameTable table{"", "", {{"block", "stages.0"}, {"block.norm", "stages.0.n"}}, {}};
+  std::vector<std::string> theirs;
+  for (const ForeignWeight& weight : foreign_weights(WeightForm::pytorch, layouts, table))
+    theirs.push_back(weight.name);
+  EXPECT_EQ(theirs, (std::vector<std::string>{"stages.0.gamma", "stages.0.n.weight",
+                                              "stages.0.n.bias", "a.weight", "gamma"}));
+}
+
+TEST_F(PretrainedTest, ValuesThatAreNotFiniteAreRefused) {
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), HUGE_VALF}) {
+    std::vector<std::vector<float>> values;
+    for (const NamedShape& one : lenet()) {
+      int64_t count = 1;
+      for (const int64_t extent : one.shape) count *= extent;
+      values.emplace_back(static_cast<size_t>(count), 0.5f);
+    }
+    values[2][77] = wrong;
+    write_safetensors(path_, lenet(), values);
+    Pretrained pretrained(path_);
+    pretrained.match(config_of("lenet5", 10), {28, 28, 1});
+    Store store(1);
+    make_network(config_of("lenet5", 10), {28, 28, 1}, store);
+    try {
+      pretrained.load(store);
+      FAIL();
+    } catch (const CheckpointError& error) {
+      EXPECT_TRUE(has(error.what(), "'conv2.weight' has the value")) << error.what();
+      EXPECT_TRUE(has(error.what(), "at element 77")) << error.what();
+    }
+  }
+}
+
+TEST_F(PretrainedTest, FilesThatAreNoneSayWhatTheyAre) {
+  EXPECT_TRUE(has(match({}), "x.safetensors': cannot be opened: No such file"));
+  std::ofstream(path_) << "PK\x03\x04 a zip of torch.save";
+  EXPECT_TRUE(has(match({}), "is a file of torch.save(), which can run programs and is not read"));
+  std::ofstream(path_) << "12345678 nothing of the kind";
+  EXPECT_TRUE(has(match({}), "is no safetensors file, or a damaged one: its header would have"));
+}
+
+TEST_F(PretrainedTest, ANameThatIsInTwoGroupsIsRefused) {
+  const std::string path = folder_.path("twice.h5");
+  Hdf5Writer file(path);
+  const float value = 1;
+  for (const char* name : {"weights/fc.weight", "statistics/fc.weight", "weights/fc.bias"})
+    file.array({name, "float32", {1}}, &value);
+  file.close();
+  try {
+    open_weight_source(path);
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_TRUE(has(error.what(), "the name 'fc.weight' is there twice")) << error.what();
+  }
+}
+
+TEST_F(PretrainedTest, OurOwnFilesAreReadWithTheirNamesAndOrder) {
+  const ImageShape image{28, 28, 1};
+  Store trained(3);
+  make_network(config_of("lenet5", 10), image, trained);
+  const std::string path = folder_.path("weights.h5");
+  save_weights(trained, path, 7, "{}");
+  for (const int64_t classes : {10, 4}) {
+    Pretrained pretrained(path);
+    const std::string told = pretrained.match(config_of("lenet5", classes), image);
+    EXPECT_TRUE(has(told, classes == 10 ? ": 10 of 10 tensors" : "fc3 is new")) << told;
+    Store store(4);
+    make_network(config_of("lenet5", classes), image, store);
+    const std::vector<float> head = store.find("fc3.weight").to_vector<float>();
+    pretrained.load(store);
+    for (const Tensor& tensor : trained.parameters()) {
+      const std::string& name = tensor.impl()->storage->name;
+      const bool fresh = classes == 4 && name.starts_with("fc3.");
+      const std::vector<float> values = store.find(name).to_vector<float>();
+      if (!fresh) {
+        EXPECT_EQ(values, tensor.to_vector<float>()) << name;
+      } else if (name == "fc3.weight") {
+        EXPECT_EQ(values, head);
+      }
+    }
+  }
+}
+
+TEST_F(PretrainedTest, TheLibrarysDtypesAreConverted) {
+  const auto source = open_weight_source(TESSERA_SOURCE_DIR "/tests/golden/library.safetensors");
+  const std::vector<float> base = golden::uniform("library", 6, 4.0);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < source->tensors().size(); ++i) {
+    const SourceTensor& tensor = source->tensors()[i];
+    names.push_back(tensor.name + " " + tensor.dtype + (tensor.usable ? "" : " unusable"));
+    if (!tensor.usable || tensor.elements() == 0) continue;
+    std::vector<double> values(6);
+    source->read(i, 0, values);
+    const double bits = tensor.name == "half" ? 0x1p-11 : tensor.name == "brain" ? 0x1p-8 : 0;
+    for (size_t k = 0; k < values.size(); ++k) {
+      const double wanted =
+          tensor.name == "double" ? static_cast<double>(base[k]) / 3 : static_cast<double>(base[k]);
+      EXPECT_LE(std::abs(values[k] - wanted), bits * std::abs(wanted)) << tensor.name << " " << k;
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"brain BF16", "count I64 unusable", "double F64",
+                                             "empty F32", "half F16", "single F32"}));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,102 @@
+#include "tessera/tools/onnx/onnx_values.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/structural.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+// With ones in front, as broadcasting reads it.
+std::vector<int64_t> of_rank(const Shape& shape, int rank) {
+  std::vector<int64_t> all(static_cast<size_t>(rank - shape.rank()), 1);
+  all.insert(all.end(), shape.begin(), shape.end());
+  return all;
+}
+
+// [n, c] as [n, 1, .., c].
+std::vector<int64_t> by_sample_of_rank(const Shape& shape, int rank) {
+  std::vector<int64_t> all(static_cast<size_t>(rank), 1);
+  all.front() = shape[0], all.back() = shape[1];
+  return all;
+}
+
+}  // namespace
+
+void OnnxValues::put(ValueId id, std::string name, bool is_nchw) {
+  (is_nchw ? nchw_ : ours_)[id] = std::move(name);
+}
+
+void OnnxValues::put(ValueId id, const Tensor& value, const std::string& near) {
+  known_[id] = {value, near.empty() ? "constant" : near};
+}
+
+std::string OnnxValues::constant(ValueId id, const std::vector<int64_t>& shape,
+                                 const std::vector<int>& axes) {
+  const auto& [value, near] = known_.at(id);
+  const Tensor shaped = reshape(value, Shape(shape));
+  const Tensor turned = axes.empty() ? shaped : permute(shaped, axes);
+  return to_.floats(near, extents(turned.shape()), turned.to_vector<float>());
+}
+
+std::string OnnxValues::ours(ValueId id) {
+  if (const auto found = ours_.find(id); found != ours_.end()) return found->second;
+  if (is_known(id)) return ours_[id] = constant(id, extents(shape(id)), {});
+  const std::string& from = nchw_.at(id);
+  return ours_[id] = to_.node("Transpose", {from}, from, {{"perm", {0, 2, 3, 1}}});
+}
+
+std::string OnnxValues::nchw(ValueId id) {
+  if (const auto found = nchw_.find(id); found != nchw_.end()) return found->second;
+  if (is_known(id)) return nchw_[id] = constant(id, extents(shape(id)), {0, 3, 1, 2});
+  const std::string& from = ours_.at(id);
+  return nchw_[id] = to_.node("Transpose", {from}, from, {{"perm", {0, 3, 1, 2}}});
+}
+
+std::string OnnxValues::operand(ValueId id, const Shape& out, bool as_nchw, bool by_sample) {
+  const Shape& s = shape(id);
+  if (s.rank() == out.rank() && !by_sample) return as_nchw ? nchw(id) : ours(id);
+  const int rank = out.rank();
+  const std::vector<int64_t> full = by_sample ? by_sample_of_rank(s, rank) : of_rank(s, rank);
+  if (is_known(id)) {
+    if (s.rank() == 0) return ours(id);
+    return constant(id, full, as_nchw ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{});
+  }
+  std::string name = ours(id);
+  name = to_.node("Reshape", {name, reshape_target(Shape(full))}, name);
+  return as_nchw ? to_.node("Transpose", {name}, name, {{"perm", {0, 3, 1, 2}}}) : name;
+}
+
+std::string OnnxValues::reshape_target(const Shape& shape) {
+  std::vector<int64_t> all = extents(shape);
+  int free = 0;
+  for (int64_t& extent : all)
+    if (extent % batch_ == 0 && extent > 0 && is_free_) extent = -1, ++free;
+  if (free > 1) throw ConfigError("export: a reshape splits the batch; give --batch");
+  return to_.integers(all);
+}
+
+std::string OnnxValues::expand_target(const Shape& from, const Shape& to) {
+  const std::vector<int64_t> given = of_rank(from, to.rank());
+  std::vector<int64_t> all = extents(to);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (given[i] == all[i]) all[i] = 1;  // Expand leaves it
+  if (!is_free_ || all.empty() || all[0] != batch_) return to_.integers(all);
+  const std::string images = to_.node("Shape", {"images"}, "batch");
+  const std::string batch =
+      to_.node("Slice", {images, to_.integers({0}), to_.integers({1})}, "batch");
+  const std::string rest = to_.integers({all.begin() + 1, all.end()});
+  return to_.node("Concat", {batch, rest}, "batch", {{"axis", {0}, false}});
+}
+
+std::string OnnxValues::filters(ValueId id) {
+  return constant(id, extents(shape(id)), {0, 3, 1, 2});
+}
+
+}  // namespace tessera

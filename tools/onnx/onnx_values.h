@@ -1,0 +1,63 @@
+// The values of a captured network while it is written as ONNX: where each stands, and in which
+// order of dimensions. Images are NCHW there; everything else keeps our order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/store.h"
+#include "tessera/graph/graph.h"
+#include "tessera/tools/onnx/onnx_graph.h"
+
+namespace tessera {
+
+class OnnxValues {
+ public:
+  // `batch`: of the captured graph; a number that no other extent is a multiple of. `is_free`:
+  // whether the file is to take any.
+  OnnxValues(const Graph& graph, OnnxGraph& to, int64_t batch, bool is_free)
+      : graph_(graph), to_(to), batch_(batch), is_free_(is_free) {}
+
+  const Shape& shape(ValueId id) const { return graph_.values[id].spec.shape; }
+
+  // Computed by the file.
+  void put(ValueId id, std::string name, bool is_nchw);
+  // Known now.
+  void put(ValueId id, const Tensor& value, const std::string& near);
+  bool is_known(ValueId id) const { return known_.count(id) != 0; }
+  const Tensor& known(ValueId id) const { return known_.at(id).value; }
+  bool is_nchw(ValueId id) const { return nchw_.count(id) != 0; }
+
+  // The name in our order, or, of rank 4, as NCHW; transposed where it is in the other.
+  std::string ours(ValueId id);
+  std::string nchw(ValueId id);
+  // An operand of a pointwise op whose result has shape `out`; in the order of the result, where
+  // rank 4 may be NCHW. by_sample: [n, c] stands for a value of each channel of each sample.
+  std::string operand(ValueId id, const Shape& out, bool as_nchw, bool by_sample);
+
+  // A shape for Reshape: the batch may be any.
+  std::string reshape_target(const Shape& shape);
+  // A shape for Expand, which takes an extent of its own where it must know the batch.
+  std::string expand_target(const Shape& from, const Shape& to);
+
+  // Of filters: OIHW.
+  std::string filters(ValueId id);
+
+ private:
+  struct Known {
+    Tensor value;
+    std::string near;
+  };
+  std::string constant(ValueId id, const std::vector<int64_t>& shape, const std::vector<int>& axes);
+
+  const Graph& graph_;
+  OnnxGraph& to_;
+  const int64_t batch_;
+  const bool is_free_;
+  std::map<ValueId, std::string> ours_, nchw_;
+  std::map<ValueId, Known> known_;
+};
+
+}  // namespace tessera

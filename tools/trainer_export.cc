@@ -1,0 +1,80 @@
+// trainer export: a trained network in files of other programs.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/models/run/export_keras.h"
+#include "tessera/models/run/export_safetensors.h"
+#include "tessera/models/run/trained_network.h"
+#include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
+#include "tessera/tools/trainer_verbs.h"
+#if TESSERA_ONNX
+#include "tessera/tools/onnx/export_onnx.h"
+#endif
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string run, checkpoint, output;
+  int64_t batch = 0;
+};
+
+#if TESSERA_ONNX
+void write_onnx(const TrainedNetwork& trained, const Arguments& arguments) {
+  write_file(arguments.output, onnx_text(trained, arguments.batch));
+}
+#else
+void write_onnx(const TrainedNetwork&, const Arguments&) {
+  throw ConfigError(
+      "export: this trainer was built without ONNX; on Debian: apt-get install libonnx-dev "
+      "libprotobuf-dev protobuf-compiler, and build it anew");
+}
+#endif
+
+int run(const Arguments& arguments) {
+  const bool is_onnx = arguments.output.ends_with(".onnx");
+  const bool is_keras = arguments.output.ends_with(".weights.h5");
+  if (!is_onnx && !is_keras && !arguments.output.ends_with(".safetensors"))
+    throw ConfigError(fmt::format(
+        "export: '{}' does not end in .safetensors, .weights.h5 or .onnx, which say what to write",
+        arguments.output));
+  if (!is_onnx && arguments.batch != 0)
+    throw ConfigError("export: --batch is of ONNX files; weights are the same for every batch");
+  const auto trained = trained_network(arguments.run, arguments.checkpoint);
+  std::string form;
+  if (is_onnx) {
+    write_onnx(*trained, arguments);
+    form = arguments.batch == 0 ? "ONNX for any batch"
+                                : fmt::format("ONNX for batches of {}", arguments.batch);
+  } else if (is_keras) {
+    export_keras(*trained, arguments.output);
+    form = "as Keras names its layers";
+  } else {
+    form = "with " + export_safetensors(*trained, arguments.output) + " names";
+  }
+  say(fmt::format("{}: {} of '{}', {}", arguments.output, trained->config.model.name,
+                  trained->weights, form));
+  return 0;
+}
+
+}  // namespace
+
+void add_export_verb(CLI::App& app, Verb& verb) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub =
+      app.add_subcommand("export", "write the network of a run folder for other programs");
+  sub->add_option("--run", arguments->run, "run folder")->required();
+  sub->add_option("--checkpoint", arguments->checkpoint,
+                  "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  sub->add_option("-o,--output", arguments->output,
+                  "model.safetensors, for PyTorch, model.weights.h5, for Keras, or model.onnx")
+      ->required();
+  sub->add_option("--batch", arguments->batch, "images of every batch of an ONNX file; 0: any")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+  sub->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace tessera
