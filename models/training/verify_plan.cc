@@ -1,7 +1,7 @@
 #include "tessera/models/training/verify_plan.h"
 
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,12 +24,14 @@ namespace {
 // What a run leaves behind, with names: results of each step, then all persistent values.
 struct Trace {
   std::vector<std::string> names;
-  std::vector<std::vector<float>> values;
+  std::vector<std::vector<std::byte>> values;
   size_t arena_bytes = 0;
 
   void add(std::string name, const Tensor& tensor) {
     names.push_back(std::move(name));
-    values.push_back(tensor.to_vector<float>());
+    values.emplace_back(tensor.spec().bytes());
+    copy_bytes(Device{}, values.back().data(), tensor.device(), tensor.impl()->data(),
+               tensor.spec().bytes());
   }
 };
 
@@ -108,8 +110,7 @@ Trace Way::run(int64_t steps) {
 
 void Way::require_same(const Trace& mine, const Trace& expected) const {
   for (size_t i = 0; i < mine.values.size(); ++i)
-    if (std::memcmp(mine.values[i].data(), expected.values[i].data(),
-                    mine.values[i].size() * sizeof(float)))
+    if (mine.values[i] != expected.values[i])
       throw InternalError(
           fmt::format("verify-plan: {} is not the same {} (planner {}) and without a plan",
                       mine.names[i], name_, config_.memory.planner));

@@ -101,6 +101,19 @@ TEST(Budget, WhatRunsAgainIsVerifiedAgainstARunWithoutAPlan) {
   EXPECT_EQ(verify_plan(with_budget(without * 3 / 4), 4).steps, 4);
 }
 
+// Also where a step does more, and keeps a count as a whole number.
+TEST(Budget, HoldsForOtherWaysToTrain) {
+  Config config = small();
+  config.train.accumulate = 2;
+  config.ema.decay = 0.9;
+  config.eval.flip = true;
+  config.optimizer.clip_norm = 1.0;
+  const int64_t without = memory_need(config).bytes();
+  config.memory.budget = ByteSize{without * 9 / 10};
+  EXPECT_GT(memory_need(config).report.budget.again, 0);
+  EXPECT_EQ(verify_plan(config, 4).steps, 4);
+}
+
 TEST(Budget, ThePlanSaysWhatIsMadeAgain) {
   const int64_t without = memory_need(small()).bytes();
   const PlanReport report = plan(with_budget(without * 3 / 4));
