@@ -1,5 +1,7 @@
 #include "tessera/layers/shared/epilogue.h"
 
+#include <algorithm>
+
 namespace tessera {
 
 PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> more,
@@ -36,6 +38,19 @@ namespace {
 // A small input of a prologue has this part of its elements, or less.
 constexpr int64_t kSmall = 16;
 
+// Functions that take longer than to write what they give and read it again: not for each reader.
+bool is_slow(const Instruction& instruction) {
+  switch (instruction.op) {
+    case ScalarOp::pow:
+    case ScalarOp::log:
+    case ScalarOp::tanh:
+    case ScalarOp::erf:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // The index of i where `left_out` is not counted.
 int place_without(int i, int left_out) { return i > left_out ? i - 1 : i; }
 
@@ -54,6 +69,7 @@ std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const Scala
 
 int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in) {
   int main = -1;
+  if (std::any_of(p.code.begin(), p.code.end(), is_slow)) return -1;
   for (int k = 0; k < p.inputs; ++k) {
     const TensorSpec& spec = p_in[static_cast<size_t>(k)];
     Broadcast broadcast;

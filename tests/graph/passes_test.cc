@@ -68,11 +68,11 @@ constexpr Least kMin[] = {{"mlp", 2, 5, 0, 0, 4, 1},
                           {"regnet_y_800mf", 117, 71, 14, 70, 150, 91},
                           {"regnet_y_1_6gf", 221, 136, 27, 135, 280, 169},
                           {"regnet_y_3_2gf", 173, 106, 22, 110, 219, 133},
-                          {"convnext_atto", 12, 65, 25, 0, 97, 13},
-                          {"convnext_femto", 12, 65, 25, 0, 97, 13},
-                          {"convnext_pico", 12, 65, 25, 0, 97, 13},
-                          {"convnext_nano", 14, 75, 29, 0, 111, 15},
-                          {"convnext_tiny", 18, 95, 36, 0, 138, 19}};
+                          {"convnext_atto", 12, 65, 13, 0, 97, 13},
+                          {"convnext_femto", 12, 65, 13, 0, 97, 13},
+                          {"convnext_pico", 12, 65, 13, 0, 97, 13},
+                          {"convnext_nano", 14, 75, 15, 0, 111, 15},
+                          {"convnext_tiny", 18, 95, 18, 0, 138, 19}};
 
 void PrintTo(const Least& least, std::ostream* out) { *out << least.model; }
 
