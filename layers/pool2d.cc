@@ -32,7 +32,8 @@ std::vector<OpSetting> settings_of(const Pool2dParams& p) {
   return {{"kernel", pair(p.kernel)},
           {"stride", pair(p.stride.value_or(p.kernel))},
           {"padding", pair(p.padding)},
-          {"count_include_pad", {p.count_include_pad ? 1.0 : 0.0}}};
+          {"count_include_pad", {p.count_include_pad ? 1.0 : 0.0}},
+          {"round_up", {p.round_up ? 1.0 : 0.0}}};
 }
 
 PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {

@@ -184,11 +184,14 @@ class Run {
   struct Windows {
     Shape kernel, stride, pads, dilation;
     int64_t h, w;
+    bool ceil = false;
     int64_t out(int axis) const {
-      return ((axis == 0 ? h : w) + pads[axis] + pads[axis + 2] -
-              dilation[axis] * (kernel[axis] - 1) - 1) /
-                 stride[axis] +
-             1;
+      const int64_t size = axis == 0 ? h : w;
+      const int64_t room =
+          size + pads[axis] + pads[axis + 2] - dilation[axis] * (kernel[axis] - 1) - 1;
+      const int64_t down = room / stride[axis] + 1;
+      const bool more = ceil && room % stride[axis] != 0 && down * stride[axis] < size + pads[axis];
+      return more ? down + 1 : down;
     }
     template <class F>
     void taps(int64_t y, int64_t x, F&& fn) const {
@@ -201,8 +204,9 @@ class Run {
     }
   };
   Windows windows() const {
-    return {attribute("kernel_shape"),      attribute("strides"), attribute("pads"),
-            attribute("dilations", {1, 1}), in(0).shape[2],       in(0).shape[3]};
+    return {attribute("kernel_shape"),          attribute("strides"), attribute("pads"),
+            attribute("dilations", {1, 1}),     in(0).shape[2],       in(0).shape[3],
+            attribute("ceil_mode", {0})[0] != 0};
   }
 
   Array conv() const {

@@ -99,6 +99,7 @@ model:
     - {average_pool: {size: 3, stride: 2, padding: 1}}
     - {residual: [{conv: {filters: 6, kernel: 3, padding: 1}}, silu]}
     - {max_pool: {size: 2, stride: 2, padding: 1}}
+    - {max_pool: {size: 3, stride: 2, round_up: true}}
     - {scale: {factor: 0.5}}
     - tanh
     - flatten

@@ -69,6 +69,11 @@ void write_pool(const Writing& w) {
   std::vector<OnnxAttribute> attributes = {{"kernel_shape", w.setting("kernel")},
                                            {"strides", w.setting("stride")},
                                            {"pads", both_sides(w.setting("padding"))}};
+  if (w.setting("round_up")[0] != 0) {
+    // What a window that is cut off is divided by, runtimes do not agree on.
+    if (!is_max) refuse(w.node, "has round_up");
+    attributes.push_back({"ceil_mode", {1}, false});
+  }
   if (!is_max) attributes.push_back({"count_include_pad", w.setting("count_include_pad"), false});
   w.put_image(w.add(is_max ? "MaxPool" : "AveragePool", {w.values.nchw(w.in(0))}, attributes));
 }
