@@ -5,8 +5,9 @@ namespace tessera {
 namespace {
 
 // One thread finds the rates: powers of doubles are slow, and all threads of a block need the same.
+// The second bound lets the compiler take the registers that they need: it would spill instead.
 template <class T, int kMost>
-__global__ void __launch_bounds__(kUpdateThreads)
+__global__ void __launch_bounds__(kUpdateThreads, 2)
     update(const __grid_constant__ Updates<T, 2, kMost> updates, const AdamWParams params,
            const int64_t* t) {
   const auto part = part_to_update(updates);

@@ -27,7 +27,7 @@ constexpr char kMetadata[] = "__metadata__";
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-std::string quoted(const std::string& name) {
+std::string in_quotes(const std::string& name) {
   constexpr size_t kMost = 120;
   const std::string text = utf8_printable(name);
   if (text.size() <= kMost) return fmt::format("'{}'", text);
@@ -64,7 +64,7 @@ class Header final : public JsonListener {
       if (in_metadata()) return;
       const auto known = std::find(kMembers.begin(), kMembers.end(), name);
       if (known == kMembers.end())
-        fail(fmt::format("{} has {}; known are {}", where_tensor(), quoted(name),
+        fail(fmt::format("{} has {}; known are {}", where_tensor(), in_quotes(name),
                          fmt::join(kMembers, ", ")));
       bool& given = given_[static_cast<size_t>(known - kMembers.begin())];
       if (given) fail(fmt::format("{} has '{}' twice", where_tensor(), name));
@@ -132,18 +132,18 @@ class Header final : public JsonListener {
 
   [[noreturn]] static void fail(const std::string& why) { throw SafetensorsError(why); }
   bool in_metadata() const { return name_ == kMetadata; }
-  std::string where_tensor() const { return "tensor " + quoted(name_); }
+  std::string where_tensor() const { return "tensor " + in_quotes(name_); }
   std::string where() const {
     if (depth_ == 0) return "the header";
-    if (depth_ == 1) return in_metadata() ? quoted(kMetadata) : where_tensor();
-    return fmt::format("{} of {}", quoted(member_), in_metadata() ? kMetadata : where_tensor());
+    if (depth_ == 1) return in_metadata() ? in_quotes(kMetadata) : where_tensor();
+    return fmt::format("{} of {}", in_quotes(member_), in_metadata() ? kMetadata : where_tensor());
   }
 
   void finish_tensor() {
     const uint64_t size = bytes_of(tensor_.dtype);
     if (size == 0)
       fail(fmt::format("{} has the dtype {}, which is not known here; convert the file to float32",
-                       where_tensor(), quoted(tensor_.dtype)));
+                       where_tensor(), in_quotes(tensor_.dtype)));
     if (begin_ > end_)
       fail(fmt::format("{} ends at {}, before its beginning at {}", where_tensor(), end_, begin_));
     uint64_t count = 1;
@@ -197,16 +197,16 @@ void check_places(const std::vector<SafeTensor>& tensors, uint64_t behind) {
   for (const SafeTensor& tensor : tensors) {
     if (tensor.offset < at)
       throw SafetensorsError(
-          fmt::format("tensors {} and {} overlap", quoted(before->name), quoted(tensor.name)));
+          fmt::format("tensors {} and {} overlap", in_quotes(before->name), in_quotes(tensor.name)));
     if (tensor.offset > at)
       throw SafetensorsError(fmt::format("before tensor {} is a hole of {} bytes",
-                                         quoted(tensor.name), tensor.offset - at));
+                                         in_quotes(tensor.name), tensor.offset - at));
     at += tensor.bytes;
     if (at > behind)
       throw SafetensorsError(
           fmt::format("tensor {} reaches to byte {} behind the header, where "
                       "the file has {}: it was cut off",
-                      quoted(tensor.name), at, behind));
+                      in_quotes(tensor.name), at, behind));
     before = &tensor;
   }
   if (at < behind)
@@ -267,7 +267,7 @@ SafetensorsContents read_safetensors(const ByteSource& file) {
       std::adjacent_find(tensors.begin(), tensors.end(),
                          [](const SafeTensor& a, const SafeTensor& b) { return a.name == b.name; });
   if (twice != tensors.end())
-    throw SafetensorsError(fmt::format("tensor {} is there twice", quoted(twice->name)));
+    throw SafetensorsError(fmt::format("tensor {} is there twice", in_quotes(twice->name)));
   std::sort(contents.metadata.begin(), contents.metadata.end());
   return std::move(contents);
 }
@@ -300,7 +300,7 @@ std::string safetensors_front(std::vector<SafeTensor>& tensors, const Metadata& 
   uint64_t at = 0;
   for (SafeTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second)
-      throw Error(fmt::format("tensor {} would be there twice", quoted(tensor.name)));
+      throw Error(fmt::format("tensor {} would be there twice", in_quotes(tensor.name)));
     tensor.dtype = "F32";
     tensor.bytes =
         std::accumulate(tensor.shape.begin(), tensor.shape.end(), sizeof(float),
