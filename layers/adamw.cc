@@ -86,7 +86,8 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
       const T* g = all.gradients[i].as<T>();
       T *p = all.parameters[i].as<T>(), *m = all.m[i].as<T>(), *v = all.v[i].as<T>();
       for_ranges(where.pool(), all.parameters[i].elements(), [&](int64_t first, int64_t last) {
-        kernels.adamw(rates, g + first, last - first, p + first, m + first, v + first);
+        kernels.adamw[params.adamw.coupled](rates, g + first, last - first, p + first, m + first,
+                                            v + first);
       });
     });
   }

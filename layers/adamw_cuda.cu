@@ -5,9 +5,8 @@ namespace tessera {
 namespace {
 
 // One thread finds the rates: powers of doubles are slow, and all threads of a block need the same.
-// The second bound lets the compiler take the registers that they need: it would spill instead.
-template <class T, int kMost>
-__global__ void __launch_bounds__(kUpdateThreads, 2)
+template <class T, bool kCoupled, int kMost>
+__global__ void __launch_bounds__(kUpdateThreads)
     update(const __grid_constant__ Updates<T, 2, kMost> updates, const AdamWParams params,
            const int64_t* t) {
   const auto part = part_to_update(updates);
@@ -18,8 +17,26 @@ __global__ void __launch_bounds__(kUpdateThreads, 2)
                              static_cast<double>(*t));
   __syncthreads();
   const AdamWRates<T> rates = *shared;
-  update_part(part,
-              [&](T g, T& p, T* states) { adamw_element(rates, g, p, states[0], states[1]); });
+  update_part(part, [&](T g, T& p, T* states) {
+    adamw_element<kCoupled>(rates, g, p, states[0], states[1]);
+  });
+}
+
+template <class T, bool kCoupled>
+void update_all(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
+                const int32_t* flags) {
+  static_assert(sizeof(AdamWRates<T>) <= kUpdateShared);
+  for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
+    const auto entry = [&](size_t k) {
+      auto tensor = updated<T, 2>(tensors, first + k, params);
+      tensor.states[0] = tensors.m[first + k].as<T>();
+      tensor.states[1] = tensors.v[first + k].as<T>();
+      return tensor;
+    };
+    flags +=
+        launch_updates<T, 2, size>("adamw_update", update<T, kCoupled, size>, where, count,
+                                   tensors.lr, flags, entry, params, tensors.t.as<const int64_t>());
+  });
 }
 
 }  // namespace
@@ -31,17 +48,10 @@ void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const Adam
   flag_non_finite(where, tensors.gradients, flags);
   visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
     using T = decltype(zero);
-    static_assert(sizeof(AdamWRates<T>) <= kUpdateShared);
-    for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
-      const auto entry = [&](size_t k) {
-        auto tensor = updated<T, 2>(tensors, first + k, params);
-        tensor.states[0] = tensors.m[first + k].template as<T>();
-        tensor.states[1] = tensors.v[first + k].template as<T>();
-        return tensor;
-      };
-      flags += launch_updates<T, 2, size>("adamw_update", update<T, size>, where, count, tensors.lr,
-                                          flags, entry, params, tensors.t.as<const int64_t>());
-    });
+    if (params.coupled)
+      update_all<T, true>(where, params, tensors, flags);
+    else
+      update_all<T, false>(where, params, tensors, flags);
   });
 }
 

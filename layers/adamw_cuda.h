@@ -13,8 +13,7 @@ namespace tessera {
 template <class T>
 TESSERA_HOST_DEVICE inline AdamWRates<T> adamw_rates(const AdamWParams& params, double decay,
                                                      double lr, double t) {
-  return {static_cast<T>(params.coupled ? 1 : 1 - lr * decay),
-          static_cast<T>(params.coupled ? decay : 0),
+  return {static_cast<T>(params.coupled ? decay : 1 - lr * decay),
           static_cast<T>(1 - params.beta1),
           static_cast<T>(params.beta2),
           static_cast<T>(1 - params.beta2),

@@ -13,7 +13,8 @@ struct OptimizerMicrokernelsOf {
   void (*sgd)(const SgdRates<T>& rates, const T* g, int64_t count, T* p);
   void (*momentum)(const SgdRates<T>& rates, const T* g, int64_t count, T* p, T* b);
   void (*nesterov)(const SgdRates<T>& rates, const T* g, int64_t count, T* p, T* b);
-  void (*adamw)(const AdamWRates<T>& rates, const T* g, int64_t count, T* p, T* m, T* v);
+  // By whether decay is coupled.
+  void (*adamw[2])(const AdamWRates<T>& rates, const T* g, int64_t count, T* p, T* m, T* v);
 };
 
 struct OptimizerMicrokernels {

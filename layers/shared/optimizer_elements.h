@@ -26,21 +26,22 @@ TESSERA_HOST_DEVICE static inline void sgd_element(const SgdRates<T>& s, T g, T&
   p -= s.rate * (kNesterov ? slope + s.momentum * buffer : buffer);
 }
 
-// The numbers of one step and one tensor.
+// The numbers of one step and one tensor. `decay`: what the gradient gets of the parameter where
+// decay is coupled, else what is kept of the parameter.
 template <class T>
 struct AdamWRates {
-  T keep, pull, mix1, beta2, mix2, rate, root, epsilon;
+  T decay, mix1, beta2, mix2, rate, root, epsilon;
 };
 
-template <class T>
+template <bool kCoupled, class T>
 TESSERA_HOST_DEVICE static inline void adamw_element(const AdamWRates<T>& s, T slope, T& p, T& m,
                                                      T& v) {
-  const T g = slope + s.pull * p;
+  const T g = kCoupled ? slope + s.decay * p : slope;
   const T first = m + s.mix1 * (g - m);
   const T second = s.beta2 * v + s.mix2 * (g * g);
   m = first;
   v = second;
-  p = p * s.keep - s.rate * (first / (std::sqrt(second) / s.root + s.epsilon));
+  p = (kCoupled ? p : p * s.decay) - s.rate * (first / (std::sqrt(second) / s.root + s.epsilon));
 }
 
 }  // namespace tessera

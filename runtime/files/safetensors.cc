@@ -196,8 +196,8 @@ void check_places(const std::vector<SafeTensor>& tensors, uint64_t behind) {
   const SafeTensor* before = nullptr;
   for (const SafeTensor& tensor : tensors) {
     if (tensor.offset < at)
-      throw SafetensorsError(
-          fmt::format("tensors {} and {} overlap", in_quotes(before->name), in_quotes(tensor.name)));
+      throw SafetensorsError(fmt::format("tensors {} and {} overlap", in_quotes(before->name),
+                                         in_quotes(tensor.name)));
     if (tensor.offset > at)
       throw SafetensorsError(fmt::format("before tensor {} is a hole of {} bytes",
                                          in_quotes(tensor.name), tensor.offset - at));

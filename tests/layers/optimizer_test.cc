@@ -206,7 +206,7 @@ TEST(Optimizers, BitsAreThoseOfTheFormula) {
   const AdamWRates<float> rates = adamw_rates<float>({}, 0.01, 0.1, 1);
   for (size_t i = 0; i < kCount; ++i) {
     const float first = rates.mix1 * slope[i], second = rates.mix2 * (slope[i] * slope[i]);
-    wanted[i] = wanted[i] * rates.keep -
+    wanted[i] = wanted[i] * rates.decay -
                 rates.rate * (first / (std::sqrt(second) / rates.root + rates.epsilon));
   }
   EXPECT_EQ(p.to_vector<float>(), wanted);
