@@ -129,6 +129,10 @@ std::optional<Absorbed> Op::absorb_prologue(const ScalarProgram&, int, std::span
   return std::nullopt;
 }
 
+std::optional<PackedInput> Op::pack_input(std::span<const TensorSpec>, const Target&) const {
+  return std::nullopt;
+}
+
 std::optional<Absorbed> Op::absorb_reader(const OpPtr&, int, std::span<const TensorSpec>,
                                           std::span<const TensorSpec>) const {
   return std::nullopt;

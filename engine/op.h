@@ -79,6 +79,13 @@ struct Absorbed {
   std::vector<int> inputs;
 };
 
+// An op with one input in another form, which `pack` makes of it: a packed layout, for an input
+// that stays as it is from run to run.
+struct PackedInput {
+  int input;
+  OpPtr pack, op;  // pack: one input, one output
+};
+
 class Op {
  public:
   virtual ~Op() = default;
@@ -135,6 +142,13 @@ class Op {
   virtual std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,
                                                 std::span<const TensorSpec> in,
                                                 std::span<const TensorSpec> reader_in) const;
+  // The input, [channels, ...], that the first output, [..., channels], is linear in, so that to
+  // scale one of its slices is to scale that channel; -1: none.
+  virtual int scales_by_channel(std::span<const TensorSpec> /*in*/) const { return -1; }
+  // What reads an input that does not change in a form in which it is faster to read. None:
+  // nullopt.
+  virtual std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
+                                                const Target& target) const;
   // A copy moves values between devices, so its inputs may stand elsewhere.
   virtual bool crosses_devices() const { return false; }
   // Default: reads its inputs and writes its outputs once, views aside, with the operations of

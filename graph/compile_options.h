@@ -23,6 +23,9 @@ enum class WhenFull : uint8_t {
 struct CompileOptions {
   bool eager = false;                // run the function as it is, without a graph
   const Planner* planner = nullptr;  // nullptr: "best"
+  // Parameters and buffers are constants, by their values of now: what is computed of them alone is
+  // computed once, and the store that they stand in may then go. For functions that update nothing.
+  bool frozen = false;
   // Bytes that the arena on the device of the step may have. Where it would need more, some of what
   // it makes is computed again instead of kept, at the least cost; same bits. Throws BudgetTooSmall
   // (arena_budget.h), which says how many it needs at least. -1: as many as it takes.

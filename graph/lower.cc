@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/passes/constants.h"
 #include "tessera/graph/passes/passes.h"
 #include "tessera/runtime/error.h"
 
@@ -18,9 +19,10 @@ struct Pass {
 
 constexpr Pass kPasses[] = {
     {"dead_code", eliminate_dead_code}, {"common_subexpressions", eliminate_common_subexpressions},
-    {"fuse_pointwise", fuse_pointwise}, {"fuse_epilogues", fuse_epilogues},
+    {"fold_constants", fold_constants}, {"fuse_pointwise", fuse_pointwise},
+    {"fold_scales", fold_scales},       {"fuse_epilogues", fuse_epilogues},
     {"fuse_prologues", fuse_prologues}, {"fuse_readers", fuse_readers},
-    {"order_updates", order_updates},
+    {"order_updates", order_updates},   {"pack_constants", pack_constants},
 };
 
 void check_names(const CompileOptions& options) {
@@ -55,8 +57,15 @@ bool pass_is_on(const CompileOptions& options, const std::string& name) {
          options.disabled_passes.end();
 }
 
+Lowered lowered(Graph graph, const CompileOptions& options) {
+  Lowered result{std::move(graph), {}};
+  result.passes = lower(result.graph, options);
+  return result;
+}
+
 std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
   check_names(options);
+  if (options.frozen) freeze_persistent(graph);
   auto dump = [&](const std::string& name) {
     if (options.dump_after == name) fmt::print("{}", graph.text());
   };
@@ -75,6 +84,7 @@ std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
     records.push_back(record);
     dump(pass.name);
   }
+  if (options.frozen) copy_from_stores(graph);
   return records;
 }
 

@@ -33,11 +33,14 @@ struct Program::Bound {
 };
 
 Program::Program(Graph graph, const CompileOptions& options)
-    : graph_(std::move(graph)),
+    : Program(lowered(std::move(graph), options), options) {}
+
+Program::Program(Lowered lowered, const CompileOptions& options)
+    : graph_(std::move(lowered.graph)),
       arenas_(options.arenas),
       threads_(cpu_context().pool().size()),
+      passes_(std::move(lowered.passes)),
       synchronous_(gpu_settings().synchronous) {
-  passes_ = lower(graph_, options);
   choose_algorithms();
   if (options.arena_budget >= 0) keep_to_budget(options);
   prepare_kernels();

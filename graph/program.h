@@ -53,6 +53,9 @@ class Program {
   // which must be there. Takes no memory for tensors yet. Throws what lower() does, and
   // BudgetTooSmall.
   Program(Graph graph, const CompileOptions& options);
+  // Of a graph that has been lowered: several programs of one have slots and arenas of their own
+  // and share their constants.
+  Program(Lowered lowered, const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;

@@ -68,9 +68,17 @@ Shape check_shapes(const InputCheck& check, const Conv2dParams& p, const Shape& 
 // Algorithms of 3x3 filters, by the tiles of outputs that are computed together.
 constexpr std::string_view kWinograd4 = "winograd4", kWinograd2 = "winograd2";
 
-bool is_winograd(const Algorithm& chosen) {
-  return chosen.name == kWinograd4 || chosen.name == kWinograd2;
+bool is_winograd(std::string_view algorithm) {
+  return algorithm == kWinograd4 || algorithm == kWinograd2;
 }
+int tile_of(std::string_view winograd) { return winograd == kWinograd4 ? 4 : 2; }
+
+// Filters in the form in which an algorithm computes with them.
+struct PackedFilters {
+  Shape filters;  // as they were
+  std::string_view algorithm;
+  bool operator==(const PackedFilters&) const = default;
+};
 
 // The settings of the ops. `size` is what the inputs do not tell: the image of the input gradient,
 // the filter of the weight gradient.
@@ -78,6 +86,7 @@ struct ConvOpParams {
   Conv2dParams conv;
   Size2 size = 0;
   ConvFusion fusion = {};
+  std::optional<PackedFilters> packed = {};  // what the second input is, of Conv2d alone
   bool operator==(const ConvOpParams&) const = default;
 };
 
@@ -102,7 +111,7 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), Derived::kInputs);
     check.floats();
     check.rank(0, 4);
-    check.rank(1, 4);
+    check.rank(1, params.packed ? 1 : 4);
     check_settings(check, params.conv);
     Specs out = {{in[0].dtype, self().output(check, in), {}}};
     for (TensorSpec& spec : params.fusion.outputs(in, out[0])) out.push_back(std::move(spec));
@@ -118,6 +127,7 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
         if (target.facts != nullptr) return dnn_algorithms(request(in), *target.facts, target.gpu);
       return {{}};  // of a GPU that nobody knows: planned without scratch
     }
+    if (params.packed) return {packed_algorithm(in, target.threads)};
     const ConvShape shape = self().shape(in);
     const size_t element = size_of(in[0].dtype);
     const size_t fused = fused_scratch(params.fusion, false, in[0]);
@@ -128,9 +138,9 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
         if (const int m = winograd ? winograd_tile(kPass, shape) : 0)
           all.push_back({m == 4 ? kWinograd4 : kWinograd2, winograd_bytes(in, m, target.threads)});
         const bool takes = has_prologue() && native_takes_prologue(kPass, shape, element);
-        all.push_back(
-            {"native", fused_scratch(params.fusion, takes, in[0]) +
-                           native_conv_scratch(kPass, shape, element, target.threads, takes)});
+        all.push_back({"native", fused_scratch(params.fusion, takes, in[0]) +
+                                     native_conv_scratch(kPass, shape, element, target.threads,
+                                                         {.prologue = takes})});
       }
     all.push_back({"eigen", fused + eigen_conv_scratch(kPass, shape, element, target.threads)});
     return all;
@@ -149,11 +159,11 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
       if constexpr (kNativeKernels) {
         if (chosen.name == "native") {
           takes_prologue = has_prologue() && native_takes_prologue(kPass, shape, sizeof(T));
-          convolution = native_convolution<T>(kPass, shape, takes_prologue);
+          convolution = native_convolution<T>(kPass, shape, {takes_prologue, packed()});
         }
         if constexpr (sizeof(T) == sizeof(float))
-          if (is_winograd(chosen)) {
-            convolution = make_winograd(kPass, shape, chosen.name == kWinograd4 ? 4 : 2);
+          if (is_winograd(chosen.name)) {
+            convolution = make_winograd(kPass, shape, tile_of(chosen.name), packed());
             takes_prologue = winograd_takes_prologue(kPass, shape);
           }
       }
@@ -217,7 +227,7 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
   bool reads_in_parts(std::span<const TensorSpec> in, const Target& target) const {
     if (kPass == ConvPass::input_grad) return false;
     const Algorithm chosen = choose_algorithm(*this, in, target);
-    if (is_winograd(chosen)) return true;
+    if (is_winograd(chosen.name)) return true;
     if constexpr (kNativeKernels)
       if (chosen.name == "native")
         return native_takes_prologue(ConvPass::forward, self().shape(in), size_of(in[0].dtype));
@@ -229,14 +239,23 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
     const bool takes = winograd_takes_prologue(kPass, shape);
     const bool prologue = takes && !params.fusion.prologue.code.empty();
     return fused_scratch(params.fusion, takes, in[0]) +
-           winograd_scratch(kPass, shape, m, threads, prologue);
+           winograd_scratch(kPass, shape, m, threads, {prologue, packed()});
+  }
+
+  bool packed() const { return params.packed.has_value(); }
+  Algorithm packed_algorithm(std::span<const TensorSpec> in, int threads) const {
+    const std::string_view name = params.packed->algorithm;
+    if (is_winograd(name)) return {name, winograd_bytes(in, tile_of(name), threads)};
+    return {name, fused_scratch(params.fusion, has_prologue(), in[0]) +
+                      native_conv_scratch(kPass, self().shape(in), size_of(in[0].dtype), threads,
+                                          {has_prologue(), true})};
   }
 
   std::optional<Absorbed> absorbed(std::optional<FusedMore> more) const {
     if (!more) return std::nullopt;
-    return Absorbed{
-        std::make_shared<Derived>(ConvOpParams{params.conv, params.size, std::move(more->fusion)}),
-        std::move(more->inputs)};
+    return Absorbed{std::make_shared<Derived>(ConvOpParams{params.conv, params.size,
+                                                           std::move(more->fusion), params.packed}),
+                    std::move(more->inputs)};
   }
 };
 
@@ -247,11 +266,17 @@ class Conv2d final : public ConvOp<Conv2d, ConvPass::forward> {
   static constexpr std::initializer_list<const char*> kInputs = {"x", "w"};
 
   ConvShape shape(std::span<const TensorSpec> in) const {
-    return conv_shape(params.conv, in[0].shape, in[1].shape);
+    return conv_shape(params.conv, in[0].shape, filters(in));
   }
   Shape output(const InputCheck& check, std::span<const TensorSpec> in) const {
-    return check_shapes(check, params.conv, in[0].shape, in[1].shape);
+    return check_shapes(check, params.conv, in[0].shape, filters(in));
   }
+
+  int scales_by_channel(std::span<const TensorSpec>) const override {
+    return params.fusion.nothing() && !params.packed ? 1 : -1;
+  }
+  std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
+                                        const Target& target) const override;
 
   Tensors grad(const GradArgs& args) const override {
     const Tensor& dy = args.grad_outputs[0];
@@ -261,7 +286,69 @@ class Conv2d final : public ConvOp<Conv2d, ConvPass::forward> {
     if (args.needs(1)) grads[1] = conv2d_weight_grad(args.inputs[0], dy, {w[1], w[2]}, params.conv);
     return grads;
   }
+
+ private:
+  const Shape& filters(std::span<const TensorSpec> in) const {
+    return params.packed ? params.packed->filters : in[1].shape;
+  }
 };
+
+struct PackParams {
+  ConvShape shape;
+  DType dtype;
+  std::string_view algorithm;
+  bool operator==(const PackParams&) const = default;
+};
+
+// filters [o, kh, kw, c / groups] -> what an algorithm makes of them before it computes
+class PackFilters final : public OpBase<PackFilters> {
+ public:
+  explicit PackFilters(PackParams params) : params(params) {}
+  std::string_view name() const override { return "pack_filters"; }
+
+  Specs infer(std::span<const TensorSpec>) const override {
+    Specs out;
+    visit([&](const auto& convolution) {
+      out = {{params.dtype, {convolution.packed_elements()}, {}}};
+    });
+    return out;
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit([&]<class T>(const Convolution<T>& convolution) {
+      convolution.pack(where.pool(), in[0].as<T>(), out[0].as<T>());
+    });
+  }
+
+  const PackParams params;
+
+ private:
+  template <class F>
+  void visit(F use) const {
+    if constexpr (kNativeKernels) {
+      if (is_winograd(params.algorithm))
+        return use(
+            *make_winograd(ConvPass::forward, params.shape, tile_of(params.algorithm), true));
+      visit_float(params.dtype, [&](auto zero) {
+        use(*native_convolution<decltype(zero)>(ConvPass::forward, params.shape, {.packed = true}));
+      });
+    }
+  }
+};
+
+std::optional<PackedInput> Conv2d::pack_input(std::span<const TensorSpec> in,
+                                              const Target& target) const {
+  if (!kNativeKernels || params.packed || !in[0].device.is_cpu()) return std::nullopt;
+  const Algorithm chosen = choose_algorithm(*this, in, target);
+  const ConvShape s = shape(in);
+  const bool native =
+      chosen.name == "native" && native_packs_filters(ConvPass::forward, s, size_of(in[0].dtype));
+  if (!native && !is_winograd(chosen.name)) return std::nullopt;
+  ConvOpParams packed = params;
+  packed.packed = {in[1].shape, chosen.name};
+  return PackedInput{1, std::make_shared<PackFilters>(PackParams{s, in[0].dtype, chosen.name}),
+                     std::make_shared<Conv2d>(std::move(packed))};
+}
 
 class Conv2dInputGrad final : public ConvOp<Conv2dInputGrad, ConvPass::input_grad> {
  public:

@@ -93,6 +93,7 @@ void ThreadPool::run(int64_t tasks, Body body, void* fn) {
     for (int64_t task = 0; task < tasks; ++task) body(fn, task, 0);
     return;
   }
+  const std::lock_guard one(callers_);
   note_core(0);
   tasks_ = tasks, body_ = body, fn_ = fn;
   busy_ = static_cast<int>(workers_.size());

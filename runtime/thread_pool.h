@@ -26,7 +26,7 @@ class ThreadPool {
 
   // Calls fn(task) for every task in [0, tasks) and returns when all are done. Thread t runs a
   // contiguous range. Allocates nothing. fn must not throw and must not call parallel_for of the
-  // same pool. One caller at a time.
+  // same pool. Callers wait for one another.
   template <class F>
   void parallel_for(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
@@ -80,7 +80,8 @@ class ThreadPool {
   std::atomic<bool> waits_{false}, stop_{false};
   std::mutex mutex_;
   std::condition_variable start_, done_;
-  int spins_;  // how often to look
+  std::mutex callers_;  // held for a round
+  int spins_;           // how often to look
   // Where each thread ran last: whoever waits on the core of another keeps it from working, which
   // happens when other programs take the other cores.
   std::unique_ptr<std::atomic<int>[]> cores_;

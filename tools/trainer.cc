@@ -335,6 +335,7 @@ int dispatch(int argc, char** argv) {
   add_profile_verb(app, verb);
   add_tune_verb(app, verb);
   add_export_verb(app, verb);
+  add_predict_verb(app, verb);
   CLI::App* doctor =
       with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
   doctor->get_option("--config")

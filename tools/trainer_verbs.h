@@ -16,6 +16,7 @@ void add_bench_verb(CLI::App& app, Verb& verb);
 void add_profile_verb(CLI::App& app, Verb& verb);
 void add_data_verbs(CLI::App& app, Verb& verb);
 void add_export_verb(CLI::App& app, Verb& verb);
+void add_predict_verb(CLI::App& app, Verb& verb);
 void add_tune_verb(CLI::App& app, Verb& verb);
 
 void add_config_verbs(CLI::App& app, Verb& verb);

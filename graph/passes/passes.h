@@ -10,8 +10,14 @@ namespace tessera {
 int eliminate_dead_code(Graph& graph);
 // Merges nodes that compute the same from the same values.
 int eliminate_common_subexpressions(Graph& graph);
+// Runs nodes whose inputs are constants now, once and for all, where the result is not larger than
+// what it is made of.
+int fold_constants(Graph& graph);
 // Joins a pointwise node into the pointwise node that alone reads it.
 int fuse_pointwise(Graph& graph);
+// Where each channel of a result is multiplied with a constant, as batch norm does in evaluation,
+// scales the constant weights that it is made with instead. Rounds otherwise than the two steps.
+int fold_scales(Graph& graph);
 // Folds a pointwise node into the op whose output it reads, where that op offers it.
 int fuse_epilogues(Graph& graph);
 // Drops a pointwise node whose readers all apply it themselves to what they read.
@@ -22,5 +28,7 @@ int fuse_readers(Graph& graph);
 // Runs each update as soon as its gradient is there and the old version has been read, if the most
 // bytes that live at once do not grow.
 int order_updates(Graph& graph);
+// Brings constants into the form in which the ops that read them compute with them.
+int pack_constants(Graph& graph);
 
 }  // namespace tessera

@@ -55,6 +55,13 @@ struct ConvHooks {
   Epilogue<T> epilogue;
 };
 
+// What run() is given.
+struct ConvForm {
+  bool prologue = false;  // maybe with a prologue, where it takes any
+  bool packed = false;    // filters that pack() has made; forward alone, where packs_filters()
+  bool operator==(const ConvForm&) const = default;
+};
+
 // One pass for one shape: all that follows from the shape is computed when it is made.
 template <class T>
 class Convolution {
@@ -67,17 +74,21 @@ class Convolution {
   // alone, never on the number of threads. One caller for each scratch at a time.
   virtual void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
                    const ConvHooks<T>& hooks) const = 0;
+
+  // Of one that is made for packed filters.
+  virtual int64_t packed_elements() const { return 0; }
+  virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
 };
 
 // Written by hand, for AVX2 and AVX-512: where has_native_kernels() only. `element` is
-// sizeof(float) or sizeof(double), `threads` the size of the pool. `prologue`: run() may be given
-// one, where it takes any.
+// sizeof(float) or sizeof(double), `threads` the size of the pool.
 bool native_takes_prologue(ConvPass pass, const ConvShape& shape, size_t element);
+bool native_packs_filters(ConvPass pass, const ConvShape& shape, size_t element);
 size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads,
-                           bool prologue = false);
+                           ConvForm form = {});
 template <class T>
 std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape,
-                                                         bool prologue = false);
+                                                         ConvForm form = {});
 
 // Products of patches by Eigen, everywhere.
 size_t eigen_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);

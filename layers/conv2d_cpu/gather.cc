@@ -110,14 +110,15 @@ struct TaskRows {
 template <class T>
 class Gather final : public Convolution<T> {
  public:
-  Gather(const ConvShape& shape, bool backward, bool copies);
+  Gather(const ConvShape& shape, bool backward, ConvForm form);
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
+  int64_t packed_elements() const override { return filters_; }
+  void pack(ThreadPool& pool, const T* w, T* packed) const override;
 
  private:
   void pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w, T* packed) const;
   void pack_depthwise(const Phase& p, const T* w, T* packed) const;
-  void pack(ThreadPool& pool, const T* w, T* packed) const;
   int make_bands(const GatherAxis& v, int64_t row, int64_t rows, Band* bands) const;
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t chunk,
                       GatherProduct<T> product) const;
@@ -133,19 +134,22 @@ class Gather final : public Convolution<T> {
   const GatherGeometry geometry_;
   const GatherTiling tiling_;
   std::vector<Phase> phases_;
-  int64_t blocks_ = 0;  // where the threads' blocks begin in scratch
+  const bool packed_;
+  int64_t filters_ = 0;  // packed, in elements: in scratch they come before the threads' blocks
 };
 
 template <class T>
-Gather<T>::Gather(const ConvShape& shape, bool backward, bool copies)
-    : geometry_(shape, backward, copies), tiling_(geometry_, sizeof(T)) {
+Gather<T>::Gather(const ConvShape& shape, bool backward, ConvForm form)
+    : geometry_(shape, backward, form.prologue),
+      tiling_(geometry_, sizeof(T)),
+      packed_(form.packed) {
   for (int64_t i = 0; i < geometry_.phases; ++i) {
     Phase p{};
     p.v = geometry_.axis(true, i), p.h = geometry_.axis(false, i);
     p.depth = geometry_.depth(i);
     p.group_stride = group_elements<T>(geometry_, p.depth);
-    p.filters = blocks_;
-    blocks_ += filter_elements<T>(geometry_, p.depth);
+    p.filters = filters_;
+    filters_ += filter_elements<T>(geometry_, p.depth);
     fill_offsets(geometry_, tiling_, p);
     if (!geometry_.shape.depthwise()) fill_segments(geometry_, sizeof(T), p);
     phases_.push_back(std::move(p));
@@ -355,32 +359,38 @@ template <class T>
 void Gather<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
                     const ConvHooks<T>& hooks) const {
   if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
-  T* packed = static_cast<T*>(scratch);
-  pack(pool, filters, packed);
+  T* blocks = static_cast<T*>(scratch);
+  const T* packed = filters;
+  if (!packed_) {
+    packed = blocks;
+    pack(pool, filters, blocks);
+    blocks += filters_;
+  }
   const int64_t stride = block_elements<T>(geometry_, tiling_);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
-    run_task(task, in, packed, out, packed + blocks_ + thread * stride, hooks);
+    run_task(task, in, packed, out, blocks + thread * stride, hooks);
   });
 }
 
 }  // namespace
 
 template <class T>
-size_t gather_scratch(const ConvShape& shape, bool backward, bool copies, int threads) {
-  const GatherGeometry g(shape, backward, copies);
+size_t gather_scratch(const ConvShape& shape, bool backward, ConvForm form, int threads) {
+  const GatherGeometry g(shape, backward, form.prologue);
   int64_t elements = block_elements<T>(g, GatherTiling(g, sizeof(T))) * threads;
-  for (int64_t i = 0; i < g.phases; ++i) elements += filter_elements<T>(g, g.depth(i));
+  if (!form.packed)
+    for (int64_t i = 0; i < g.phases; ++i) elements += filter_elements<T>(g, g.depth(i));
   return static_cast<size_t>(elements) * sizeof(T);
 }
 
 template <class T>
-std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward, bool copies) {
-  return std::make_unique<Gather<T>>(shape, backward, copies);
+std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward, ConvForm form) {
+  return std::make_unique<Gather<T>>(shape, backward, form);
 }
 
-#define TESSERA_GATHER(T)                                               \
-  template size_t gather_scratch<T>(const ConvShape&, bool, bool, int); \
-  template std::unique_ptr<Convolution<T>> make_gather(const ConvShape&, bool, bool);
+#define TESSERA_GATHER(T)                                                   \
+  template size_t gather_scratch<T>(const ConvShape&, bool, ConvForm, int); \
+  template std::unique_ptr<Convolution<T>> make_gather(const ConvShape&, bool, ConvForm);
 TESSERA_GATHER(float)
 TESSERA_GATHER(double)
 

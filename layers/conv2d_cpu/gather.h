@@ -1,5 +1,5 @@
-// The native convolution and its input gradient (backward). `copies`: every task copies what it
-// reads (geometry.h), so that a prologue can make it.
+// The native convolution and its input gradient (backward). With a prologue every task
+// copies what it reads (geometry.h), so that the prologue can make it.
 #pragma once
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
@@ -7,8 +7,8 @@
 namespace tessera {
 
 template <class T>
-size_t gather_scratch(const ConvShape& shape, bool backward, bool copies, int threads);
+size_t gather_scratch(const ConvShape& shape, bool backward, ConvForm form, int threads);
 template <class T>
-std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward, bool copies);
+std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward, ConvForm form);
 
 }  // namespace tessera

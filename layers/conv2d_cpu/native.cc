@@ -21,7 +21,7 @@ Way way_for(ConvPass pass, const ConvShape& shape) {
 }
 
 template <class T>
-size_t scratch_of(ConvPass pass, const ConvShape& shape, bool prologue, int threads) {
+size_t scratch_of(ConvPass pass, const ConvShape& shape, ConvForm form, int threads) {
   switch (way_for<T>(pass, shape)) {
     case Way::depthwise3x3:
       return depthwise3x3_scratch<T>(pass, shape);
@@ -32,11 +32,11 @@ size_t scratch_of(ConvPass pass, const ConvShape& shape, bool prologue, int thre
     case Way::gather:
       break;
   }
-  return gather_scratch<T>(shape, pass == ConvPass::input_grad, prologue, threads);
+  return gather_scratch<T>(shape, pass == ConvPass::input_grad, form, threads);
 }
 
 template <class T>
-std::unique_ptr<Convolution<T>> make(ConvPass pass, const ConvShape& shape, bool prologue) {
+std::unique_ptr<Convolution<T>> make(ConvPass pass, const ConvShape& shape, ConvForm form) {
   switch (way_for<T>(pass, shape)) {
     case Way::depthwise3x3:
       return make_depthwise3x3<T>(pass, shape);
@@ -47,32 +47,40 @@ std::unique_ptr<Convolution<T>> make(ConvPass pass, const ConvShape& shape, bool
     case Way::gather:
       break;
   }
-  return make_gather<T>(shape, pass == ConvPass::input_grad, prologue);
+  return make_gather<T>(shape, pass == ConvPass::input_grad, form);
 }
 
-}  // namespace
-
-bool native_takes_prologue(ConvPass pass, const ConvShape& shape, size_t element) {
+bool gathers_forward(ConvPass pass, const ConvShape& shape, size_t element) {
   const Way way =
       element == sizeof(float) ? way_for<float>(pass, shape) : way_for<double>(pass, shape);
   return way == Way::gather && pass == ConvPass::forward;
 }
 
+}  // namespace
+
+bool native_takes_prologue(ConvPass pass, const ConvShape& shape, size_t element) {
+  return gathers_forward(pass, shape, element);
+}
+
+bool native_packs_filters(ConvPass pass, const ConvShape& shape, size_t element) {
+  return gathers_forward(pass, shape, element);
+}
+
 size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads,
-                           bool prologue) {
-  return element == sizeof(float) ? scratch_of<float>(pass, shape, prologue, threads)
-                                  : scratch_of<double>(pass, shape, prologue, threads);
+                           ConvForm form) {
+  return element == sizeof(float) ? scratch_of<float>(pass, shape, form, threads)
+                                  : scratch_of<double>(pass, shape, form, threads);
 }
 
 // One for each pass and shape that is in use: it never changes, so all nodes of that shape, in all
 // programs, share it and its tables.
 template <class T>
 std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape,
-                                                         bool prologue) {
+                                                         ConvForm form) {
   struct Known {
     ConvPass pass;
     ConvShape shape;
-    bool prologue;
+    ConvForm form;
     std::weak_ptr<const Convolution<T>> convolution;
   };
   static std::mutex mutex;
@@ -80,16 +88,16 @@ std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const Co
   const std::lock_guard lock(mutex);
   std::erase_if(*all, [](const Known& known) { return known.convolution.expired(); });
   for (const Known& known : *all)
-    if (known.pass == pass && known.shape == shape && known.prologue == prologue)
+    if (known.pass == pass && known.shape == shape && known.form == form)
       if (auto found = known.convolution.lock()) return found;
-  std::shared_ptr<const Convolution<T>> made = make<T>(pass, shape, prologue);
-  all->push_back({pass, shape, prologue, made});
+  std::shared_ptr<const Convolution<T>> made = make<T>(pass, shape, form);
+  all->push_back({pass, shape, form, made});
   return made;
 }
 
 template std::shared_ptr<const Convolution<float>> native_convolution(ConvPass, const ConvShape&,
-                                                                      bool);
+                                                                      ConvForm);
 template std::shared_ptr<const Convolution<double>> native_convolution(ConvPass, const ConvShape&,
-                                                                       bool);
+                                                                       ConvForm);
 
 }  // namespace tessera

@@ -20,36 +20,30 @@ constexpr int64_t kTasks = 16;
 
 class WinogradConvolution final : public Convolution<float> {
  public:
-  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m)
+  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, bool packed)
       : s_(pass, shape, m, kTiles, kTogether),
         parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.together) : 1),
-        filter_position_(s_.in.c * s_.columns + kWinogradSkew) {}
+        filter_position_(s_.in.c * s_.columns + kWinogradSkew),
+        packed_(packed) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
   WinogradScratch lay_out(int threads, bool prologue, void* base) const {
-    return s_.lay_out(base, 1, filter_position_, threads, threads, prologue);
+    return s_.lay_out(base, packed_ ? 0 : 1, filter_position_, threads, threads, prologue);
+  }
+  int64_t packed_elements() const override { return s_.positions * filter_position_; }
+  void pack(ThreadPool& pool, const float* w, float* packed) const override {
+    s_.transform_all(pool, w, packed, filter_position_);
   }
 
  private:
-  void transform_filters(ThreadPool& pool, const float* w, const WinogradScratch& all) const;
   WinogradFetch next_input(int64_t index, const float* in) const;
   void run_part(int64_t index, int64_t part, const float* in, float* out,
                 const Prologue<float>& prologue, const WinogradScratch& own) const;
 
   const WinogradSteps s_;
   const int64_t parts_, filter_position_;
+  const bool packed_;
 };
-
-// A panel of output channels for some input channels is a task.
-void WinogradConvolution::transform_filters(ThreadPool& pool, const float* w,
-                                            const WinogradScratch& all) const {
-  const int64_t chunks = s_.chunks(), panels = ceil_div(s_.columns, s_.panel);
-  pool.parallel_for_thread(chunks * panels, [&](int64_t task, int thread) {
-    const int64_t j = task / chunks * s_.panel;
-    s_.transform_filters(w, j, task % chunks, all.filters + j * s_.in.c, filter_position_,
-                         s_.of_thread(all, thread).turned);
-  });
-}
 
 // The rows that the next block reads and this one has not.
 WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) const {
@@ -85,8 +79,11 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
 void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* filters, float* out,
                               void* scratch, const ConvHooks<float>& hooks) const {
   const Epilogue<float>& epilogue = hooks.epilogue;
-  const WinogradScratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
-  transform_filters(pool, filters, all);
+  WinogradScratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
+  if (packed_)
+    all.filters = filters;
+  else
+    s_.transform_all(pool, filters, all.own_filters, filter_position_);
   pool.parallel_for_thread(parts_ * s_.blocks.count, [&](int64_t task, int thread) {
     WinogradScratch own = s_.of_thread(all, thread);
     own.in += thread * s_.positions * s_.in_position;
@@ -105,18 +102,21 @@ bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape) {
   return pass != ConvPass::weight_grad || winograd_weight_grad_takes_prologue(shape);
 }
 
-size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads, bool prologue) {
+size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads, ConvForm form) {
   if (pass == ConvPass::weight_grad)
-    return winograd_weight_grad_scratch(shape, m, threads, prologue);
+    return winograd_weight_grad_scratch(shape, m, threads, form.prologue);
   if (winograd_goes_by_filters(shape, m))
-    return winograd_by_filters_scratch(pass, shape, m, threads, prologue);
-  return WinogradConvolution(pass, shape, m).lay_out(threads, prologue, nullptr).size;
+    return winograd_by_filters_scratch(pass, shape, m, threads, form);
+  return WinogradConvolution(pass, shape, m, form.packed)
+      .lay_out(threads, form.prologue, nullptr)
+      .size;
 }
 
-std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m) {
+std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m,
+                                                  bool packed) {
   if (pass == ConvPass::weight_grad) return make_winograd_weight_grad(shape, m);
-  if (winograd_goes_by_filters(shape, m)) return make_winograd_by_filters(pass, shape, m);
-  return std::make_unique<WinogradConvolution>(pass, shape, m);
+  if (winograd_goes_by_filters(shape, m)) return make_winograd_by_filters(pass, shape, m, packed);
+  return std::make_unique<WinogradConvolution>(pass, shape, m, packed);
 }
 
 }  // namespace tessera

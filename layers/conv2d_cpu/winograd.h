@@ -29,16 +29,17 @@ bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape);
 
 // Bytes; more with a prologue.
 size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
-                        bool prologue = false);
+                        ConvForm form = {});
 // m is 2 or 4. winograd_applies() holds.
-std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m);
+std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m,
+                                                  bool packed = false);
 
 // What these take where transformed filters would not stay in L3.
 bool winograd_goes_by_filters(const ConvShape& shape, int m);
 size_t winograd_by_filters_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
-                                   bool prologue);
+                                   ConvForm form);
 std::unique_ptr<Convolution<float>> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
-                                                             int m);
+                                                             int m, bool packed);
 // For ConvPass::weight_grad.
 size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads, bool prologue);
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape);

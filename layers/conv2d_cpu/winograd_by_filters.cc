@@ -19,14 +19,19 @@ constexpr int64_t kTogether = 64;
 
 class WinogradByFilters final : public Convolution<float> {
  public:
-  WinogradByFilters(ConvPass pass, const ConvShape& shape, int m)
+  WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, bool packed)
       : s_(pass, shape, m, kTiles, kTogether),
-        filter_position_(s_.in.c * s_.together + kWinogradSkew) {}
+        filter_position_(s_.in.c * (packed ? s_.columns : s_.together) + kWinogradSkew),
+        packed_(packed) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
   // Each thread has filters of its own; the tiles are of all.
   WinogradScratch lay_out(int threads, bool prologue, void* base) const {
-    return s_.lay_out(base, threads, filter_position_, 1, threads, prologue);
+    return s_.lay_out(base, packed_ ? 0 : threads, filter_position_, 1, threads, prologue);
+  }
+  int64_t packed_elements() const override { return s_.positions * filter_position_; }
+  void pack(ThreadPool& pool, const float* w, float* packed) const override {
+    s_.transform_all(pool, w, packed, filter_position_);
   }
 
  private:
@@ -37,6 +42,7 @@ class WinogradByFilters final : public Convolution<float> {
 
   const WinogradSteps s_;
   const int64_t filter_position_;
+  const bool packed_;
 };
 
 // A row of tiles is a task.
@@ -55,12 +61,11 @@ void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const flo
 void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w, float* out,
                                  const WinogradScratch& own) const {
   const int64_t first = part * s_.together, count = std::min(s_.together, s_.columns - first);
-  for (int64_t j = 0; j < count; j += s_.panel)
+  for (int64_t j = 0; j < count && !packed_; j += s_.panel)
     for (int64_t chunk = 0; chunk < s_.chunks(); ++chunk)
-      s_.transform_filters(w, first + j, chunk, own.filters + j * s_.in.c, filter_position_,
-                           own.turned);
-  winograd_kernels().product(
-      s_.product(block, own.in, own.filters, filter_position_, count, own.out));
+      s_.transform_filters(w, first + j, chunk, own.own_filters + j * s_.in.c, filter_position_);
+  const float* filters = packed_ ? w + first * s_.in.c : own.own_filters;
+  winograd_kernels().product(s_.product(block, own.in, filters, filter_position_, count, own.out));
   s_.write(block, first, std::min(count, s_.out_c - first), own.out, out);
 }
 
@@ -72,7 +77,7 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
     read(pool, block, in, hooks.prologue, all);
     pool.parallel_for_thread(ceil_div(s_.columns, s_.together), [&](int64_t part, int thread) {
       WinogradScratch own = s_.of_thread(all, thread);
-      own.filters += thread * s_.positions * filter_position_;
+      if (!packed_) own.own_filters += thread * s_.positions * filter_position_;
       run_part(block, part, filters, out, own);
     });
     if (!hooks.epilogue.apply) continue;
@@ -92,13 +97,15 @@ bool winograd_goes_by_filters(const ConvShape& s, int m) {
 }
 
 size_t winograd_by_filters_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
-                                   bool prologue) {
-  return WinogradByFilters(pass, shape, m).lay_out(threads, prologue, nullptr).size;
+                                   ConvForm form) {
+  return WinogradByFilters(pass, shape, m, form.packed)
+      .lay_out(threads, form.prologue, nullptr)
+      .size;
 }
 
 std::unique_ptr<Convolution<float>> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
-                                                             int m) {
-  return std::make_unique<WinogradByFilters>(pass, shape, m);
+                                                             int m, bool packed) {
+  return std::make_unique<WinogradByFilters>(pass, shape, m, packed);
 }
 
 }  // namespace tessera

@@ -8,6 +8,13 @@
 
 namespace tessera {
 
+namespace {
+
+// Filters with output channels side by side, before they are transformed: 2 vectors of 16 wide.
+constexpr int64_t kMostTurned = 9 * WinogradSteps::kDepth * 2 * 16;
+
+}  // namespace
+
 WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t wanted,
                              int64_t most_together)
     : backward(pass == ConvPass::input_grad),
@@ -29,7 +36,8 @@ WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t w
 int64_t WinogradSteps::chunks() const { return ceil_div(in.c, kDepth); }
 
 void WinogradSteps::transform_filters(const float* w, int64_t j, int64_t chunk, float* to,
-                                      int64_t to_position, float* turned) const {
+                                      int64_t to_position) const {
+  alignas(64) float turned[kMostTurned];
   const int64_t k = chunk * kDepth, some = std::min(kDepth, in.c - k);
   const int64_t width = std::min(panel, columns - j), count = std::min(width, out_c - j);
   WinogradFilters f{};
@@ -49,6 +57,15 @@ void WinogradSteps::transform_filters(const float* w, int64_t j, int64_t chunk, 
     f.columns = width;
   }
   transforms.filters(f);
+}
+
+// A panel of output channels for some input channels is a task.
+void WinogradSteps::transform_all(ThreadPool& pool, const float* w, float* to,
+                                  int64_t to_position) const {
+  pool.parallel_for(chunks() * ceil_div(columns, panel), [&](int64_t task) {
+    const int64_t j = task / chunks() * panel;
+    transform_filters(w, j, task % chunks(), to + j * in.c, to_position);
+  });
 }
 
 void WinogradSteps::read(const TileBlock& block, const float* image,
@@ -103,10 +120,10 @@ WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filt
                                        int64_t tile_blocks, int threads, bool prologue) const {
   ScratchLayout layout(base);
   WinogradScratch all{};
-  all.filters = layout.take<float>(filters * positions * filter_position);
+  all.own_filters = layout.take<float>(filters * positions * filter_position);
+  all.filters = all.own_filters;
   all.in = layout.take<float>(tile_blocks * positions * in_position);
   all.out = layout.take<float>(threads * positions * out_position);
-  all.turned = layout.take<float>(threads * turned_elements());
   all.window = layout.take<float>(prologue ? threads * blocks.window(in) : 0);
   all.size = layout.size();
   return all;
@@ -115,7 +132,6 @@ WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filt
 WinogradScratch WinogradSteps::of_thread(const WinogradScratch& all, int thread) const {
   WinogradScratch own = all;
   own.out += thread * positions * out_position;
-  own.turned += thread * turned_elements();
   own.window += thread * blocks.window(in);
   return own;
 }

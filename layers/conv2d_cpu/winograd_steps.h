@@ -9,9 +9,10 @@ namespace tessera {
 
 // Where a convolution works. Of what each thread has, the first thread's.
 struct WinogradScratch {
-  float* filters;   // transformed: [position][panel][input channel][panel's width]
+  // Transformed: [position][panel][input channel][panel's width]; own: those that stand here.
+  float* own_filters;
+  const float* filters;
   float *in, *out;  // transformed tiles; `out` is each thread's
-  float* turned;    // each thread's: filters with output channels side by side
   float* window;    // each thread's: what a prologue makes of the part of an image
   size_t size;
 };
@@ -25,10 +26,11 @@ struct WinogradSteps {
   static constexpr int64_t kDepth = 16;
   int64_t chunks() const;  // of input channels
   // Transforms the filters of the panel from output channel j on for a chunk. `to` is where the
-  // panel begins, [position][input channel][panel's width]; `turned` holds turned_elements().
-  void transform_filters(const float* w, int64_t j, int64_t chunk, float* to, int64_t to_position,
-                         float* turned) const;
-  int64_t turned_elements() const { return backward ? 0 : 9 * kDepth * panel; }
+  // panel begins, [position][input channel][panel's width].
+  void transform_filters(const float* w, int64_t j, int64_t chunk, float* to,
+                         int64_t to_position) const;
+  // All filters.
+  void transform_all(ThreadPool& pool, const float* w, float* to, int64_t to_position) const;
 
   // Transforms the tiles of a block, [position][tile][depth]. `window` holds blocks.window(in),
   // where there is a prologue.

@@ -286,8 +286,9 @@ void run_with_prologue(Algorithm algorithm, ConvPass pass, const ConvShape& s, T
         m != 0 ? winograd_takes_prologue(pass, s)
                : algorithm == Algorithm::native && native_takes_prologue(pass, s, sizeof(float));
     if (!takes) return;
-    Scratch scratch(m != 0 ? winograd_scratch(pass, s, m, pool.size(), true)
-                           : native_conv_scratch(pass, s, sizeof(float), pool.size(), true));
+    Scratch scratch(
+        m != 0 ? winograd_scratch(pass, s, m, pool.size(), {.prologue = true})
+               : native_conv_scratch(pass, s, sizeof(float), pool.size(), {.prologue = true}));
     const std::vector<float> half = [&] {
       std::vector<float> halves = a;
       for (float& value : halves) value /= 2;
@@ -304,10 +305,40 @@ void run_with_prologue(Algorithm algorithm, ConvPass pass, const ConvShape& s, T
       make_winograd(pass, s, m)
           ->run(pool, half.data(), b.data(), out.data(), scratch.data(), hooks);
     else
-      native_convolution<float>(pass, s, true)
+      native_convolution<float>(pass, s, {.prologue = true})
           ->run(pool, half.data(), b.data(), out.data(), scratch.data(), hooks);
     EXPECT_EQ(out, wanted);
     EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
+  }
+}
+
+// Filters that were packed before: the same bits.
+template <class T>
+void run_with_packed(Algorithm algorithm, const ConvShape& s, ThreadPool& pool,
+                     const std::vector<T>& x, const std::vector<T>& w,
+                     const std::vector<T>& wanted) {
+  if constexpr (kNativeKernels) {
+    const ConvForm form{.packed = true};
+    std::shared_ptr<const Convolution<T>> convolution;
+    size_t bytes = 0;
+    if (algorithm == Algorithm::native && native_packs_filters(ConvPass::forward, s, sizeof(T))) {
+      convolution = native_convolution<T>(ConvPass::forward, s, form);
+      bytes = native_conv_scratch(ConvPass::forward, s, sizeof(T), pool.size(), form);
+    }
+    if constexpr (std::is_same_v<T, float>)
+      if (const int m = tile_of(algorithm)) {
+        convolution = make_winograd(ConvPass::forward, s, m, true);
+        bytes = winograd_scratch(ConvPass::forward, s, m, pool.size(), form);
+      }
+    if (!convolution) return;
+    Scratch scratch(bytes);
+    Scratch packed(static_cast<size_t>(convolution->packed_elements()) * sizeof(T));
+    convolution->pack(pool, w.data(), static_cast<T*>(packed.data()));
+    std::vector<T> out(wanted.size(), T(NAN));
+    convolution->run(pool, x.data(), static_cast<const T*>(packed.data()), out.data(),
+                     scratch.data(), {});
+    EXPECT_EQ(out, wanted);
+    EXPECT_TRUE(scratch.intact() && packed.intact()) << "memory is overrun";
   }
 }
 
@@ -320,6 +351,7 @@ Results<T> run(Algorithm algorithm, const ConvShape& s, int threads) {
   run_pass(algorithm, ConvPass::forward, s, pool, x, w, r.y, s.o);
   run_pass(algorithm, ConvPass::input_grad, s, pool, dy, w, r.dx, s.c);
   run_pass(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw, 1);
+  run_with_packed(algorithm, s, pool, x, w, r.y);
   if constexpr (std::is_same_v<T, float>) {
     run_with_prologue(algorithm, ConvPass::forward, s, pool, x, w, r.y);
     run_with_prologue(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw);

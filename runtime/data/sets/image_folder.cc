@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/data/images/resample.h"
+#include "tessera/runtime/data/images/picture_reader.h"
 #include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -28,139 +28,18 @@ namespace {
 
 constexpr int kMaxReaders = 256;
 
-// What a picture needs of whoever decodes it, at most.
-struct Needs {
-  int64_t file_bytes = 0, decode_bytes = 0;
-  int side = 0;
-  void cover(const Needs& other) {
-    file_bytes = std::max(file_bytes, other.file_bytes);
-    decode_bytes = std::max(decode_bytes, other.decode_bytes);
-    side = std::max(side, other.side);
-  }
-};
-
 // A picture of the data set: its path begins at `path` of the text that holds all of them.
 struct Entry {
   size_t path;
-  int32_t width, height, label, orientation;  // as stored
-};
-
-// The wanted part of a picture, its sides as shown.
-struct Wanted {
-  ResampleAxis rows, columns;
-};
-
-ResampleAxis mirrored(ResampleAxis axis, double side) {
-  axis.begin = side - axis.begin - axis.size;
-  axis.first = axis.total - axis.first - axis.count;
-  return axis;
-}
-
-// The same part of the picture as stored.
-Wanted as_stored(Wanted shown, const Entry& entry) {
-  if (entry.orientation >= 5) std::swap(shown.rows, shown.columns);
-  PixelPlace origin = stored_place(entry.orientation, entry.height, entry.width, 0, 0);
-  if (origin.y != 0) shown.rows = mirrored(shown.rows, entry.height);
-  if (origin.x != 0) shown.columns = mirrored(shown.columns, entry.width);
-  return shown;
-}
-
-// How many times smaller a JPEG may be decoded: at least twice the size of the result must be left.
-int shrink_of(const Wanted& wanted) {
-  int shrink = 1;
-  auto room = [&](const ResampleAxis& axis) { return axis.size >= 4.0 * shrink * axis.total; };
-  while (shrink < 8 && room(wanted.rows) && room(wanted.columns)) shrink *= 2;
-  return shrink;
-}
-
-// The brightness of a colour, as Pillow and OpenCV have it: of r = g = b, that.
-uint8_t brightness(const uint8_t* rgb) {
-  return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
-}
-
-// Brings one picture to size. Not thread-safe: there is one for each thread that decodes.
-class Reader : private RowSink {
- public:
-  void reserve(const Needs& needs, int size, int channels) {
-    channels_ = channels;
-    bytes_.reserve(static_cast<size_t>(needs.file_bytes));
-    rows_.reserve(static_cast<size_t>(needs.side) * 8);
-    if (channels == 1) gray_.resize(static_cast<size_t>(needs.side));
-    resampler_.reserve(needs.side, channels, size, size);
-    turned_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) *
-                    static_cast<size_t>(channels));
-  }
-
-  size_t bytes() const {
-    return bytes_.capacity() + rows_.capacity() + gray_.capacity() + resampler_.bytes() +
-           turned_.capacity();
-  }
-
-  void read(const std::string& path, const Entry& entry, const Wanted& shown, uint8_t* out,
-            const PictureLimits& limits) {
-    read_regular_file(path, limits.file_bytes, bytes_);
-    wanted_ = as_stored(shown, entry);
-    const ResampleAxis rows = wanted_.rows, columns = wanted_.columns;
-    bool turned = entry.orientation != 1;
-    if (turned)
-      turned_.resize(static_cast<size_t>(rows.count) * columns.count *
-                     static_cast<size_t>(channels_));
-    target_ = turned ? turned_.data() : out;
-    entry_ = &entry;
-    shrink_ = shrink_of(wanted_);
-    path_ = &path;
-    decode_picture(bytes_, path, shrink_, *this, rows_, limits);
-    resampler_.finish();
-    if (turned) turn(entry.orientation, rows.count, columns.count, out);
-  }
-
- private:
-  void begin(int width, int height) override {
-    y_ = 0;
-    // A PNG comes at its full size, whatever was asked for.
-    int shrink = width == entry_->width && height == entry_->height ? 1 : shrink_;
-    auto left = [&](int side) { return (side + shrink - 1) / shrink; };
-    if (width != left(entry_->width) || height != left(entry_->height))
-      throw DataError(*path_ + ": the picture has changed since the data set was opened");
-    for (ResampleAxis* axis : {&wanted_.rows, &wanted_.columns})
-      axis->begin /= shrink, axis->size /= shrink;
-    width_ = width;
-    resampler_.start(wanted_.rows, wanted_.columns, channels_, target_);
-  }
-
-  bool row(const uint8_t* rgb) override {
-    if (channels_ == 1) {
-      if (gray_.size() < static_cast<size_t>(width_)) gray_.resize(static_cast<size_t>(width_));
-      for (int x = 0; x < width_; ++x) gray_[static_cast<size_t>(x)] = brightness(rgb + 3 * x);
-    }
-    resampler_.row(y_, channels_ == 1 ? gray_.data() : rgb);
-    return y_++ < resampler_.last_row();
-  }
-
-  void turn(int orientation, int height, int width, uint8_t* out) const {
-    int rows = orientation >= 5 ? width : height, columns = orientation >= 5 ? height : width;
-    for (int y = 0; y < rows; ++y) {
-      for (int x = 0; x < columns; ++x, out += channels_) {
-        PixelPlace from = stored_place(orientation, height, width, y, x);
-        std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * channels_,
-                    static_cast<size_t>(channels_));
-      }
-    }
-  }
-
-  std::vector<uint8_t> bytes_, rows_, gray_, turned_;
-  Resampler resampler_;
-  Wanted wanted_;
-  const Entry* entry_ = nullptr;
-  const std::string* path_ = nullptr;
-  uint8_t* target_ = nullptr;
-  int shrink_ = 1, y_ = 0, width_ = 0, channels_ = 3;
+  int32_t label;
+  StoredPicture stored;
 };
 
 class ImageFolder : public Dataset {
  public:
   ImageFolder(DatasetInfo info, std::string root, std::string paths, std::vector<Entry> entries,
-              const Needs& needs, const ImageFolderOptions& options, std::vector<std::string> notes)
+              const PictureNeeds& needs, const ImageFolderOptions& options,
+              std::vector<std::string> notes)
       : Dataset(std::move(info)),
         root_(std::move(root)),
         paths_(std::move(paths)),
@@ -169,7 +48,7 @@ class ImageFolder : public Dataset {
         limits_(options.limits),
         notes_(std::move(notes)),
         readers_(static_cast<size_t>(options.readers)) {
-    for (Reader& reader : readers_) {
+    for (PictureReader& reader : readers_) {
       reader.reserve(needs, shape().height, channels());
       free_.push_back(&reader);
     }
@@ -178,13 +57,14 @@ class ImageFolder : public Dataset {
   bool has_own_sizes() const override { return true; }
   ImageShape own_shape(int64_t index) const override {
     Dataset::own_shape(index);  // checks it
-    const Entry& entry = entries_[static_cast<size_t>(index)];
-    bool turned = entry.orientation >= 5;
-    return {turned ? entry.width : entry.height, turned ? entry.height : entry.width, channels()};
+    const StoredPicture& stored = entries_[static_cast<size_t>(index)].stored;
+    const bool turned = stored.orientation >= 5;
+    return {turned ? stored.width : stored.height, turned ? stored.height : stored.width,
+            channels()};
   }
   std::vector<HostBuffer> host_buffers() const override {
     size_t bytes = readers_.size() * static_cast<size_t>(needs_.decode_bytes);
-    for (const Reader& reader : readers_) bytes += reader.bytes();
+    for (const PictureReader& reader : readers_) bytes += reader.bytes();
     return {{name() + " list", paths_.capacity() + entries_.capacity() * sizeof(Entry)},
             {name() + " decoders", bytes}};
   }
@@ -197,12 +77,7 @@ class ImageFolder : public Dataset {
 
   void do_read(int64_t index, uint8_t* image) const override {
     ImageShape own = own_shape(index);
-    int size = shape().height;
-    auto axis = [&](int side, int other) {
-      int total = side <= other ? size : static_cast<int>(int64_t{size} * side / other);
-      return ResampleAxis{0, double(side), total, (total - size) / 2, size};
-    };
-    decode(index, {axis(own.height, own.width), axis(own.width, own.height)}, image);
+    decode(index, middle_of(own.height, own.width, shape().height, shape().width), image);
   }
 
   void do_read_part(int64_t index, const Box& part, const ImageShape& to,
@@ -213,12 +88,12 @@ class ImageFolder : public Dataset {
            image);
   }
 
-  void decode(int64_t index, const Wanted& wanted, uint8_t* image) const {
+  void decode(int64_t index, const WantedPart& wanted, uint8_t* image) const {
     const Entry& entry = entries_[static_cast<size_t>(index)];
     std::string path = root_ + "/" + (paths_.data() + entry.path);
-    Reader* reader = take();
+    PictureReader* reader = take();
     try {
-      reader->read(path, entry, wanted, image, limits_);
+      reader->read(path, entry.stored, wanted, channels(), image, limits_);
     } catch (const DataError& error) {
       give(reader);
       throw DataError(std::string(error.what()) + "; data.damaged: skip leaves such pictures out");
@@ -229,14 +104,14 @@ class ImageFolder : public Dataset {
     give(reader);
   }
 
-  Reader* take() const {
+  PictureReader* take() const {
     std::unique_lock lock(mutex_);
     given_.wait(lock, [&] { return !free_.empty(); });
-    Reader* reader = free_.back();
+    PictureReader* reader = free_.back();
     free_.pop_back();
     return reader;
   }
-  void give(Reader* reader) const {
+  void give(PictureReader* reader) const {
     {
       std::lock_guard lock(mutex_);
       free_.push_back(reader);
@@ -246,13 +121,13 @@ class ImageFolder : public Dataset {
 
   const std::string root_, paths_;
   const std::vector<Entry> entries_;
-  const Needs needs_;
+  const PictureNeeds needs_;
   const PictureLimits limits_;
   const std::vector<std::string> notes_;
-  mutable std::vector<Reader> readers_;
+  mutable std::vector<PictureReader> readers_;
   mutable std::mutex mutex_;  // guards free_
   mutable std::condition_variable given_;
-  mutable std::vector<Reader*> free_;
+  mutable std::vector<PictureReader*> free_;
 };
 
 struct Checked {
@@ -448,12 +323,13 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
   std::string paths;
   std::vector<Entry> entries;
   std::vector<std::string> notes;
-  Needs needs;
+  PictureNeeds needs;
   for (size_t i = 0; i < checked.size(); ++i) {
     const auto& [picture, file_bytes, error] = checked[i];
     if (!error.empty()) continue;
-    entries.push_back({paths.size(), picture.width, picture.height, files.pictures[i].label,
-                       picture.orientation});
+    entries.push_back({paths.size(),
+                       files.pictures[i].label,
+                       {picture.width, picture.height, picture.orientation}});
     paths += files.pictures[i].path + '\0';
     needs.cover({file_bytes, static_cast<int64_t>(picture.decode_bytes),
                  std::max(picture.width, picture.height)});

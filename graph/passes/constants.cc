@@ -1,0 +1,68 @@
+#include "tessera/graph/passes/constants.h"
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/recorder.h"
+#include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
+
+namespace tessera {
+
+Tensor constant_tensor(const Graph& graph, ValueId id) {
+  const Value& value = graph.values[static_cast<size_t>(id)];
+  return make_tensor(value.spec, value.storage, value.offset);
+}
+
+void set_constant(Value& value, const Tensor& tensor) {
+  value.role = Role::constant;
+  value.producer = -1;
+  value.spec = tensor.spec();
+  value.storage = tensor.impl()->storage;
+  value.offset = tensor.impl()->offset;
+}
+
+ValueId add_constant(Graph& graph, const Tensor& tensor) {
+  Value value;
+  set_constant(value, tensor);
+  graph.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph.values.size() - 1);
+}
+
+Tensors run_now(const OpPtr& op, Tensors inputs, Device device) {
+  const RecorderScope now(nullptr);
+  const NoGradScope no_grad;
+  const DeviceScope there(device);
+  return apply(op, std::move(inputs));
+}
+
+void drop_unread_constants(Graph& graph) {
+  const auto readers = graph.readers();
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    Value& value = graph.values[id];
+    if (value.role != Role::constant || !readers[id].empty()) continue;
+    value.role = Role::computed;  // as other values that no node makes any more
+    value.storage.reset();
+  }
+}
+
+void freeze_persistent(Graph& graph) {
+  std::vector<bool> updated(graph.values.size(), false);
+  for (const Value& value : graph.values)
+    if (value.previous >= 0) updated[static_cast<size_t>(value.previous)] = true;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    Value& value = graph.values[id];
+    if (value.persistent() && value.previous < 0 && !updated[id]) value.role = Role::constant;
+  }
+}
+
+void copy_from_stores(Graph& graph) {
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    Value& value = graph.values[id];
+    if (value.role != Role::constant || value.storage->store == nullptr) continue;
+    const RecorderScope now(nullptr);
+    const NoGradScope no_grad;
+    const DeviceScope there(value.spec.device);
+    set_constant(value, copy(constant_tensor(graph, static_cast<ValueId>(id))));
+  }
+}
+
+}  // namespace tessera

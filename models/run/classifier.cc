@@ -1,0 +1,202 @@
+#include "tessera/models/run/classifier.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/graph/arena.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/mirror.h"
+#include "tessera/models/run/inference.h"
+#include "tessera/models/run/trained_network.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/data/images/picture_reader.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/json.h"
+
+namespace tessera {
+namespace {
+
+// As in evaluation (Session::evaluate()).
+Tensor evaluated(const TrainedNetwork& trained, const Normalization& normalization,
+                 const Tensor& images) {
+  const auto logits = [&](const Tensor& x) {
+    return (*trained.network)(
+        image_normalize(x, {{normalization.mean.begin(), normalization.mean.end()},
+                            {normalization.std.begin(), normalization.std.end()}}));
+  };
+  if (!trained.config.eval.flip) return logits(images);
+  return (logits(images) + logits(mirror(images))) * 0.5;
+}
+
+std::vector<std::string> names_in(const std::string& inference, int64_t classes) {
+  std::vector<std::string> names;
+  const Json told = Json::parse(inference)["output"]["class_names"];
+  if (told.text() != "null")
+    for (const Json& name : told.items()) names.push_back(name.string());
+  if (std::ssize(names) == classes) return names;
+  names.clear();
+  for (int64_t k = 0; k < classes; ++k) names.push_back(std::to_string(k));
+  return names;
+}
+
+CompileOptions options_of(bool frozen) {
+  CompileOptions options;
+  options.frozen = frozen;
+  options.arenas = std::make_shared<Arenas>();
+  return options;
+}
+
+size_t constant_bytes(const Graph& graph) {
+  size_t bytes = 0;
+  for (const Value& value : graph.values)
+    if (value.role == Role::constant) bytes += value.spec.bytes();
+  return bytes;
+}
+
+}  // namespace
+
+struct Classifier::Impl {
+  ImageShape image;
+  int64_t classes = 0, batch = 1;
+  Normalization normalization;
+  std::vector<std::string> names;
+  std::string weights;
+  Lowered lowered;
+  std::mutex mutex;  // guards the two below
+  std::vector<std::unique_ptr<Program>> free;
+  Bytes bytes;
+
+  std::unique_ptr<Program> make() {
+    auto program = std::make_unique<Program>(lowered, options_of(false));
+    program->bind();
+    return program;
+  }
+  std::unique_ptr<Program> take() {
+    {
+      const std::lock_guard lock(mutex);
+      if (!free.empty()) {
+        auto program = std::move(free.back());
+        free.pop_back();
+        return program;
+      }
+    }
+    return make();
+  }
+  void give(std::unique_ptr<Program> program) {
+    const std::lock_guard lock(mutex);
+    free.push_back(std::move(program));
+  }
+
+  void run(Program& program, const uint8_t* images, int64_t count, float* logits) const {
+    const auto whole = static_cast<size_t>(image.bytes()), n = static_cast<size_t>(count);
+    char* in = program.input(0).impl()->data();
+    std::memcpy(in, images, n * whole);
+    std::memset(in + n * whole, 0, (static_cast<size_t>(batch) - n) * whole);
+    program.run();
+    std::memcpy(logits, program.output(0).impl()->data(),
+                n * static_cast<size_t>(classes) * sizeof(float));
+  }
+};
+
+Classifier::Classifier(const TrainedNetwork& trained, int64_t batch)
+    : impl_(std::make_unique<Impl>()) {
+  if (batch < 1) throw Error(fmt::format("load: batch is {}; at least 1", batch));
+  impl_->image = trained.image;
+  impl_->classes = trained.config.model.classes;
+  impl_->batch = batch;
+  impl_->weights = trained.weights;
+  impl_->names = names_in(trained.inference, impl_->classes);
+  if (const auto told = normalization_in(trained.inference))
+    impl_->normalization = *told;
+  else
+    throw CheckpointError(
+        fmt::format("weights '{}': do not tell the normalization (docs/inference.md); train with "
+                    "this program, or --resume, to have it written",
+                    trained.weights));
+  const DeviceScope device("cpu:0");
+  const TrainingScope training(false);
+  const NoGradScope no_grad;
+  const ImageShape& image = trained.image;
+  Graph graph = capture(
+      [&](const Tensors& x) { return Tensors{evaluated(trained, impl_->normalization, x[0])}; },
+      {{DType::u8, {batch, image.height, image.width, image.channels}, {}}});
+  impl_->lowered = lowered(std::move(graph), options_of(true));
+  auto program = impl_->make();
+  impl_->bytes = {constant_bytes(program->graph()), program->slot_bytes(), program->arena_bytes()};
+  impl_->give(std::move(program));
+}
+
+Classifier::Classifier(Classifier&&) noexcept = default;
+Classifier& Classifier::operator=(Classifier&&) noexcept = default;
+Classifier::~Classifier() = default;
+
+std::vector<float> Classifier::operator()(std::span<const uint8_t> images) const {
+  const auto whole = static_cast<size_t>(impl_->image.bytes());
+  if (images.size() % whole != 0)
+    throw ShapeError(fmt::format("classifier: {} bytes are no whole images of {} x {} x {}",
+                                 images.size(), impl_->image.height, impl_->image.width,
+                                 impl_->image.channels));
+  const auto count = static_cast<int64_t>(images.size() / whole);
+  std::vector<float> logits(static_cast<size_t>(count * impl_->classes));
+  std::unique_ptr<Program> program = impl_->take();
+  for (int64_t first = 0; first < count; first += impl_->batch)
+    impl_->run(*program, images.data() + static_cast<size_t>(first) * whole,
+               std::min(impl_->batch, count - first), logits.data() + first * impl_->classes);
+  impl_->give(std::move(program));
+  return logits;
+}
+
+std::vector<uint8_t> Classifier::read(const std::string& path) const {
+  std::vector<uint8_t> pixels(static_cast<size_t>(impl_->image.bytes()));
+  PictureReader().read_middle(path, impl_->image, pixels.data());
+  return pixels;
+}
+
+std::vector<float> Classifier::probabilities(std::span<const float> logits) {
+  const double most = logits.empty() ? 0 : *std::max_element(logits.begin(), logits.end());
+  std::vector<double> shares;
+  for (const float logit : logits) shares.push_back(std::exp(logit - most));
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::vector<float> result;
+  for (const double share : shares) result.push_back(static_cast<float>(share / sum));
+  return result;
+}
+
+std::vector<size_t> Classifier::ranking(std::span<const float> logits) {
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  return order;
+}
+
+size_t Classifier::best(std::span<const float> logits) {
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+const ImageShape& Classifier::image() const { return impl_->image; }
+int64_t Classifier::classes() const { return impl_->classes; }
+int64_t Classifier::batch() const { return impl_->batch; }
+const std::vector<std::string>& Classifier::class_names() const { return impl_->names; }
+const Normalization& Classifier::normalization() const { return impl_->normalization; }
+const std::string& Classifier::weights() const { return impl_->weights; }
+Classifier::Bytes Classifier::bytes() const { return impl_->bytes; }
+
+Classifier load(const std::string& run_dir, const LoadOptions& options) {
+  const auto trained = trained_network(run_dir, options.checkpoint);
+  cpu_context().set_threads(options.threads > 0 ? options.threads : trained->config.threads);
+  cpu_context().set_kernels(trained->config.cpu.kernels);
+  cpu_context().set_winograd(trained->config.cpu.winograd);
+  return Classifier(*trained, options.batch);
+}
+
+}  // namespace tessera

@@ -1,0 +1,174 @@
+// Programs with constants: what is computed of them is computed once.
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
+#include "tessera/engine/store.h"
+#include "tessera/engine/structural.h"
+#include "tessera/graph/arena.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/program.h"
+#include "tessera/layers/activation.h"
+#include "tessera/layers/batch_norm.h"
+#include "tessera/layers/conv2d.h"
+#include "tessera/layers/linear.h"
+#include "tessera/layers/modules.h"
+#include "tessera/runtime/simd/isa.h"
+#include "tessera/tests/golden/formula.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kBatch = 2, kSide = 12, kIn = 8, kOut = 16;
+
+// Images -> convolution, batch norm with statistics of its own, ReLU, mean, linear layer.
+struct Net {
+  Store store{1};
+  Tensor filters = store.parameter("conv.weight", {kOut, 3, 3, kIn}, Initializer::normal(0.3));
+  Tensor gamma = store.parameter("bn.gamma", {kOut}, Initializer::normal(1));
+  Tensor beta = store.parameter("bn.beta", {kOut}, Initializer::normal(1));
+  Tensor mean = store.buffer("bn.mean", {kOut}, Initializer::normal(1));
+  Tensor deviation = store.buffer("bn.deviation", {kOut}, Initializer::normal(0.5));
+  Tensor weight = store.parameter("fc.weight", {3, kOut}, Initializer::normal(0.5));
+  Tensor bias = store.parameter("fc.bias", {3}, Initializer::normal(1));
+
+  Tensor operator()(const Tensor& x) const {
+    const TrainingScope evaluation(false);
+    const NoGradScope no_grad;
+    const Tensor y = conv2d(x, filters, {.padding = 1});
+    const Tensor z = relu(batch_norm(y, gamma, beta, mean, deviation * deviation, {}));
+    return linear(tessera::mean(z, {1, 2}), weight, bias);
+  }
+};
+
+Tensor images() {
+  std::vector<float> values(static_cast<size_t>(kBatch * kSide * kSide * kIn));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
+  return from_vector<float>({kBatch, kSide, kSide, kIn}, values);
+}
+
+CompileOptions frozen(std::vector<std::string> off = {}) {
+  CompileOptions options;
+  options.frozen = true;
+  options.disabled_passes = std::move(off);
+  options.arenas = std::make_shared<Arenas>();
+  return options;
+}
+
+Graph captured(const Net& net) {
+  return capture([&](const Tensors& x) { return Tensors{net(x[0])}; }, {images().spec()});
+}
+
+std::vector<float> run(Program& program) {
+  program.bind();
+  Tensor(program.input(0)).assign(std::span<const float>(images().to_vector<float>()));
+  program.run();
+  return program.output(0).to_vector<float>();
+}
+
+int fired(const Program& program, const std::string& pass) {
+  for (const PassRecord& record : program.passes())
+    if (record.name == pass) return record.fired;
+  return -1;
+}
+
+size_t persistent_values(const Program& program) {
+  size_t count = 0;
+  for (const Value& value : program.graph().values) count += value.persistent();
+  return count;
+}
+
+TEST(Frozen, ComputesWhatEvaluationComputes) {
+  const Net net;
+  const std::vector<float> wanted = net(images()).to_vector<float>();
+  Program program(captured(net), frozen());
+  EXPECT_GE(fired(program, "fold_constants"), 5);  // of batch norm, and its variance
+  EXPECT_EQ(fired(program, "fold_scales"), 1);
+  EXPECT_EQ(fired(program, "pack_constants"), has_native_kernels() ? 1 : 0);
+  EXPECT_EQ(persistent_values(program), 0u);
+  const std::vector<float> found = run(program);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_NEAR(found[i], wanted[i], 1e-5 * (1 + std::abs(wanted[i])));
+}
+
+// Only what scales filters rounds otherwise.
+TEST(Frozen, HasTheBitsOfEvaluationWithoutFoldedScales) {
+  const Net net;
+  Program program(captured(net), frozen({"fold_scales"}));
+  EXPECT_EQ(run(program), net(images()).to_vector<float>());
+  Program plain(captured(net), frozen({"fold_scales", "fold_constants", "pack_constants"}));
+  EXPECT_EQ(run(plain), net(images()).to_vector<float>());
+}
+
+TEST(Frozen, OutlivesTheStore) {
+  auto net = std::make_unique<Net>();
+  const std::vector<float> wanted = net->operator()(images()).to_vector<float>();
+  Program program(captured(*net), frozen({"fold_scales"}));
+  for (Tensor* tensor : {&net->filters, &net->gamma, &net->beta, &net->mean, &net->deviation,
+                         &net->weight, &net->bias})
+    tensor->assign(
+        std::span<const float>(std::vector<float>(static_cast<size_t>(tensor->elements()), 99)));
+  net.reset();
+  EXPECT_EQ(run(program), wanted);
+}
+
+TEST(Frozen, OneLoweredGraphMakesProgramsThatShareItsConstants) {
+  const Net net;
+  const Lowered shared = lowered(captured(net), frozen());
+  Program a(shared, frozen()), b(shared, frozen());
+  EXPECT_EQ(run(a), run(b));
+  for (size_t id = 0; id < shared.graph.values.size(); ++id)
+    EXPECT_EQ(a.graph().values[id].storage, b.graph().values[id].storage);
+  EXPECT_NE(a.input(0).impl()->data(), b.input(0).impl()->data());
+}
+
+// Parameters are read anew in every run of other programs.
+TEST(Frozen, OtherProgramsHaveNoConstants) {
+  Net net;
+  CompileOptions options = frozen();
+  options.frozen = false;
+  Program program(captured(net), options);
+  for (const char* pass : {"fold_constants", "fold_scales", "pack_constants"})
+    EXPECT_EQ(fired(program, pass), 0) << pass;
+  const std::vector<float> before = run(program);
+  net.bias.assign(std::span<const float>(std::vector<float>{5, 6, 7}));
+  EXPECT_NE(run(program), before);
+  EXPECT_EQ(run(program), net(images()).to_vector<float>());
+}
+
+// What a function updates changes from run to run.
+TEST(Frozen, WhatIsUpdatedIsNoConstant) {
+  Net net;
+  const auto trains = [&](const Tensors& x) {
+    const TrainingScope training;
+    const NoGradScope no_grad;
+    return Tensors{batch_norm(conv2d(x[0], net.filters, {.padding = 1}), net.gamma, net.beta,
+                              net.mean, net.deviation, {})};
+  };
+  Program program(capture(trains, {images().spec()}), frozen());
+  EXPECT_EQ(persistent_values(program), 4u);  // two statistics, before and after
+  const std::vector<float> before = net.mean.to_vector<float>();
+  run(program);
+  EXPECT_NE(net.mean.to_vector<float>(), before);
+}
+
+// Only constants that were captured as such: small ones, and what is not larger than they are.
+TEST(Frozen, FoldedValuesAreNotLargerThanWhatTheyAreMadeOf) {
+  const Tensor three = full({4}, 3), two = full({1, 4096}, 2);
+  const auto fn = [&](const Tensors& x) {
+    return Tensors{x[0] + (constant(three) + 1),
+                   reshape(expand(constant(two), {64, 4096}), {4096, 64}) + x[1]};
+  };
+  Program program(capture(fn, {{DType::f32, {4}, {}}, {DType::f32, {4096, 64}, {}}}), [] {
+    CompileOptions options;
+    options.arenas = std::make_shared<Arenas>();
+    return options;
+  }());
+  EXPECT_EQ(fired(program, "fold_constants"), 1);
+}
+
+}  // namespace
+}  // namespace tessera

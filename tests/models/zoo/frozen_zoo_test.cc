@@ -1,0 +1,52 @@
+// Every network of the zoo with its weights as constants against its evaluation.
+#include <gtest/gtest.h>
+
+#include "tessera/graph/arena.h"
+#include "tessera/graph/capture.h"
+#include "tessera/graph/program.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
+
+namespace tessera {
+namespace {
+
+using testing_zoo::small_options;
+
+class FrozenZoo : public testing::TestWithParam<std::string> {};
+
+TEST_P(FrozenZoo, ComputesWhatEvaluationComputes) {
+  const ModelOptions options = small_options(GetParam());
+  Store store(3);
+  const auto network = make_model(GetParam(), options, store);
+  const NoGradScope no_grad;
+  const Shape shape{2, options.height, options.width, options.channels};
+  const Tensor x = random_normal(shape, 5);
+  {  // running statistics that are not those of the beginning
+    const TrainingScope training;
+    const RandomScope random(1, from_vector<int64_t>({2}, {0, 0}));
+    (*network)(x);
+  }
+  const TrainingScope evaluation(false);
+  const std::vector<float> wanted = (*network)(x).to_vector<float>();
+  CompileOptions compile;
+  compile.frozen = true;
+  compile.arenas = std::make_shared<Arenas>();
+  Program program(
+      capture([&](const Tensors& in) { return Tensors{(*network)(in[0])}; }, {x.spec()}), compile);
+  program.bind();
+  Tensor(program.input(0)).assign(std::span<const float>(x.to_vector<float>()));
+  program.run();
+  const std::vector<float> found = program.output(0).to_vector<float>();
+  ASSERT_EQ(found.size(), wanted.size());
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    most = std::max<double>(most, std::abs(found[i] - wanted[i]));
+    largest = std::max<double>(largest, std::abs(wanted[i]));
+  }
+  EXPECT_LE(most, 1e-5 * largest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, FrozenZoo, testing::ValuesIn(model_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tessera

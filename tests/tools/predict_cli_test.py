@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""trainer predict, as a user meets it.
+
+    predict_cli_test.py TRAINER
+"""
+
+import csv
+import io
+import json
+import math
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+TRAINER = str(Path(sys.argv[1]).resolve())
+MISUSE, NO_PICTURE, BAD_WEIGHTS = 2, 3, 5  # runtime/error.h
+
+
+def png(path, width, height, colour):
+    """A picture of one colour."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+    rows = (b"\0" + bytes(colour) * width) * height
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class Predict(unittest.TestCase):
+    """A network that tells red pictures from blue ones, trained on a folder of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = Path(temporary.name)
+        for split, count in (("train", 16), ("test", 4)):
+            for name, colour in (("blue, dark", (10, 20, 200)), ("red", (220, 30, 10))):
+                where = cls.folder / "data" / split / name
+                where.mkdir(parents=True)
+                for k in range(count):
+                    png(where / f"{k}.png", 20 + k, 24, [min(255, c + 2 * k) for c in colour])
+        (cls.folder / "c.yaml").write_text(
+            "model: {layers: [{conv: {filters: 8, kernel: 3, padding: 1}}, batch_norm, relu,"
+            " global_average_pool, {linear: {units: 2}}], classes: 2}\n"
+            "data: {name: image_folder, root: data, image_size: 16, batch: 8, workers: 0}\n"
+            "train: {epochs: 6}\nrun: {dir: run}\nthreads: 1\n", encoding="utf-8")
+        cls.run_it("train", "--config", "c.yaml")
+        new = cls.folder / "new"
+        (new / "below").mkdir(parents=True)
+        png(new / "a.png", 40, 30, (10, 20, 200))
+        png(new / "below" / "b.PNG", 17, 90, (220, 30, 10))
+        (new / "notes.txt").write_text("no picture", encoding="utf-8")
+
+    @classmethod
+    def run_it(cls, *words, code=0, text=None):
+        done = subprocess.run([TRAINER, *map(str, words)], cwd=cls.folder, capture_output=True, text=True,
+                              check=False, input=text)
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        return done.stdout if code == 0 else (done.stdout, done.stderr)
+
+    def predict(self, *words, code=0, text=None):
+        return self.run_it("predict", "--run", "run", *words, code=code, text=text)
+
+    def test_names_what_pictures_show(self):
+        lines = self.predict("new").splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"^new/a.png: blue, dark \d+\.\d\d %, red \d+\.\d\d %$")
+        self.assertRegex(lines[1], r"^new/below/b.PNG: red \d+\.\d\d %, blue, dark \d+\.\d\d %$")
+        self.assertRegex(self.predict("--top", 1, "new/a.png"), r"^new/a.png: blue, dark \d+\.\d\d %$")
+
+    def test_json_has_all_that_another_program_needs(self):
+        told = json.loads(self.predict("--json", "new"))
+        inference = json.loads((self.folder / "run" / "inference.json").read_text(encoding="utf-8"))
+        self.assertEqual(told["classes"], ["blue, dark", "red"])
+        for key in "mean", "std":
+            for found, wanted in zip(told[key], inference["normalization"][key], strict=True):
+                self.assertAlmostEqual(found, wanted, places=6)
+        first = told["images"][0]
+        self.assertEqual((first["file"], first["class"]), ("new/a.png", "blue, dark"))
+        shares = [math.exp(logit) for logit in first["logits"]]
+        for found, share in zip(first["probabilities"], shares, strict=True):
+            self.assertAlmostEqual(found, share / sum(shares), places=5)
+
+    def test_csv_is_quoted(self):
+        rows = list(csv.reader(io.StringIO(self.predict("--csv", "new"))))
+        self.assertEqual(rows[0], ["file", "class1", "probability1", "class2", "probability2"])
+        self.assertEqual([row[1] for row in rows[1:]], ["blue, dark", "red"])
+
+    def test_paths_come_on_standard_input(self):
+        self.assertEqual(self.predict("-", text="new/a.png\n\nnew/below/b.PNG\n"), self.predict("new"))
+
+    def test_batches_answer_as_single_pictures(self):
+        one = json.loads(self.predict("--json", "data/test"))["images"]
+        for batch in 3, 8:
+            many = json.loads(self.predict("--json", "--batch", batch, "data/test"))["images"]
+            for a, b in zip(one, many, strict=True):
+                self.assertEqual(a["file"], b["file"])
+                for x, y in zip(a["logits"], b["logits"], strict=True):
+                    self.assertAlmostEqual(x, y, places=4)
+
+    def test_what_is_no_picture_is_named_and_the_others_go_on(self):
+        out, errors = self.predict("new/a.png", "new/notes.txt", "none.png", "new/below/b.PNG", code=NO_PICTURE)
+        self.assertEqual(len(out.splitlines()), 2)
+        self.assertIn("new/notes.txt", errors)
+        self.assertIn("none.png", errors)
+        told = json.loads(self.predict("--json", "none.png", "new/a.png", code=NO_PICTURE)[0])
+        self.assertEqual([list(image) for image in told["images"]],
+                         [["file", "error"], ["file", "class", "logits", "probabilities"]])
+
+    def test_faults_are_told(self):
+        (self.folder / "empty").mkdir(exist_ok=True)
+        self.assertIn("no .jpg, .jpeg or .png", self.predict("empty", code=NO_PICTURE)[1])
+        self.assertIn("no 'nothing/config", self.run_it("predict", "--run", "nothing", "x.png", code=MISUSE)[1])
+        self.assertIn("--csv", self.predict("--json", "--csv", "new", code=MISUSE)[1])
+        self.assertIn("no-such", self.predict("--checkpoint", "no-such", "new", code=BAD_WEIGHTS)[1])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,184 @@
+#include "tessera/tools/predict.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "tessera/models/run/classifier.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/json.h"
+#include "tessera/tools/output.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNoPicture = 3;  // as DataError
+
+bool looks_like_a_picture(const fs::path& path) {
+  std::string end = path.extension().string();
+  std::transform(end.begin(), end.end(), end.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+// The pictures of a folder and those below it, sorted; other files in it are passed over.
+void add_folder(const std::string& folder, std::vector<std::string>& files) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    if (at->is_regular_file() && looks_like_a_picture(at->path()))
+      found.push_back(at->path().string());
+  if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
+  if (found.empty()) throw DataError(fmt::format("{}: no .jpg, .jpeg or .png is in there", folder));
+  std::sort(found.begin(), found.end());
+  files.insert(files.end(), found.begin(), found.end());
+}
+
+std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    if (input == "-") {
+      for (std::string line; std::getline(std::cin, line);)
+        if (!line.empty()) files.push_back(line);
+    } else if (fs::is_directory(input)) {
+      add_folder(input, files);
+    } else {
+      files.push_back(input);
+    }
+  }
+  return files;
+}
+
+Json numbers(std::span<const float> values) {
+  std::vector<Json> items;
+  for (const float value : values) items.emplace_back(static_cast<double>(value));
+  return Json::list(items);
+}
+
+// Quoted where a reader of CSV (RFC 4180) would need it.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+// Says what each file is, in one of the forms.
+class Answers {
+ public:
+  Answers(const Classifier& net, const PredictOptions& options)
+      : net_(net),
+        options_(options),
+        top_(std::min(static_cast<size_t>(options.top), net.class_names().size())) {
+    if (!options.csv) return;
+    std::string line = "file";
+    for (size_t k = 1; k <= top_; ++k) line += fmt::format(",class{0},probability{0}", k);
+    say(line);
+  }
+
+  void add(const std::string& file, std::span<const float> logits) {
+    const std::vector<float> shares = Classifier::probabilities(logits);
+    std::vector<size_t> order = Classifier::ranking(logits);
+    order.resize(top_);
+    const auto& names = net_.class_names();
+    if (options_.json) {
+      images_.push_back(Json::object({{"file", file},
+                                      {"class", names[order[0]]},
+                                      {"logits", numbers(logits)},
+                                      {"probabilities", numbers(shares)}}));
+      return;
+    }
+    std::string line = options_.csv ? csv_field(file) : file + ":";
+    for (const size_t k : order)
+      line += options_.csv ? fmt::format(",{},{:.6g}", csv_field(names[k]), shares[k])
+                           : fmt::format("{} {} {:.2f} %", k == order[0] ? "" : ",", names[k],
+                                         100 * shares[k]);
+    say(line);
+  }
+
+  void add_fault(const std::string& file, const std::string& why) {
+    flush_out();
+    complain(why);
+    if (options_.json) images_.push_back(Json::object({{"file", file}, {"error", why}}));
+  }
+
+  void finish() const {
+    if (!options_.json) return;
+    const auto& names = net_.class_names();
+    say(Json::object({{"mean", numbers(net_.normalization().mean)},
+                      {"std", numbers(net_.normalization().std)},
+                      {"classes", Json::list({names.begin(), names.end()})},
+                      {"images", Json::list(images_)}})
+            .text(1));
+  }
+
+ private:
+  const Classifier& net_;
+  const PredictOptions& options_;
+  const size_t top_;
+  std::vector<Json> images_;
+};
+
+}  // namespace
+
+void add_predict_options(CLI::App& app, PredictOptions& options) {
+  app.add_option("--run", options.run, "run folder")->required();
+  app.add_option("--checkpoint", options.checkpoint,
+                 "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  app.add_option("--top", options.top, "classes to name for each picture, the surest first")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "pictures that are computed together")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "0: as the run's configuration says")
+      ->check(CLI::Range(0, 1 << 10))
+      ->capture_default_str();
+  auto* json = app.add_flag("--json", options.json, "all logits and probabilities, as JSON");
+  app.add_flag("--csv", options.csv, "a line for each picture, as CSV")->excludes(json);
+  app.add_option("pictures", options.inputs,
+                 "JPEG and PNG files, folders of them, or -: paths on standard input, one a line")
+      ->required();
+}
+
+int predict(const PredictOptions& options) {
+  const Classifier net = load(options.run, {options.checkpoint, options.batch, options.threads});
+  Answers answers(net, options);
+  const std::vector<std::string> files = files_of(options.inputs);
+  const auto whole = static_cast<size_t>(net.image().bytes());
+  const auto classes = static_cast<size_t>(net.classes());
+  int code = 0;
+  std::vector<uint8_t> pixels;
+  for (size_t first = 0; first < files.size(); first += static_cast<size_t>(options.batch)) {
+    const size_t last = std::min(files.size(), first + static_cast<size_t>(options.batch));
+    std::vector<std::optional<std::string>> faults(last - first);
+    pixels.clear();
+    for (size_t k = first; k < last; ++k) try {
+        const std::vector<uint8_t> image = net.read(files[k]);
+        pixels.insert(pixels.end(), image.begin(), image.end());
+      } catch (const DataError& error) {
+        faults[k - first] = error.what();
+        code = kNoPicture;
+      }
+    const std::vector<float> logits = net(std::span(pixels).first(pixels.size() / whole * whole));
+    size_t at = 0;
+    for (size_t k = first; k < last; ++k) {
+      if (faults[k - first]) {
+        answers.add_fault(files[k], *faults[k - first]);
+      } else {
+        answers.add(files[k], std::span(logits).subspan(at, classes));
+        at += classes;
+      }
+    }
+  }
+  answers.finish();
+  return code;
+}
+
+}  // namespace tessera
