@@ -50,6 +50,7 @@
 #include "tessera/layers/slice.h"
 #include "tessera/layers/softmax.h"
 #include "tessera/layers/stochastic_depth.h"
+#include "tessera/models/run/classifier.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/context.h"

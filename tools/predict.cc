@@ -5,6 +5,7 @@
 #include <iostream>
 #include <optional>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tessera/models/run/classifier.h"

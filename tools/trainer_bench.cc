@@ -6,6 +6,7 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/training/bench.h"
+#include "tessera/models/training/bench_inference.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
@@ -18,11 +19,27 @@ struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
   int64_t steps = 50;
-  bool json = false, ablation = false;
+  bool json = false, ablation = false, infer = false;
   CompileOptions compile;
 };
 
+int run_inference(const Arguments& arguments) {
+  const InferenceBench r =
+      bench_inference(load_config(arguments.config, arguments.overrides), arguments.steps);
+  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  say(arguments.json
+          ? r.json()
+          : fmt::format("one image {:.2f} ms (p99 {:.2f})  {:.1f} images/s in batches of {}  "
+                        "load {:.1f} ms  weights {:.1f} MiB, the rest {:.1f} (batch {:.1f})  "
+                        "{} threads  {} kernels",
+                        r.p50_ms, r.p99_ms, r.images_per_second, r.batch, r.load_ms,
+                        mib(r.one.weights), mib(r.one.slots + r.one.arena),
+                        mib(r.many.slots + r.many.arena), r.threads, r.kernels));
+  return 0;
+}
+
 int run(const Arguments& arguments) {
+  if (arguments.infer) return run_inference(arguments);
   if (arguments.ablation) {
     say_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.json);
     return 0;
@@ -61,6 +78,12 @@ void add_bench_verb(CLI::App& app, Verb& verb) {
                  "what each technique is worth: time and bytes with each pass, planner,\n"
                  "instruction set and thread left out in turn")
       ->excludes(bench->get_option("--off"));
+  bench
+      ->add_flag("--infer", arguments->infer,
+                 "time answers of the network instead: one image, and batches of data.batch;\n"
+                 "--steps is how many of each")
+      ->excludes(bench->get_option("--off"))
+      ->excludes(bench->get_option("--ablation"));
   bench->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
 }
 

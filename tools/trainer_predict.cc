@@ -1,6 +1,8 @@
 // trainer predict: what pictures show, by the network of a run folder.
 #include <memory>
 
+#include <CLI/CLI.hpp>
+
 #include "tessera/tools/predict.h"
 #include "tessera/tools/trainer_verbs.h"
 

@@ -8,26 +8,16 @@ import csv
 import io
 import json
 import math
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 from pathlib import Path
+
+from pictures import write_png as png
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 MISUSE, NO_PICTURE, BAD_WEIGHTS = 2, 3, 5  # runtime/error.h
-
-
-def png(path, width, height, colour):
-    """A picture of one colour."""
-    def chunk(kind, data):
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-    rows = (b"\0" + bytes(colour) * width) * height
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 class Predict(unittest.TestCase):

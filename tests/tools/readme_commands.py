@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import cifar10_files
+import pictures
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAMS = {name: str(Path(path).resolve())
@@ -45,8 +46,9 @@ def commands():
 
 
 def prepare(folder):
-    """models/ as in the sources, and the archive that `data fetch` looks for."""
+    """models/ as in the sources, the archive that `data fetch` looks for, and a picture."""
     (folder / "models").symlink_to(SOURCE / "models")
+    pictures.write_png(folder / "photo.jpg", 40, 30, (200, 120, 30))
     made, usb = folder / "made", folder / "usb"
     made.mkdir()
     usb.mkdir()

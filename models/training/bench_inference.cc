@@ -1,0 +1,90 @@
+#include "tessera/models/training/bench_inference.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "tessera/engine/scope.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/run/inference.h"
+#include "tessera/models/run/trained_network.h"
+#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/text/json.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Sorted, without the first call.
+std::vector<double> times_of(const Classifier& net, int64_t calls) {
+  std::vector<uint8_t> images(static_cast<size_t>(net.image().bytes() * net.batch()));
+  for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint8_t>(i * 31 % 251);
+  net(images);
+  std::vector<double> times;
+  for (int64_t k = 0; k < calls; ++k) {
+    const Clock::time_point start = Clock::now();
+    net(images);
+    times.push_back(milliseconds_since(start));
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+Json bytes_json(const Classifier::Bytes& bytes) {
+  return Json::object({{"weights", bytes.weights}, {"slots", bytes.slots}, {"arena", bytes.arena}});
+}
+
+}  // namespace
+
+InferenceBench bench_inference(const Config& config, int64_t calls) {
+  configured_device(config);  // threads and kernels
+  TrainedNetwork network;
+  network.config = config;
+  network.image = step_image(config, DataNeed(), Purpose::timing);
+  const auto channels = static_cast<size_t>(network.image.channels);
+  network.inference =
+      inference_json(config, network.image,
+                     {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)}, {})
+          .text();
+  const DeviceScope cpu("cpu:0");
+  network.network = make_network(config, network.image, network.store);
+  network.store.materialize();
+  InferenceBench result;
+  const Clock::time_point start = Clock::now();
+  const Classifier single(network, 1);
+  result.load_ms = milliseconds_since(start);
+  const std::vector<double> one = times_of(single, calls);
+  result.p50_ms = one[one.size() / 2];
+  result.p99_ms = one[one.size() * 99 / 100];
+  result.one = single.bytes();
+  result.batch = config.data.batch;
+  const Classifier batched(network, result.batch);
+  const std::vector<double> many = times_of(batched, calls);
+  result.images_per_second = 1000.0 * static_cast<double>(result.batch) / many[many.size() / 2];
+  result.many = batched.bytes();
+  result.threads = cpu_context().threads();
+  result.kernels = cpu_context().kernels_name();
+  return result;
+}
+
+std::string InferenceBench::json() const {
+  return Json::object({{"p50_ms", rounded(p50_ms, 4)},
+                       {"p99_ms", rounded(p99_ms, 4)},
+                       {"images_per_second", rounded(images_per_second, 2)},
+                       {"batch", batch},
+                       {"load_ms", rounded(load_ms, 3)},
+                       {"bytes", bytes_json(one)},
+                       {"batch_bytes", bytes_json(many)},
+                       {"threads", threads},
+                       {"kernels", kernels}})
+      .text();
+}
+
+}  // namespace tessera
