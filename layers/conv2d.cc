@@ -338,16 +338,21 @@ class PackFilters final : public OpBase<PackFilters> {
 
 std::optional<PackedInput> Conv2d::pack_input(std::span<const TensorSpec> in,
                                               const Target& target) const {
-  if (!kNativeKernels || params.packed || !in[0].device.is_cpu()) return std::nullopt;
-  const Algorithm chosen = choose_algorithm(*this, in, target);
-  const ConvShape s = shape(in);
-  const bool native =
-      chosen.name == "native" && native_packs_filters(ConvPass::forward, s, size_of(in[0].dtype));
-  if (!native && !is_winograd(chosen.name)) return std::nullopt;
-  ConvOpParams packed = params;
-  packed.packed = {in[1].shape, chosen.name};
-  return PackedInput{1, std::make_shared<PackFilters>(PackParams{s, in[0].dtype, chosen.name}),
-                     std::make_shared<Conv2d>(std::move(packed))};
+  if constexpr (kNativeKernels) {
+    if (params.packed || !in[0].device.is_cpu()) return std::nullopt;
+    const std::string_view name = choose_algorithm(*this, in, target).name;
+    const ConvShape s = shape(in);
+    const bool packs =
+        is_winograd(name)
+            ? winograd_packs_filters(s, tile_of(name))
+            : name == "native" && native_packs_filters(ConvPass::forward, s, size_of(in[0].dtype));
+    if (!packs) return std::nullopt;
+    ConvOpParams packed = params;
+    packed.packed = {in[1].shape, name};
+    return PackedInput{1, std::make_shared<PackFilters>(PackParams{s, in[0].dtype, name}),
+                       std::make_shared<Conv2d>(std::move(packed))};
+  }
+  return std::nullopt;
 }
 
 class Conv2dInputGrad final : public ConvOp<Conv2dInputGrad, ConvPass::input_grad> {

@@ -24,6 +24,10 @@ bool winograd_applies(const ConvShape& shape);
 // where the direct convolution does.
 int winograd_tile(ConvPass pass, const ConvShape& shape);
 
+// Whether filters that do not change are better kept transformed, which takes 16/9 or 4 times their
+// bytes: where there are few tiles for each filter.
+bool winograd_packs_filters(const ConvShape& shape, int m);
+
 // Takes a prologue: it is then applied to the rows that a block of tiles reads.
 bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape);
 

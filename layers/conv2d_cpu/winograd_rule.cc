@@ -21,6 +21,8 @@ constexpr double kFilterPosition = 15, kSumPosition = 5;
 constexpr int64_t kLeast = 8;
 // What must be gained.
 constexpr double kGain = 0.85;
+// The part of a convolution's cost from which on the transforms of its filters are kept.
+constexpr double kKept = 0.1;
 
 // Taps of a row or column of outputs that lie in the image: those that a direct convolution
 // computes.
@@ -54,6 +56,11 @@ int winograd_tile(ConvPass pass, const ConvShape& s) {
     if (cost < least) least = cost, best = m;
   }
   return best;
+}
+
+bool winograd_packs_filters(const ConvShape& s, int m) {
+  const double tiles = static_cast<double>(TilePlane(s.n, s.out_h(), s.out_w(), m).tiles());
+  return kFilterPosition > kKept * (kFilterPosition + kProduct * tiles);
 }
 
 }  // namespace tessera
