@@ -1,5 +1,6 @@
 #include "tessera/runtime/thread_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -81,6 +82,24 @@ TEST(ThreadPool, NoRoundIsMissedOnOneCore) {
     ASSERT_EQ(sums[1], sums[0]);
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+TEST(ThreadPool, CallersWaitForOneAnother) {
+  ThreadPool pool(3);
+  constexpr int kCallers = 4, kRounds = 200, kTasks = 50;
+  std::vector<int> wrong(kCallers, 0);
+  std::vector<std::thread> callers;
+  for (int c = 0; c < kCallers; ++c)
+    callers.emplace_back([&, c] {
+      std::vector<int> seen(kTasks);
+      for (int round = 0; round < kRounds; ++round) {
+        std::fill(seen.begin(), seen.end(), 0);
+        pool.parallel_for(kTasks, [&](int64_t task) { ++seen[static_cast<size_t>(task)]; });
+        wrong[static_cast<size_t>(c)] += seen != std::vector<int>(kTasks, 1);
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, std::vector<int>(kCallers, 0));
 }
 
 TEST(ThreadPool, StopsWhileItsThreadsLookOrSleep) {

@@ -1,0 +1,26 @@
+// predict: `trainer predict` as a program of its own, for machines that only answer.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
+#include "tessera/tools/predict.h"
+
+int main(int argc, char** argv) {
+  using namespace tessera;
+  begin_program();
+  CLI::App app("what pictures show, by a trained network", "predict");
+  PredictOptions options;
+  add_predict_options(app, options);
+  try {
+    app.parse(argc, argv);
+    return end_program("predict", predict(options));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const Error& error) {
+    complain(fmt::format("predict: {}", error.what()));
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    return end_program("predict", error);
+  }
+}
