@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""trainer predict, as a user meets it.
+"""trainer predict, as a user meets it, and predict, the program of its own that is linked statically.
 
-    predict_cli_test.py TRAINER
+    predict_cli_test.py TRAINER [PREDICT]
 """
 
 import csv
@@ -17,6 +17,7 @@ from pathlib import Path
 from pictures import write_png as png
 
 TRAINER = str(Path(sys.argv[1]).resolve())
+ALONE = str(Path(sys.argv[2]).resolve()) if len(sys.argv) > 2 and sys.argv[2] else None
 MISUSE, NO_PICTURE, BAD_WEIGHTS = 2, 3, 5  # runtime/error.h
 
 
@@ -101,6 +102,17 @@ class Predict(unittest.TestCase):
         told = json.loads(self.predict("--json", "none.png", "new/a.png", code=NO_PICTURE)[0])
         self.assertEqual([list(image) for image in told["images"]],
                          [["file", "error"], ["file", "class", "logits", "probabilities"]])
+
+    @unittest.skipUnless(ALONE, "predict was not built: an archive of a library is missing")
+    def test_the_program_of_its_own_answers_the_same_and_needs_no_library(self):
+        def alone(*words):
+            return subprocess.run([ALONE, "--run", "run", *words], cwd=self.folder, capture_output=True, text=True,
+                                  check=False, env={})
+        for words in ("--json", "new"), ("--csv", "data/test"):
+            self.assertEqual(alone(*words).stdout, self.predict(*words))
+        self.assertEqual(alone("new/notes.txt").returncode, NO_PICTURE)
+        self.assertEqual(alone("--top", "none", "new").returncode, MISUSE)
+        self.assertNotIn(b"ld-linux", Path(ALONE).read_bytes()[:4096])
 
     def test_faults_are_told(self):
         (self.folder / "empty").mkdir(exist_ok=True)
