@@ -56,6 +56,9 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
     bytes += static_cast<int64_t>(parameter.spec().bytes());
   }
   std::vector<Row> rows;
+  std::map<std::string, int> again;
+  for (const Node& s : graph.nodes)
+    if (s.again) ++again[std::string(shortened(s.module_path, depth))];
   for (const Node& s : graph.nodes) {
     if (s.phase != Phase::forward || s.again) continue;
     const std::string at(shortened(s.module_path, depth));
@@ -80,9 +83,12 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
   std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "place", module_path, "ops",
                                  ops, "output", output, "parameters");
   for (const Row& row : rows) {
-    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", row.module_path, module_path, row.ops,
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}", row.module_path, module_path, row.ops,
                         ops, row.output, output,
                         row.parameters > 0 ? fmt::format("{}", row.parameters) : "");
+    if (const int steps = std::exchange(again[row.module_path], 0); steps > 0)
+      text += fmt::format("  {} again", steps);
+    text += "\n";
   }
   return text + fmt::format("{} parameters in {} tensors, {:.2f} MiB\n", total, parameters.size(),
                             static_cast<double>(bytes) / (1 << 20));

@@ -9,6 +9,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/training/summary.h"
 #include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/error.h"
 
@@ -47,6 +48,24 @@ int64_t least_budget(const Config& config) {
   }
   ADD_FAILURE() << "nothing was refused";
   return 0;
+}
+
+// model.txt and report.html have this text.
+TEST(Budget, TheSummarySaysWhatRunsAgain) {
+  const auto summary = [](const Config& config) {
+    const auto session = prepared_session(config, DataNeed(), Purpose::training);
+    const Program& program = *session->train_step(config.data.batch).program();
+    int again = 0;
+    for (const Node& node : program.graph().nodes) again += node.again;
+    return std::pair(model_summary(program.graph(), session->store().parameters()), again);
+  };
+  EXPECT_EQ(summary(small()).first.find(" again"), std::string::npos);
+  const auto [text, wanted] = summary(with_budget(memory_need(small()).bytes() * 3 / 4));
+  int told = 0;
+  for (size_t at = text.find(" again\n"); at != text.npos; at = text.find(" again\n", at + 1))
+    told += std::stoi(text.substr(text.rfind(' ', at - 1)));
+  EXPECT_GT(told, 0);
+  EXPECT_EQ(told, wanted);
 }
 
 TEST(Budget, AllThatIsAskedForKeepsToIt) {
