@@ -124,6 +124,13 @@ Tensors Op::grad(const GradArgs&) const {
   throw Error(fmt::format("{}: has no gradient; use detach() on its result", name()));
 }
 
+std::optional<Absorbed> Op::simplified(std::span<const TensorSpec>) const { return std::nullopt; }
+
+std::optional<Absorbed> Op::absorb_producer(const Op&, int, std::span<const TensorSpec>,
+                                            std::span<const TensorSpec>) const {
+  return std::nullopt;
+}
+
 std::optional<Absorbed> Op::absorb_prologue(const ScalarProgram&, int, std::span<const TensorSpec>,
                                             std::span<const TensorSpec>, const Target&) const {
   return std::nullopt;

@@ -53,6 +53,25 @@ class Permute final : public OpBase<Permute>, public HasSettings {
       });
     });
   }
+  // No element moves where the axes that are not 1 keep their order.
+  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override {
+    int last = -1;
+    for (const int axis : params.axes) {
+      if (in[0].shape[axis] == 1) continue;
+      if (axis < last) return std::nullopt;
+      last = axis;
+    }
+    if (infer(in)[0].shape != in[0].shape) return std::nullopt;
+    return Absorbed{nullptr, {0}};
+  }
+  std::optional<Absorbed> absorb_producer(const Op& producer, int, std::span<const TensorSpec>,
+                                          std::span<const TensorSpec>) const override {
+    auto* first = dynamic_cast<const Permute*>(&producer);
+    if (first == nullptr) return std::nullopt;
+    PermuteParams both;
+    for (const int axis : params.axes) both.axes.push_back(first->params.axes[size_t(axis)]);
+    return Absorbed{std::make_shared<Permute>(std::move(both)), {-1}};
+  }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     std::vector<int> back(params.axes.size());

@@ -125,6 +125,14 @@ class Op {
   virtual int updates(int /*output*/) const { return -1; }
   // The op as a little scalar program over its inputs, if it is one (a single output).
   virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
+  // The op said shorter, with the same bits; where the new op is none (nullptr), the output is
+  // input inputs[0] as it is. None: nullopt.
+  virtual std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const;
+  // An op that is no more work than this one and reads what `producer`, which makes `input`, reads
+  // instead, with the same bits; or none (nullptr), as above. `input` itself is not read any more.
+  virtual std::optional<Absorbed> absorb_producer(const Op& producer, int input,
+                                                  std::span<const TensorSpec> in,
+                                                  std::span<const TensorSpec> producer_in) const;
   // A new op that applies `p` to its output while it is in the cache. Input `fused_input` of p is
   // that output; the others follow the op's own inputs, in order. `others` are their specs. None:
   // nullopt.

@@ -8,6 +8,7 @@
 #include "tessera/engine/pointwise_cuda.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/scalar_gradient.h"
+#include "tessera/engine/scalar_simplify.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -76,6 +77,37 @@ std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params,
   for (const TensorSpec& x : in)
     broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
   return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts, out.elements());
+}
+
+std::vector<bool> inputs_read(const ScalarProgram& program) {
+  std::vector<bool> read(static_cast<size_t>(program.registers()), false);
+  if (program.code.empty()) read[0] = true;
+  for (const Instruction& in : program.code) {
+    const int operands = operand_count(in.op);
+    if (operands > 0) read[in.a] = true;
+    if (operands > 1) read[in.b] = true;
+    if (operands > 2) read[in.c] = true;
+  }
+  read.resize(static_cast<size_t>(program.inputs));
+  return read;
+}
+
+// The op of a program without the inputs that it does not read, as far as those that stay have
+// the shape of the output. Input k of the program is input from[k] in the sense of Absorbed.
+Absorbed reading_no_more(const std::string& name, const ScalarProgram& program,
+                         const std::vector<int>& from, const std::vector<TensorSpec>& in,
+                         const Shape& out) {
+  const std::vector<bool> read = inputs_read(program);
+  bool whole = false;
+  for (size_t k = 0; k < read.size(); ++k) whole = whole || (read[k] && in[k].shape == out);
+  std::vector<int> map, kept;
+  for (size_t k = 0; k < read.size(); ++k) {
+    const bool stays = !whole || read[k];
+    map.push_back(stays ? static_cast<int>(kept.size()) : 0);
+    if (stays) kept.push_back(from[k]);
+  }
+  ScalarProgram packed = rename_inputs(program, map, static_cast<int>(kept.size()));
+  return {std::make_shared<Pointwise>(PointwiseParams{name, std::move(packed)}), kept};
 }
 
 class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
@@ -182,6 +214,48 @@ Tensors Pointwise::grad(const GradArgs& args) const {
 uint32_t Pointwise::may_reuse(int) const {
   // The compiler checks sizes: an input that is broadcast is smaller than the output.
   return params.program.inputs >= 32 ? 0 : (1u << params.program.inputs) - 1;
+}
+
+std::optional<Absorbed> Pointwise::simplified(std::span<const TensorSpec> in) const {
+  const SimplifiedProgram shorter = tessera::simplified(params.program, in[0].dtype);
+  const Shape out = infer(in)[0].shape;
+  if (shorter.input >= 0 && in[static_cast<size_t>(shorter.input)].shape == out)
+    return Absorbed{nullptr, {shorter.input}};
+  std::vector<int> from;
+  for (int k = 0; k < params.program.inputs; ++k) from.push_back(k);
+  Absorbed packed =
+      reading_no_more(params.name, shorter.program, from, {in.begin(), in.end()}, out);
+  const bool fewer = packed.inputs.size() < in.size();
+  const bool changed = shorter.changed && shorter.input < 0;
+  return fewer || changed ? std::optional(std::move(packed)) : std::nullopt;
+}
+
+// Where the two programs in one are no longer than this one alone.
+std::optional<Absorbed> Pointwise::absorb_producer(const Op& producer, int input,
+                                                   std::span<const TensorSpec> in,
+                                                   std::span<const TensorSpec> producer_in) const {
+  const std::optional<ScalarProgram> first = producer.pointwise();
+  const Shape out = infer(in)[0].shape;
+  if (!first || in[static_cast<size_t>(input)].shape != out) return std::nullopt;
+  if (first->registers() + params.program.registers() > kMaxScalarRegisters) return std::nullopt;
+  Specs specs(producer_in.begin(), producer_in.end());
+  std::vector<int> from;
+  for (int k = 0; k < first->inputs; ++k) from.push_back(-1 - k);
+  for (int k = 0; k < params.program.inputs; ++k) {
+    if (k == input) continue;
+    from.push_back(k);
+    specs.push_back(in[static_cast<size_t>(k)]);
+  }
+  const SimplifiedProgram joined =
+      tessera::simplified(compose(*first, params.program, input), in[0].dtype);
+  if (joined.input >= 0) {
+    const auto k = static_cast<size_t>(joined.input);
+    if (specs[k].shape != out) return std::nullopt;
+    return Absorbed{nullptr, {from[k]}};
+  }
+  if (joined.program.operations() > params.program.operations()) return std::nullopt;
+  const std::string name = std::string(producer.name()) + "+" + params.name;
+  return reading_no_more(name, joined.program, from, specs, out);
 }
 
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,

@@ -41,6 +41,10 @@ class Pointwise final : public OpBase<Pointwise> {
   Tensors grad(const GradArgs& args) const override;
   uint32_t may_reuse(int output) const override;
   std::optional<ScalarProgram> pointwise() const override { return params.program; }
+  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override;
+  std::optional<Absorbed> absorb_producer(const Op& producer, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> producer_in) const override;
 
   const PointwiseParams params;
 

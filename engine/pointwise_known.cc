@@ -1,5 +1,7 @@
 #include "tessera/engine/pointwise_known.h"
 
+#include <bit>
+
 namespace tessera {
 namespace {
 
@@ -22,7 +24,8 @@ bool same_program(const ScalarProgram& program, const KnownProgram& known, Known
   for (int j = 0; j < known.length; ++j) {
     const Instruction &x = program.code[static_cast<size_t>(j)], &y = known.code[j];
     const int operands = operand_count(x.op);  // those that an instruction lacks may be anything
-    if (x.op != y.op || x.value != y.value) return false;
+    if (x.op != y.op || std::bit_cast<uint64_t>(x.value) != std::bit_cast<uint64_t>(y.value))
+      return false;
     if (operands > 0 && !same_register(program, known, x.a, y.a, match)) return false;
     if (operands > 1 && !same_register(program, known, x.b, y.b, match)) return false;
     if (operands > 2 && !same_register(program, known, x.c, y.c, match)) return false;

@@ -107,22 +107,26 @@ ScalarProgram ScalarBuilder::build(int result) const {
         {{ScalarOp::max, static_cast<uint8_t>(result), static_cast<uint8_t>(result), 0, 0}}};
     return result == 0 ? ScalarProgram{inputs, {}} : identity;
   }
-  std::vector<bool> live(program_.registers(), false);
+  return live_part(program_, result);
+}
+
+ScalarProgram live_part(const ScalarProgram& p, int result) {
+  std::vector<bool> live(p.registers(), false);
   live[result] = true;
-  for (int r = program_.registers() - 1; r >= inputs; --r) {
+  for (int r = p.registers() - 1; r >= p.inputs; --r) {
     if (!live[r]) continue;
-    const Instruction& in = program_.code[r - inputs];
+    const Instruction& in = p.code[r - p.inputs];
     int operands = form(in.op).operands;
     if (operands > 0) live[in.a] = true;
     if (operands > 1) live[in.b] = true;
     if (operands > 2) live[in.c] = true;
   }
-  ScalarProgram packed{inputs, {}};
-  std::vector<int> map(program_.registers(), 0);
-  for (int i = 0; i < inputs; ++i) map[i] = i;
-  for (int r = inputs; r <= result; ++r) {
+  ScalarProgram packed{p.inputs, {}};
+  std::vector<int> map(p.registers(), 0);
+  for (int i = 0; i < p.inputs; ++i) map[i] = i;
+  for (int r = p.inputs; r <= result; ++r) {
     if (!live[r]) continue;
-    Instruction in = program_.code[r - inputs];
+    Instruction in = p.code[r - p.inputs];
     in.a = static_cast<uint8_t>(map[in.a]);
     in.b = static_cast<uint8_t>(map[in.b]);
     in.c = static_cast<uint8_t>(map[in.c]);

@@ -2,6 +2,7 @@
 // what fusion joins, and what a kernel applies to its output while it is in the cache.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,7 +37,11 @@ struct Instruction {
   ScalarOp op = ScalarOp::constant;
   uint8_t a = 0, b = 0, c = 0;  // registers
   double value = 0;             // of a constant
-  bool operator==(const Instruction&) const = default;
+  // 0 and -0 are two constants.
+  constexpr bool operator==(const Instruction& other) const {
+    return op == other.op && a == other.a && b == other.b && c == other.c &&
+           std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(other.value);
+  }
 };
 
 // Registers 0 .. inputs-1 are the inputs; instruction i writes register inputs + i. The result is
@@ -80,6 +85,8 @@ class ScalarBuilder {
 // The program g(..., f(...), ...): input `fused_input` of `g` is the result of `f`. The inputs of
 // the whole are those of f, then those of g without `fused_input`.
 ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_input);
+// What register `result`, which an instruction makes, takes of a program.
+ScalarProgram live_part(const ScalarProgram& p, int result);
 // The same program with its inputs renumbered: input i becomes input map[i] of `inputs`.
 ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);
 

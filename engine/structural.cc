@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -31,7 +32,10 @@ struct FillParams {
   DType dtype;
   Shape shape;
   double value;
-  bool operator==(const FillParams&) const = default;
+  bool operator==(const FillParams& other) const {  // 0 and -0 are two values
+    return dtype == other.dtype && shape == other.shape &&
+           std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(other.value);
+  }
 };
 
 class Fill final : public OpBase<Fill> {
@@ -77,6 +81,17 @@ class View final : public OpBase<View> {
   int views(int) const override { return 0; }
   int64_t view_offset(std::span<const TensorSpec> in) const override {
     return params.first * static_cast<int64_t>(size_of(in[0].dtype));
+  }
+  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override {
+    if (params.first != 0 || params.shape != in[0].shape) return std::nullopt;
+    return Absorbed{nullptr, {0}};
+  }
+  std::optional<Absorbed> absorb_producer(const Op& producer, int, std::span<const TensorSpec>,
+                                          std::span<const TensorSpec>) const override {
+    auto* whole = dynamic_cast<const View*>(&producer);
+    if (whole == nullptr) return std::nullopt;
+    ViewParams both{params.shape, whole->params.first + params.first};
+    return Absorbed{std::make_shared<View>(both), {-1}};
   }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -169,12 +184,33 @@ struct CastParams {
   bool operator==(const CastParams&) const = default;
 };
 
+// Whether every value of `from` is one of `to`.
+bool holds_all(DType to, DType from) {
+  if (to == from || from == DType::u8) return true;
+  if (to == DType::f64) return from != DType::i64;
+  return to == DType::i64 && from == DType::i32;
+}
+
 class Cast final : public OpBase<Cast> {
  public:
   explicit Cast(CastParams p) : params(p) {}
   std::string_view name() const override { return "cast"; }
   Specs infer(std::span<const TensorSpec> in) const override {
     return {{params.dtype, in[0].shape, {}}};
+  }
+  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override {
+    if (params.dtype != in[0].dtype) return std::nullopt;
+    return Absorbed{nullptr, {0}};
+  }
+  // Where the dtype between loses nothing. From floating point to integers what is too large has
+  // no value, so nothing can be said of it.
+  std::optional<Absorbed> absorb_producer(const Op& producer, int, std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> from) const override {
+    const bool rounded = is_float(params.dtype) || !is_float(in[0].dtype);
+    if (dynamic_cast<const Cast*>(&producer) == nullptr || !holds_all(in[0].dtype, from[0].dtype) ||
+        !(rounded || holds_all(params.dtype, from[0].dtype)))
+      return std::nullopt;
+    return Absorbed{std::make_shared<Cast>(params), {-1}};
   }
   bool differentiable() const override { return is_float(params.dtype); }
   Tensors grad(const GradArgs& args) const override {

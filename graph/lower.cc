@@ -18,11 +18,17 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
-    {"dead_code", eliminate_dead_code}, {"common_subexpressions", eliminate_common_subexpressions},
-    {"fold_constants", fold_constants}, {"fuse_pointwise", fuse_pointwise},
-    {"fold_scales", fold_scales},       {"fuse_epilogues", fuse_epilogues},
-    {"fuse_prologues", fuse_prologues}, {"fuse_readers", fuse_readers},
-    {"order_updates", order_updates},   {"pack_constants", pack_constants},
+    {"simplify", simplify},
+    {"dead_code", eliminate_dead_code},
+    {"common_subexpressions", eliminate_common_subexpressions},
+    {"fold_constants", fold_constants},
+    {"fuse_pointwise", fuse_pointwise},
+    {"fold_scales", fold_scales},
+    {"fuse_epilogues", fuse_epilogues},
+    {"fuse_prologues", fuse_prologues},
+    {"fuse_readers", fuse_readers},
+    {"order_updates", order_updates},
+    {"pack_constants", pack_constants},
 };
 
 void check_names(const CompileOptions& options) {

@@ -15,7 +15,7 @@ struct PassRecord {
   double milliseconds = 0;
 };
 
-// "dead_code, common_subexpressions, ..., in_place"; in_place is a switch of lifetimes().
+// "simplify, dead_code, common_subexpressions, ..., in_place"; in_place is a switch of lifetimes().
 std::string pass_names();
 
 // Runs every pass that is not disabled and verifies the graph after each. Throws ConfigError for an

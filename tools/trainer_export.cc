@@ -36,10 +36,11 @@ void write_onnx(const TrainedNetwork&, const Arguments&) {
 
 int run(const Arguments& arguments) {
   const bool is_onnx = arguments.output.ends_with(".onnx");
-  const bool is_keras = arguments.output.ends_with(".weights.h5");
+  const bool is_keras = arguments.output.ends_with(".h5");
   if (!is_onnx && !is_keras && !arguments.output.ends_with(".safetensors"))
     throw ConfigError(fmt::format(
-        "export: '{}' does not end in .safetensors, .weights.h5 or .onnx, which say what to write",
+        "export: '{}' does not end in .safetensors, .weights.h5, .h5 or .onnx, which say what to "
+        "write",
         arguments.output));
   if (!is_onnx && arguments.batch != 0)
     throw ConfigError("export: --batch is of ONNX files; weights are the same for every batch");
@@ -50,8 +51,9 @@ int run(const Arguments& arguments) {
     form = arguments.batch == 0 ? "ONNX for any batch"
                                 : fmt::format("ONNX for batches of {}", arguments.batch);
   } else if (is_keras) {
-    export_keras(*trained, arguments.output);
-    form = "as Keras names its layers";
+    const bool is_now = arguments.output.ends_with(".weights.h5");
+    export_keras(*trained, arguments.output, is_now ? KerasForm::now : KerasForm::before);
+    form = is_now ? "as Keras 3 names its layers" : "as Keras 2 names its layers";
   } else {
     form = "with " + export_safetensors(*trained, arguments.output) + " names";
   }
@@ -69,8 +71,10 @@ void add_export_verb(CLI::App& app, Verb& verb) {
   sub->add_option("--run", arguments->run, "run folder")->required();
   sub->add_option("--checkpoint", arguments->checkpoint,
                   "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
-  sub->add_option("-o,--output", arguments->output,
-                  "model.safetensors, for PyTorch, model.weights.h5, for Keras, or model.onnx")
+  sub->add_option(
+         "-o,--output", arguments->output,
+         "model.safetensors, for PyTorch, model.weights.h5, for Keras 3, model.h5, for Keras 2, "
+         "or model.onnx")
       ->required();
   sub->add_option("--batch", arguments->batch, "images of every batch of an ONNX file; 0: any")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));

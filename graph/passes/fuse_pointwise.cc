@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/scalar_simplify.h"
 #include "tessera/graph/passes/fusion.h"
 #include "tessera/graph/passes/passes.h"
 
@@ -26,6 +27,9 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
   if (distinct.size() > kMaxInputs) return false;
   ScalarProgram joined =
       rename_inputs(compose(*f, *g, site.fused_input), map, static_cast<int>(distinct.size()));
+  const DType dtype = graph.values[consumer.outputs[0]].spec.dtype;
+  if (SimplifiedProgram shorter = simplified(joined, dtype); shorter.changed && shorter.input < 0)
+    joined = std::move(shorter.program);
   std::string name = std::string(producer.op->name()) + "+" + std::string(consumer.op->name());
   auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(joined)});
   replace(graph, readers, site, std::move(op), std::move(distinct),

@@ -6,6 +6,9 @@
 
 namespace tessera {
 
+// Lets nodes say what they compute in fewer steps, and lets readers of what a node only hands on
+// read what it read; nodes that nobody reads then are left to eliminate_dead_code().
+int simplify(Graph& graph);
 // Drops nodes whose results nobody reads; updates always stay.
 int eliminate_dead_code(Graph& graph);
 // Merges nodes that compute the same from the same values.
@@ -13,7 +16,8 @@ int eliminate_common_subexpressions(Graph& graph);
 // Runs nodes whose inputs are constants now, once and for all, where the result is not larger than
 // what it is made of.
 int fold_constants(Graph& graph);
-// Joins a pointwise node into the pointwise node that alone reads it.
+// Joins a pointwise node into the pointwise node that alone reads it, and drops from the program
+// what both compute.
 int fuse_pointwise(Graph& graph);
 // Where each channel of a result is multiplied with a constant, as batch norm does in evaluation,
 // scales the constant weights that it is made with instead. Rounds otherwise than the two steps.

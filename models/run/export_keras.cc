@@ -1,6 +1,8 @@
 #include "tessera/models/run/export_keras.h"
 
 #include <filesystem>
+#include <map>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -12,7 +14,54 @@
 
 namespace tessera {
 
-void export_keras(const TrainedNetwork& trained, const std::string& path) {
+namespace {
+
+// "layers/conv2d_1/vars/0"
+struct KerasWeight {
+  std::string layer;
+  size_t place = 0;
+};
+
+KerasWeight parts_of(const std::string& name) {
+  const size_t begin = std::string("layers/").size(), end = name.find("/vars/");
+  return {name.substr(begin, end - begin), static_cast<size_t>(name.back() - '0')};
+}
+
+// What Keras 2 calls it within its layer.
+std::string older_leaf(const KerasWeight& weight) {
+  if (weight.layer.find("norm") != std::string::npos) {
+    constexpr const char* kNames[] = {"gamma", "beta", "moving_mean", "moving_variance"};
+    return kNames[weight.place];
+  }
+  if (weight.place == 1) return "bias";
+  return weight.layer.starts_with("depthwise") ? "depthwise_kernel" : "kernel";
+}
+
+// The names of the file's arrays. Its lists of layers and of their weights are written.
+std::vector<std::string> older_names(const std::vector<ForeignWeight>& weights, Hdf5Writer& file) {
+  std::vector<std::string> layers, names;
+  std::map<std::string, std::map<size_t, std::string>> of_layer;
+  for (const ForeignWeight& weight : weights) {
+    const KerasWeight parts = parts_of(weight.name);
+    const std::string leaf = fmt::format("{}/{}:0", parts.layer, older_leaf(parts));
+    if (of_layer.count(parts.layer) == 0) layers.push_back(parts.layer);
+    of_layer[parts.layer][parts.place] = leaf;
+    names.push_back(parts.layer + "/" + leaf);
+  }
+  file.attribute({"backend", "tensorflow"});
+  file.attribute({"keras_version", "2.15.0"});
+  file.texts("", "layer_names", layers);
+  for (const std::string& layer : layers) {
+    std::vector<std::string> list;
+    for (const auto& [place, name] : of_layer[layer]) list.push_back(name);
+    file.texts(layer, "weight_names", list);
+  }
+  return names;
+}
+
+}  // namespace
+
+void export_keras(const TrainedNetwork& trained, const std::string& path, KerasForm form) {
   const ImageShape& image = trained.image;
   const std::vector<WeightLayout> layouts =
       weight_layouts(*trained.network, trained.store, image.height, image.width, image.channels,
@@ -21,10 +70,13 @@ void export_keras(const TrainedNetwork& trained, const std::string& path) {
   const std::string partial = path + ".partial";
   try {
     Hdf5Writer file(partial);
+    std::vector<std::string> names;
+    if (form == KerasForm::before) names = older_names(weights, file);
     for (size_t i = 0; i < layouts.size(); ++i) {
       const std::vector<float> ours = trained.store.find(layouts[i].name).to_vector<float>();
       const std::vector<float> theirs = weights[i].in_their_order(ours);
-      file.array({weights[i].name, "float32", weights[i].shape}, theirs.data());
+      const std::string& name = names.empty() ? weights[i].name : names[i];
+      file.array({name, "float32", weights[i].shape}, theirs.data());
     }
     file.close();
     std::filesystem::rename(partial, path);

@@ -9,9 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "tessera/engine/scope.h"
+#include "tessera/layers/batch_norm.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/host_weights.h"
 #include "tessera/models/run/weight_guess.h"
+#include "tessera/models/zoo/names/keras_applications.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/spelling.h"
@@ -212,6 +214,7 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
   const std::unique_ptr<Module> network = make_network(config, image, store);
   layouts_ = weight_layouts(*network, store, image.height, image.width, image.channels,
                             config.model.classes);
+  const std::string application = match_application(config);
   std::vector<NameTable> tables;
   if (config.model.layers.empty() && source_->form() == WeightForm::pytorch)
     tables = name_tables(config.model.name);
@@ -222,8 +225,11 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
     if (best == nullptr || comparison->count() > best->count()) best = std::move(comparison);
   }
   if (const std::string wrong = best->differences(); !wrong.empty())
-    fail(*source_, fmt::format("does not fit {}.{}{}", config.model.name,
-                               what_weights_look_like(*source_, config.model.name), wrong));
+    fail(*source_,
+         fmt::format("does not fit {}.{}{}", config.model.name,
+                     application.empty() ? what_weights_look_like(*source_, config.model.name)
+                                         : fmt::format(" It is {}.", application),
+                     wrong));
   const bool new_head = best->head_is_new();
   weights_ = best->weights();
   pairs_.clear();
@@ -231,10 +237,33 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
     if (!new_head || !layouts_[i].head)
       pairs_.push_back({i, static_cast<size_t>(best->source_of(i))});
   const NameTable& names = best->names();
-  return fmt::format(
-      "weights: {}{}: {} of {} tensors{}", source_->path(),
-      names.program.empty() ? "" : fmt::format(" ({}'s {})", names.program, names.network),
-      pairs_.size(), layouts_.size(), new_head ? "; " + best->head_text() : "");
+  std::string origin = application;
+  if (!names.program.empty()) origin = fmt::format("{}'s {}", names.program, names.network);
+  std::string told = fmt::format("weights: {}{}: {} of {} tensors{}", source_->path(),
+                                 origin.empty() ? "" : fmt::format(" ({})", origin), pairs_.size(),
+                                 layouts_.size(), new_head ? "; " + best->head_text() : "");
+  if (source_->form() == WeightForm::keras && config.model.layers.empty())
+    if (const KerasApplication* other = misfit_of_keras(config.model.name))
+      told += fmt::format(
+          "; those of keras.applications' {} fit too, but it {}, so they would compute something "
+          "else",
+          other->network, other->apart);
+  return told;
+}
+
+// "keras.applications' DenseNet121", or "" for what is none of these. What they add to variances
+// where ours add another eps is added to the variances themselves.
+std::string Pretrained::match_application(const Config& config) {
+  more_variance_ = 0;
+  const KerasApplication* known = keras_application(source_->layers());
+  if (known == nullptr || !config.model.layers.empty()) return "";
+  const std::string name = fmt::format("keras.applications' {}", known->network);
+  if (!known->apart.empty())
+    fail(*source_, fmt::format("is {}, which {}, other than ours; weights of PyTorch's networks "
+                               "are read as .safetensors",
+                               name, known->apart));
+  if (known->ours == config.model.name) more_variance_ = known->eps - BatchNormParams{}.eps;
+  return name;
 }
 
 void Pretrained::load(const Store& store) const {
@@ -245,7 +274,9 @@ void Pretrained::load(const Store& store) const {
   for (const auto& [layout, source] : pairs_) {
     const MutableArray& array = *arrays.at(layouts_[layout].name);
     const bool single = array.dtype == "float32";
+    const double more = layouts_[layout].name.ends_with(".running_var") ? more_variance_ : 0;
     read_in_order(*source_, source, weights_[layout], [&](int64_t place, double value) {
+      value += more;
       return single ? put_value<float>(array.data, place, value)
                     : put_value<double>(array.data, place, value);
     });

@@ -34,6 +34,8 @@ class Pretrained {
   void load(const Store& store) const;
 
  private:
+  std::string match_application(const Config& config);
+
   struct Pair {
     size_t layout, source;  // in layouts_, in source_->tensors()
   };
@@ -42,6 +44,7 @@ class Pretrained {
   std::vector<WeightLayout> layouts_;
   std::vector<ForeignWeight> weights_;  // of each layout, in the file
   std::vector<Pair> pairs_;
+  double more_variance_ = 0;  // added to running variances
 };
 
 }  // namespace tessera

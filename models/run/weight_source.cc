@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/run/array_file.h"
+#include "tessera/models/run/keras_names.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/safetensors.h"
 #include "tessera/runtime/files/sealed_file.h"
@@ -55,18 +56,22 @@ class Hdf5Source final : public WeightSource {
           file_.contents.arrays.begin(), file_.contents.arrays.end(),
           [&](const Hdf5Array& array) { return array.name.find(text) != std::string::npos; });
     };
-    if (has("model_weights/"))
-      throw Error(
-          "is a whole model of Keras in its old form; in Keras "
-          "model.save_weights('model.weights.h5') makes a file that is read");
-    if (has("/vars/")) form_ = WeightForm::keras;
-    for (const Hdf5Array& array : file_.contents.arrays) {
-      const std::string name = short_name(array.name);
-      const bool is_float = array.dtype == "float32" || array.dtype == "float64";
-      const bool is_in_group = name.find('/') != name.npos;
-      if (is_float && (form_ == WeightForm::keras || !is_in_group))
-        found.emplace_back(name, &array);
+    if (is_older_keras(file_.contents)) {
+      form_ = WeightForm::keras;
+      found = older_keras_arrays(file_.contents);
+      layers_ = older_keras_layers(file_.contents);
+    } else {
+      if (has("/vars/")) form_ = WeightForm::keras;
+      for (const Hdf5Array& array : file_.contents.arrays) {
+        const std::string name = short_name(array.name);
+        if (form_ == WeightForm::keras || name.find('/') == name.npos)
+          found.emplace_back(name, &array);
+      }
     }
+    const auto is_float = [](const Hdf5Array& array) {
+      return array.dtype == "float32" || array.dtype == "float64";
+    };
+    std::erase_if(found, [&](const auto& entry) { return !is_float(*entry.second); });
     std::sort(found.begin(), found.end());
     for (const auto& [name, array] : found) {
       if (!tensors_.empty() && tensors_.back().name == name)

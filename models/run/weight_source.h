@@ -1,8 +1,8 @@
 // A file of weights, whoever wrote it: names, shapes and values of its tensors.
 //
-// Read are safetensors files, our own HDF5 files (weights.h5 and checkpoints), and those of Keras 3
-// (.weights.h5). What is in it tells which it is, not its name. Nothing a file says is believed;
-// all errors are CheckpointError and name it.
+// Read are safetensors files, our own HDF5 files (weights.h5 and checkpoints), and those of Keras
+// (.weights.h5 of Keras 3, .h5 of before). What is in it tells which it is, not its name. Nothing a
+// file says is believed; all errors are CheckpointError and name it.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ class WeightSource {
   // Sorted by name.
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   WeightForm form() const { return form_; }
+  // In their order, where the file tells: those of Keras before version 3 do.
+  const std::vector<std::string>& layers() const { return layers_; }
   // Some of the values of tensors()[index], from the element `first` on.
   void read(size_t index, uint64_t first, std::span<double> to) const;
 
@@ -41,6 +43,7 @@ class WeightSource {
   std::string path_;
   WeightForm form_;
   std::vector<SourceTensor> tensors_;
+  std::vector<std::string> layers_;
 };
 
 std::unique_ptr<WeightSource> open_weight_source(const std::string& path);

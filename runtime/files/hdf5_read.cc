@@ -87,6 +87,18 @@ class Piece {
   size_t next_ = 0;
 };
 
+// A list of texts as an attribute holds it: the texts, or where they stand in heaps.
+struct TextList {
+  struct Place {
+    uint32_t length;
+    uint64_t heap;
+    uint32_t index;
+  };
+  std::string name;
+  std::vector<std::string> texts;
+  std::vector<Place> places;
+};
+
 // What the messages of an object's header say.
 struct Object {
   bool is_group = false, has_space = false, has_type = false, has_layout = false;
@@ -94,6 +106,7 @@ struct Object {
   Hdf5Array array;
   std::string stored;  // in which way that is not read; empty: in one that is
   std::vector<Hdf5Attribute> attributes;
+  std::vector<TextList> lists;
 };
 
 void read_space(Piece& from, std::vector<int64_t>& shape) {
@@ -111,16 +124,20 @@ void read_space(Piece& from, std::vector<int64_t>& shape) {
   }
 }
 
+constexpr uint32_t kPlaceBytes = 16;  // of a text that stands in a heap
 constexpr char kVariable[] = "a text or list of variable length";
 
-// The name of a dtype, "" for one that is not known; `text_bytes`: of one text.
+// The name of a dtype, "" for one that is not known; `text_bytes`: what holds one text.
 std::string read_type(Piece& from, uint32_t& text_bytes) {
   const size_t start = from.place();
   const unsigned kind = from.u8(), flags = from.u8(), sign = from.u8();
   from.skip(1);
   const uint32_t size = from.u32();
   if (kind >> 4 < 1 || kind >> 4 > 3) return "";
-  if ((kind & 15) == 9) return kVariable;
+  if ((kind & 15) == 9) {
+    text_bytes = (flags & 15) == 1 ? kPlaceBytes : 0;
+    return kVariable;
+  }
   if ((kind & 15) == 3) {
     text_bytes = size;
     return "text";
@@ -157,6 +174,25 @@ void read_layout(Piece& from, uint64_t at, Object& object) {
   }
 }
 
+// The values of an attribute that is a list of texts; `left` bytes of its message hold them. An
+// empty list may be of any type.
+void read_list(Piece& from, TextList list, const std::string& dtype, uint32_t text_bytes,
+               uint64_t count, size_t left, Object& object) {
+  const bool in_heaps = dtype == kVariable && text_bytes == kPlaceBytes;
+  if (count > 0 && !in_heaps && (dtype != "text" || text_bytes == 0)) return;
+  if (count > 0 && count > left / text_bytes) from.fail("an attribute is longer than its message");
+  for (uint64_t i = 0; i < count; ++i) {
+    if (in_heaps) {
+      const uint32_t length = from.u32();
+      const uint64_t heap = from.u64();
+      list.places.push_back({length, heap, from.u32()});
+    } else {
+      list.texts.emplace_back(from.text(text_bytes).c_str());
+    }
+  }
+  object.lists.push_back(std::move(list));
+}
+
 void read_attribute(Piece& from, size_t size, Object& object) {
   const size_t start = from.place();
   const unsigned version = from.u8(), flags = from.u8();
@@ -175,9 +211,13 @@ void read_attribute(Piece& from, size_t size, Object& object) {
   next += padded(space);
   read_space(from, shape);
   from.go_to(next);
-  if (flags != 0 || !shape.empty()) return;
+  if (flags != 0) return;
   const size_t used = from.place() - start;
   if (used > size) from.fail("an attribute is longer than its message");
+  if (shape.size() == 1)
+    return read_list(from, {attribute.name, {}, {}}, dtype, text_bytes,
+                     static_cast<uint64_t>(shape[0]), size - used, object);
+  if (!shape.empty()) return;
   if (dtype == "text" && text_bytes <= size - used) {
     attribute.text = from.text(text_bytes);
   } else if (dtype == "int32" && size - used >= 4) {
@@ -311,7 +351,45 @@ class Reader {
     }
   }
 
-  void read_group(const Object& group, const std::string& prefix, int depth) {
+  // The names of texts are bounded as those of arrays.
+  void take_lists(Object& group, const std::string& prefix) {
+    for (TextList& list : group.lists) {
+      for (const TextList::Place& place : list.places) list.texts.push_back(text_at(place));
+      for (const std::string& text : list.texts) name_bytes_ += text.size() + 1;
+      if (name_bytes_ > most_names_) throw Hdf5Error("it has too many names");
+      contents_.lists.push_back({prefix.substr(0, prefix.size() - !prefix.empty()),
+                                 std::move(list.name), std::move(list.texts)});
+    }
+  }
+
+  // Of a global heap: objects with a number and a size, one behind the other.
+  std::string text_at(const TextList::Place& place) {
+    if (place.length == 0) return "";
+    Piece head(file_, place.heap, 16, "a heap of texts");
+    head.expect("GCOL");
+    if (head.u8() != 1) head.fail("it is not of version 1");
+    head.skip(3);
+    uint64_t left = head.u64();
+    if (left < 16 || left > file_.size() - place.heap) head.fail("it does not lie in the file");
+    uint64_t at = place.heap + 16;
+    for (left -= 16; left >= 16;) {
+      Piece object(file_, at, 16, "a text");
+      const unsigned index = object.u16();
+      object.skip(6);
+      const uint64_t bytes = object.u64();
+      if (index == 0 || bytes > left - 16) break;
+      if (index == place.index) {
+        if (place.length > bytes) object.fail("it is shorter than its length");
+        return Piece(file_, at + 16, place.length, "a text").text(place.length).c_str();
+      }
+      const uint64_t whole = std::min(16 + (bytes + 7) / 8 * 8, left);
+      at += whole, left -= whole;
+    }
+    head.fail(fmt::format("it has no text of the number {}", place.index));
+  }
+
+  void read_group(Object& group, const std::string& prefix, int depth) {
+    if (nested_) take_lists(group, prefix);
     Piece heap(file_, group.heap, 32, "a heap");
     heap.expect("HEAP");
     heap.skip(4);

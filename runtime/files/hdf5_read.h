@@ -44,9 +44,16 @@ struct Hdf5Array : ArraySpec {
   uint64_t offset = 0, bytes = 0;  // within the file
 };
 
+// A list of texts that is an attribute of a group: each ends at its first zero byte.
+struct Hdf5Texts {
+  std::string group, name;  // "" is the root
+  std::vector<std::string> texts;
+};
+
 struct Hdf5Contents {
   std::vector<Hdf5Array> arrays;          // sorted by name
   std::vector<Hdf5Attribute> attributes;  // of the root; other kinds than Hdf5Attribute's left out
+  std::vector<Hdf5Texts> lists;           // of all groups; left empty by one_level
   uint64_t end = 0;                       // of the file, as it says itself: at most its size
 };
 
@@ -60,8 +67,9 @@ class Hdf5StorageError : public Hdf5Error {
   using Hdf5Error::Hdf5Error;
 };
 
-// nested: groups may stand in groups, and arrays of other types are left out, not refused; for
-// files of other programs that are looked through.
+// nested: groups may stand in groups, arrays of other types are left out, not refused, and lists of
+// texts that are attributes are read, those of variable length too; for files of other programs
+// that are looked through.
 enum class Hdf5Groups { one_level, nested };
 
 // Throws Hdf5Error.

@@ -1,5 +1,6 @@
 #include "tessera/runtime/files/hdf5_writer.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -78,6 +79,25 @@ struct Hdf5Writer::Impl {
       fail(std::strerror(error));
   }
 
+  Hdf5Id group(const std::string& name) const {
+    if (name.empty()) return Hdf5Id(check(H5Gopen2(file, "/", H5P_DEFAULT)));
+    if (check(H5Lexists(file, name.c_str(), H5P_DEFAULT)) > 0)
+      return Hdf5Id(check(H5Gopen2(file, name.c_str(), H5P_DEFAULT)));
+    return Hdf5Id(check(H5Gcreate2(file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
+  }
+
+  // Each filled up to the longest.
+  void texts(hid_t group, const std::string& name, std::span<const std::string> list,
+             size_t longest) const {
+    std::string bytes;
+    for (const std::string& text : list) bytes += text + std::string(longest - text.size(), '\0');
+    const hsize_t count = list.size();
+    const Hdf5Id type = text_type(longest), space(H5Screate_simple(1, &count, nullptr));
+    const Hdf5Id made(
+        check(H5Acreate2(group, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT)));
+    if (count > 0) check(H5Awrite(made, type, bytes.data()));
+  }
+
   // Times would make every file another one.
   Hdf5Id create(const ArraySpec& array, hid_t type, int64_t rows) const {
     const Hdf5Id space = space_of(array), creation(H5Pcreate(H5P_DATASET_CREATE)),
@@ -125,6 +145,21 @@ void Hdf5Writer::attribute(const Hdf5Attribute& attribute) {
   const void* const value =
       is_text ? static_cast<const void*>(attribute.text.data()) : &attribute.number;
   impl_->check(H5Awrite(made, type, value));
+}
+
+void Hdf5Writer::texts(const std::string& group, const std::string& name,
+                       const std::vector<std::string>& list) {
+  constexpr size_t kMost = 60000;  // bytes of an attribute; the format allows 64 KiB
+  const Hdf5Turn turn;
+  impl_->reserve(kMost + list.size() * 64);
+  const Hdf5Id at = impl_->group(group);
+  size_t longest = 1;
+  for (const std::string& text : list) longest = std::max(longest, text.size());
+  const size_t part = std::max<size_t>(1, kMost / longest);
+  if (list.size() <= part) return impl_->texts(at, name, list, longest);
+  for (size_t first = 0, i = 0; first < list.size(); first += part, ++i)
+    impl_->texts(at, fmt::format("{}{}", name, i),
+                 std::span(list).subspan(first, std::min(part, list.size() - first)), longest);
 }
 
 void Hdf5Writer::array(const ArraySpec& array, const void* values) {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "tessera/runtime/files/hdf5_layout.h"
 
@@ -21,6 +23,11 @@ class Hdf5Writer {
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
   void attribute(const Hdf5Attribute& attribute);
+  // A list of texts as an attribute of a group ("" is the root), which is made where it is not
+  // there; in parts of their own, "name0", "name1" and so on, where it is longer than an attribute
+  // can be.
+  void texts(const std::string& group, const std::string& name,
+             const std::vector<std::string>& list);
   // values: all of it.
   void array(const ArraySpec& array, const void* values);
   // In chunks of `rows` rows that shuffle and gzip made smaller; append() brings the values.

@@ -1,5 +1,7 @@
 #include "tessera/engine/pointwise.h"
 
+#include <cmath>
+
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
@@ -38,6 +40,25 @@ TEST(Autograd, BroadcastGradientsAreSummed) {
         check_gradients([](const Tensors& x) { return x[0] * x[1]; }, {normal(a, 3), normal(b, 4)});
     EXPECT_TRUE(result) << a.text() << b.text() << "\n" << result.report;
   }
+}
+
+// Prepared kernels are kept for equal ops, and compiled code is taken for equal programs.
+TEST(Pointwise, ZerosOfBothSignsAreTwoConstants) {
+  const Tensor x = from_vector<float>({2}, {0, -0.0f});
+  const auto negative = [](const Tensor& y) {
+    const std::vector<float> values = y.to_vector<float>();
+    return std::vector<bool>{std::signbit(values[0]), std::signbit(values[1])};
+  };
+  EXPECT_EQ(negative(x + 0.0), (std::vector<bool>{false, false}));
+  EXPECT_EQ(negative(x + -0.0), (std::vector<bool>{false, true}));
+  const auto at_least = [&](double bound) {
+    ScalarBuilder b(1);
+    return pointwise("at_least", b.build(b.push(ScalarOp::max, 0, b.value(bound))), {x});
+  };
+  EXPECT_EQ(negative(at_least(0)), (std::vector<bool>{false, false}));
+  EXPECT_EQ(negative(at_least(-0.0)), (std::vector<bool>{true, true}));
+  EXPECT_EQ(negative(full({2}, 0)), (std::vector<bool>{false, false}));
+  EXPECT_EQ(negative(full({2}, -0.0)), (std::vector<bool>{true, true}));
 }
 
 }  // namespace

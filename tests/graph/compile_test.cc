@@ -87,8 +87,9 @@ TEST(Compile, GraphAndEagerGiveTheSameBits) {
     graph.verify_plan = true;
     EXPECT_EQ(train(graph), expected) << planner->name();
   }
-  for (const char* pass : {"dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
-                           "fuse_prologues", "fuse_readers", "order_updates", "in_place"}) {
+  for (const char* pass :
+       {"simplify", "dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
+        "fuse_prologues", "fuse_readers", "order_updates", "in_place"}) {
     CompileOptions graph;
     graph.disabled_passes = {pass};
     EXPECT_EQ(train(graph), expected) << "without " << pass;

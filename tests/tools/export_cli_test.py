@@ -70,6 +70,14 @@ class Weights(unittest.TestCase):
         self.train("b", "--resume", "model.weights=a.safetensors", "model.classes=12", "train.steps=3")
         self.run_it("eval", "--run", "b")
 
+    def test_weights_go_to_keras_and_back(self):
+        self.train("a")
+        for name, form in (("a.weights.h5", "Keras 3"), ("a.h5", "Keras 2")):
+            with self.subTest(name=name):
+                self.assertIn(f"as {form} names its layers", self.run_it("export", "--run", "a", "-o", name))
+                out = self.train("b" + form[-1], f"model.weights={name}")
+                self.assertIn(f"weights: {name}: 10 of 10 tensors", out)
+
     def test_what_does_not_fit_is_refused_before_anything_is_written(self):
         self.train("a")
         for words, texts in ((["model.weights=none.safetensors"], ["cannot be opened"]),
@@ -89,7 +97,7 @@ class Weights(unittest.TestCase):
         self.assertIn("there is no 'none/config.resolved.yaml'",
                       self.run_it("export", "--run", "none", "-o", "a.safetensors", code=MISUSE))
         self.train("a")
-        self.assertIn("'a.pth' does not end in .safetensors, .weights.h5 or .onnx",
+        self.assertIn("'a.pth' does not end in .safetensors, .weights.h5, .h5 or .onnx",
                       self.run_it("export", "--run", "a", "-o", "a.pth", code=MISUSE))
         self.assertIn("--batch is of ONNX files", self.run_it(
             "export", "--run", "a", "-o", "a.safetensors", "--batch", 3, code=MISUSE))

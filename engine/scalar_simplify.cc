@@ -1,0 +1,201 @@
+#include "tessera/engine/scalar_simplify.h"
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+namespace tessera {
+namespace {
+
+template <class T>
+bool same_bits(T x, T y) {
+  return std::memcmp(&x, &y, sizeof(T)) == 0;
+}
+
+// As the interpreter (pointwise_simd.cc); nothing where the bits depend on the machine's library.
+template <class T>
+std::optional<T> result_of(ScalarOp op, T a, T b, T c) {
+  switch (op) {
+    case ScalarOp::add:
+      return a + b;
+    case ScalarOp::sub:
+      return a - b;
+    case ScalarOp::mul:
+      return a * b;
+    case ScalarOp::div:
+      return a / b;
+    case ScalarOp::max:
+      return a <= b ? b : a;
+    case ScalarOp::min:
+      return a >= b ? b : a;
+    case ScalarOp::greater:
+      return a > b ? T(1) : T(0);
+    case ScalarOp::select:
+      return a != T(0) ? b : c;
+    case ScalarOp::neg:
+      return -a;
+    case ScalarOp::abs:
+      return a < T(0) ? -a : a;
+    case ScalarOp::sqrt:
+      return std::sqrt(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+template <class T>
+class Simplifier {
+ public:
+  explicit Simplifier(const ScalarProgram& program) : made_{program.inputs, {}} {
+    std::vector<int> map;
+    for (int k = 0; k < program.inputs; ++k) map.push_back(k);
+    for (Instruction in : program.code) {
+      const int operands = operand_count(in.op);
+      in.a = operands > 0 ? static_cast<uint8_t>(map[in.a]) : uint8_t{0};
+      in.b = operands > 1 ? static_cast<uint8_t>(map[in.b]) : uint8_t{0};
+      in.c = operands > 2 ? static_cast<uint8_t>(map[in.c]) : uint8_t{0};
+      map.push_back(register_of(in));
+    }
+    result_ = map[static_cast<size_t>(program.result())];
+  }
+
+  SimplifiedProgram result(const ScalarProgram& original) const {
+    if (result_ < made_.inputs)
+      return {original, !original.code.empty(), made_.inputs > 0 ? result_ : -1};
+    ScalarProgram live = live_part(made_, result_);
+    const bool changed = changed_ || live.code.size() != original.code.size();
+    if (!changed || live.registers() > kMaxScalarRegisters) return {original, false, -1};
+    return {std::move(live), true, -1};
+  }
+
+ private:
+  // The register that holds what the instruction computes, made if there is none.
+  int register_of(const Instruction& in) {
+    if (in.op == ScalarOp::constant) return push(in);
+    if (const std::optional<T> value = folded(in))
+      return changed_ = true, push({ScalarOp::constant, 0, 0, 0, static_cast<double>(*value)});
+    int there = present(in);
+    if (there < 0) there = computed_before(in);
+    if (there >= 0) return changed_ = true, there;
+    if (in.op == ScalarOp::div && divides_exactly(in.b)) {
+      changed_ = true;
+      const T factor = 1 / *constant(in.b);
+      const int with = push({ScalarOp::constant, 0, 0, 0, static_cast<double>(factor)});
+      return push({ScalarOp::mul, in.a, static_cast<uint8_t>(with), 0, 0});
+    }
+    return push(without_looser_bound(in));
+  }
+
+  // NaN is left to the machine that runs, which chooses its sign.
+  std::optional<T> folded(const Instruction& in) const {
+    const int operands = operand_count(in.op);
+    const auto a = constant(in.a), b = operands > 1 ? constant(in.b) : a,
+               c = operands > 2 ? constant(in.c) : a;
+    if (!a || !b || !c) return std::nullopt;
+    const auto value = result_of(in.op, *a, *b, *c);
+    return value && !std::isnan(*value) ? value : std::nullopt;
+  }
+
+  // The operand, or what it was made of, that is the result; or -1.
+  int present(const Instruction& in) const {
+    switch (in.op) {
+      case ScalarOp::add:  // -0 + -0 is -0, but -0 + 0 is 0: only -0 is neutral
+        return is(in.b, T(-0.0)) ? in.a : is(in.a, T(-0.0)) ? in.b : -1;
+      case ScalarOp::sub:  // -0 - 0 is -0, but -0 - -0 is 0
+        return is(in.b, T(0)) ? in.a : -1;
+      case ScalarOp::mul:  // by 0 it is not 0: NaN, infinities and the sign
+        return is(in.b, T(1)) ? in.a : is(in.a, T(1)) ? in.b : -1;
+      case ScalarOp::div:
+        return is(in.b, T(1)) ? in.a : -1;
+      case ScalarOp::max:
+      case ScalarOp::min:
+        return same(in.a, in.b) || within_bound(in) ? in.a : -1;
+      case ScalarOp::select:
+        if (const auto chosen = constant(in.a)) return *chosen != T(0) ? in.b : in.c;
+        return same(in.b, in.c) ? in.b : -1;
+      case ScalarOp::neg:  // turns one bit, that of NaN too
+        return made_by(in.a, ScalarOp::neg) ? instruction(in.a).a : -1;
+      case ScalarOp::abs:  // leaves -0 as it is, so abs(-x) is not abs(x)
+        return made_by(in.a, ScalarOp::abs) ? in.a : -1;
+      default:
+        return -1;
+    }
+  }
+
+  // a + b and b + a are not merged: of two NaN the first gives the bits.
+  int computed_before(const Instruction& in) const {
+    for (int r = made_.inputs; r < made_.registers(); ++r) {
+      const Instruction& other = instruction(r);
+      const int operands = operand_count(in.op);
+      if (other.op == in.op && same(in.a, other.a) && (operands < 2 || same(in.b, other.b)) &&
+          (operands < 3 || same(in.c, other.c)))
+        return r;
+    }
+    return -1;
+  }
+
+  // max(max(x, c), d) with d < c, or the very same bound: nothing is left to do. NaN passes both.
+  bool within_bound(const Instruction& in) const {
+    const auto bound = constant(in.b), before = bound_of(in.a, in.op);
+    if (!bound || !before) return false;
+    return same_bits(*bound, *before) ||
+           (in.op == ScalarOp::max ? *bound < *before : *bound > *before);
+  }
+
+  // max(max(x, c), d) with c <= d is max(x, d); where both are zeros, d is what both give.
+  Instruction without_looser_bound(Instruction in) {
+    if (in.op != ScalarOp::max && in.op != ScalarOp::min) return in;
+    const auto bound = constant(in.b), before = bound_of(in.a, in.op);
+    if (!bound || !before || !(in.op == ScalarOp::max ? *before <= *bound : *before >= *bound))
+      return in;
+    changed_ = true;
+    in.a = instruction(in.a).a;
+    return in;
+  }
+
+  std::optional<T> bound_of(int r, ScalarOp op) const {
+    return made_by(r, op) ? constant(instruction(r).b) : std::nullopt;
+  }
+
+  // x / c has the bits of x * (1 / c) where 1 / c is exact: powers of two, both normal.
+  bool divides_exactly(int r) const {
+    const auto c = constant(r);
+    int exponent = 0;
+    return c && std::isnormal(*c) && std::isnormal(1 / *c) &&
+           std::abs(std::frexp(*c, &exponent)) == T(0.5);
+  }
+
+  const Instruction& instruction(int r) const {
+    return made_.code[static_cast<size_t>(r - made_.inputs)];
+  }
+  bool made_by(int r, ScalarOp op) const { return r >= made_.inputs && instruction(r).op == op; }
+  std::optional<T> constant(int r) const {
+    if (!made_by(r, ScalarOp::constant)) return std::nullopt;
+    return static_cast<T>(instruction(r).value);
+  }
+  bool is(int r, T value) const {
+    const auto c = constant(r);
+    return c && same_bits(*c, value);
+  }
+  bool same(int r, int s) const {
+    const auto value = constant(s);
+    return r == s || (value && is(r, *value));
+  }
+  int push(const Instruction& in) {
+    made_.code.push_back(in);
+    return made_.registers() - 1;
+  }
+
+  ScalarProgram made_;
+  int result_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+SimplifiedProgram simplified(const ScalarProgram& program, DType dtype) {
+  if (dtype == DType::f32) return Simplifier<float>(program).result(program);
+  return Simplifier<double>(program).result(program);
+}
+
+}  // namespace tessera

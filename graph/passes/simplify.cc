@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <limits>
+
+#include "tessera/graph/passes/fusion.h"
+#include "tessera/graph/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+class Simplify {
+ public:
+  explicit Simplify(Graph& graph)
+      : graph_(graph),
+        roots_(graph.roots()),
+        overwritten_(graph.values.size(), std::numeric_limits<int>::max()),
+        reads_(graph.values.size(), 0),
+        replacement_(graph.values.size(), -1) {
+    for (const Value& value : graph.values)
+      if (value.previous >= 0) overwritten_[at(value.previous)] = value.producer;
+    for (const Node& node : graph.nodes)
+      for (const ValueId id : node.inputs) ++reads_[at(id)];
+    for (const ValueId id : graph.outputs) ++reads_[at(id)];
+  }
+
+  int run() {
+    for (int s = 0; s < static_cast<int>(graph_.nodes.size()); ++s) {
+      Node& node = graph_.nodes[static_cast<size_t>(s)];
+      for (ValueId& id : node.inputs) {
+        const ValueId other = replacement_[at(id)];
+        if (other >= 0 && readable(other, s)) read_instead(id, other);
+      }
+      if (node.is_update() || node.outputs.size() != 1) continue;
+      while (say_shorter(node, s) || skip_a_producer(node, s)) {
+      }
+    }
+    return fired_;
+  }
+
+ private:
+  static size_t at(int i) { return static_cast<size_t>(i); }
+
+  // Whether the value still is what it was when step s runs.
+  bool readable(ValueId id, int s) const { return s <= overwritten_[at(roots_[at(id)])]; }
+
+  void read_instead(ValueId& id, ValueId other) {
+    --reads_[at(id)];
+    ++reads_[at(other)];
+    id = other;
+  }
+
+  // True where the node is a new one, which may be said shorter in turn.
+  bool say_shorter(Node& node, int s) {
+    if (replacement_[at(node.outputs[0])] >= 0) return false;
+    const auto shorter = node.op->simplified(graph_.input_specs(node));
+    return shorter && take(node, s, *shorter, absorbed_inputs(*shorter, node, node));
+  }
+
+  bool skip_a_producer(Node& node, int s) {
+    if (replacement_[at(node.outputs[0])] >= 0) return false;
+    for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
+      const ValueId id = node.inputs[at(i)];
+      const int producer = graph_.values[at(id)].producer;
+      if (producer < 0 || !skippable(id, node)) continue;
+      const Node& maker = graph_.nodes[at(producer)];
+      const auto joined = node.op->absorb_producer(*maker.op, i, graph_.input_specs(node),
+                                                   graph_.input_specs(maker));
+      if (joined && take(node, s, *joined, absorbed_inputs(*joined, node, maker))) return true;
+    }
+    return false;
+  }
+
+  // Of what others read too, both it and what it was made of would have to be kept; views keep
+  // nothing.
+  bool skippable(ValueId id, const Node& reader) const {
+    const Value& value = graph_.values[at(id)];
+    const Node& maker = graph_.nodes[at(value.producer)];
+    if (value.role != Role::computed || maker.outputs.size() != 1 || maker.is_update() ||
+        maker.device != reader.device)
+      return false;
+    return maker.op->views(0) >= 0 || (reads_[at(id)] == 1 && maker.inputs.size() == 1);
+  }
+
+  bool take(Node& node, int s, const Absorbed& shorter, const std::vector<ValueId>& inputs) {
+    if (!std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return readable(id, s); }))
+      return false;
+    const ValueId result = node.outputs[0];
+    if (shorter.op == nullptr) {
+      const bool handed_out =
+          std::find(graph_.outputs.begin(), graph_.outputs.end(), result) != graph_.outputs.end();
+      if (handed_out || graph_.values[at(inputs[0])].spec != graph_.values[at(result)].spec)
+        return false;
+      replacement_[at(result)] = inputs[0];
+      ++fired_;
+      return false;
+    }
+    for (const ValueId id : node.inputs) --reads_[at(id)];
+    for (const ValueId id : inputs) ++reads_[at(id)];
+    node.op = shorter.op;
+    node.inputs = inputs;
+    if (node.op->views(0) >= 0) roots_[at(result)] = roots_[at(inputs[at(node.op->views(0))])];
+    ++fired_;
+    return true;
+  }
+
+  Graph& graph_;
+  std::vector<ValueId> roots_;
+  std::vector<int> overwritten_;  // by which step
+  std::vector<int> reads_;
+  std::vector<ValueId> replacement_;  // what has the same bits
+  int fired_ = 0;
+};
+
+}  // namespace
+
+int simplify(Graph& graph) { return Simplify(graph).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// The files that Keras wrote before version 3, and still writes as model.save_weights('x.h5') and
+// model.save('x.h5'): which tensor is which stands in attributes, not in its name.
+//
+//   the root, or model_weights of a whole model    layer_names, in the order of the model
+//   the group of a layer                           weight_names, in the order of the layer
+//
+// A long list is cut into layer_names0, layer_names1 and so on. Names are told as Keras 3 has them,
+// "layers/conv2d_1/vars/0": each kind of layer is numbered in the order of the model.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/runtime/files/hdf5_read.h"
+
+namespace tessera {
+
+bool is_older_keras(const Hdf5Contents& contents);
+
+// The layers, in the order of the model, also those without weights.
+std::vector<std::string> older_keras_layers(const Hdf5Contents& contents);
+
+// The name that Keras 3 would give, and the array. Throws Error: an array that is missing, named
+// twice, or beside the layers.
+std::vector<std::pair<std::string, const Hdf5Array*>> older_keras_arrays(
+    const Hdf5Contents& contents);
+
+}  // namespace tessera

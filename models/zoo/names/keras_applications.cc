@@ -1,0 +1,71 @@
+#include "tessera/models/zoo/names/keras_applications.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tessera {
+
+namespace {
+
+const std::vector<KerasApplication>& applications() {
+  static const char kResNet[] =
+      "takes its strides in the first convolution of a block, not the second, and its "
+      "convolutions have biases";
+  static const char kPadding[] =
+      "pads images below and to the right only where a convolution has a stride of 2, so that "
+      "everything is a pixel further on";
+  // What has another's layers too stands before it.
+  static const std::vector<KerasApplication> all = {
+      {"DenseNet201",
+       {"conv1_conv", "conv2_block1_0_bn", "conv4_block48_2_conv"},
+       "",
+       "has no twin"},
+      {"DenseNet169",
+       {"conv1_conv", "conv2_block1_0_bn", "conv5_block32_2_conv"},
+       "",
+       "has no twin"},
+      {"DenseNet121",
+       {"conv1_conv", "conv2_block1_0_bn", "conv4_block24_2_conv"},
+       "densenet121",
+       "",
+       1.001e-5},
+      {"ResNet", {"conv1_conv", "conv2_block1_1_conv", "conv2_block1_3_bn"}, "", kResNet},
+      {"ResNetV2",
+       {"conv1_conv", "conv2_block1_preact_bn"},
+       "",
+       "normalises before each convolution, not after it"},
+      {"VGG", {"block1_conv1", "block5_conv3"}, "", "has no batch norms"},
+      {"MobileNet", {"conv_dw_1", "conv_pw_13"}, "", kPadding},
+      {"MobileNetV3", {"expanded_conv_squeeze_excite_conv", "expanded_conv_project"}, "", kPadding},
+      {"MobileNetV3",
+       {"expanded_conv_3_squeeze_excite_conv", "expanded_conv_project"},
+       "",
+       kPadding},
+      {"MobileNetV2", {"Conv1", "expanded_conv_project"}, "", kPadding, 0, "mobilenet_v2"},
+      {"EfficientNetV2",
+       {"stem_conv", "block1a_project_conv", "block6h_project_bn"},
+       "",
+       "has no twin"},
+      {"EfficientNet", {"stem_conv", "block1a_dwconv", "block7a_project_conv"}, "", kPadding},
+  };
+  return all;
+}
+
+}  // namespace
+
+const KerasApplication* keras_application(const std::vector<std::string>& layers) {
+  const std::set<std::string> there(layers.begin(), layers.end());
+  for (const KerasApplication& one : applications())
+    if (std::all_of(one.layers.begin(), one.layers.end(),
+                    [&](const std::string& layer) { return there.count(layer) != 0; }))
+      return &one;
+  return nullptr;
+}
+
+const KerasApplication* misfit_of_keras(const std::string& network) {
+  for (const KerasApplication& one : applications())
+    if (one.fits == network) return &one;
+  return nullptr;
+}
+
+}  // namespace tessera
