@@ -16,7 +16,6 @@
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/training/doctor.h"
-#include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
@@ -32,7 +31,7 @@ namespace {
 using namespace tessera;
 
 struct Arguments {
-  std::string config, run, checkpoint, command;
+  std::string config, command;
   std::vector<std::string> overrides;
   bool json = false, verify_plan = false, quiet = false;
   TrainOptions train;
@@ -103,9 +102,6 @@ std::string result_table(const Config& config, const TrainResult& result) {
                             result.best_step));
 }
 
-// What --quiet leaves out.
-void say_nothing(const std::string&) {}
-
 void say_result(const Config& config, const TrainResult& result, bool quiet) {
   if (const std::string table = result.confusion.text(); !quiet && !table.empty()) say(table);
   if (!quiet) say(result_table(config, result));
@@ -132,6 +128,9 @@ void forgive_lost_lines(const Config& config) {
   log(LogLevel::warning,
       fmt::format("training: {}; what was to be read there is in '{}'", fault, config.run.dir));
 }
+
+// What --quiet leaves out.
+void say_nothing(const std::string&) {}
 
 TrainResult train_and_say(const Config& config, const TrainOptions& options) {
   try {
@@ -164,47 +163,6 @@ int run_train(const Arguments& arguments) {
   const int code = tell_result(config, result, arguments.quiet);
   forgive_lost_lines(config);
   return code;
-}
-
-std::string evaluation_json(const TrainResult& result) {
-  std::vector<Json> confusion;
-  const int64_t classes = result.confusion.classes;
-  for (int64_t row = 0; row < classes; ++row) {
-    const int64_t* first = result.confusion.counts.data() + row * classes;
-    confusion.push_back(Json::list(std::vector<Json>(first, first + classes)));
-  }
-  return Json::object({{"weights", result.checkpoint},
-                       {"step", result.steps < 0 ? Json(nullptr) : Json(result.steps)},
-                       {"chosen_on_the_test_set", result.chosen_on_test},
-                       {"images", result.test_images},
-                       {"accuracy", result.test_accuracy},
-                       {"top5_accuracy", result.test_top5},
-                       {"loss", result.test_loss},
-                       {"seconds", rounded(result.seconds, 3)},
-                       {"confusion", Json::list(confusion)}})
-      .text();
-}
-
-int run_eval(const Arguments& arguments) {
-  for (const std::string& text : arguments.overrides)
-    for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
-      if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
-        throw ConfigError(
-            fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
-  const bool silent = arguments.quiet || arguments.json;
-  const TrainResult result = evaluate_run(arguments.run, arguments.checkpoint, arguments.overrides,
-                                          silent ? say_nothing : say);
-  if (arguments.json) {
-    say(evaluation_json(result));
-    return 0;
-  }
-  const std::string top5 =
-      result.confusion.classes > 5
-          ? fmt::format(", {:.2f} % among the first five", 100 * result.test_top5)
-          : "";
-  say(fmt::format("test accuracy {:.2f} %{} (loss {})", 100 * result.test_accuracy, top5,
-                  loss_text(result.test_loss)));
-  return 0;
 }
 
 int run_doctor(const Arguments& arguments) {
@@ -320,12 +278,7 @@ int dispatch(int argc, char** argv) {
       ->add_flag("--overwrite", arguments.train.overwrite,
                  "begin anew in a run folder that holds a training")
       ->excludes(resume);
-  CLI::App* eval = add("eval", "evaluate the weights of a run folder", run_eval);
-  eval->add_option("--run", arguments.run, "run folder")->required();
-  eval->add_option("--checkpoint", arguments.checkpoint,
-                   "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
-  eval->add_option("overrides", arguments.overrides, "key=value, dotted");
-  eval->add_flag("--json", arguments.json, "as JSON, with the confusion matrix");
+  add_eval_verb(app, verb, arguments.quiet);
   add_config_look(*train, arguments.look);
   train->get_option("--verify-plan")->excludes(train->get_option("--print-config"));
   add_plan_verb(app, verb);

@@ -11,6 +11,8 @@
 
 namespace tessera {
 
+// `quiet`: the program's own flag.
+void add_eval_verb(CLI::App& app, Verb& verb, const bool& quiet);
 void add_plan_verb(CLI::App& app, Verb& verb);
 void add_bench_verb(CLI::App& app, Verb& verb);
 void add_profile_verb(CLI::App& app, Verb& verb);

@@ -20,7 +20,6 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/data/images/picture_reader.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
@@ -38,10 +37,7 @@ Tensor evaluated(const TrainedNetwork& trained, const Normalization& normalizati
 }
 
 std::vector<std::string> names_in(const std::string& inference, int64_t classes) {
-  std::vector<std::string> names;
-  const Json told = Json::parse(inference)["output"]["class_names"];
-  if (told.text() != "null")
-    for (const Json& name : told.items()) names.push_back(name.string());
+  std::vector<std::string> names = class_names_in(inference);
   if (std::ssize(names) == classes) return names;
   names.clear();
   for (int64_t k = 0; k < classes; ++k) names.push_back(std::to_string(k));

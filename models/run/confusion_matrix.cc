@@ -16,8 +16,7 @@ std::string ConfusionMatrix::text(int64_t most) const {
   text += '\n';
   for (int64_t t = 0; t < classes; ++t) {
     text += fmt::format("{:>17}", t);
-    for (int64_t p = 0; p < classes; ++p)
-      text += fmt::format("{:>6}", counts[static_cast<size_t>(t * classes + p)]);
+    for (int64_t p = 0; p < classes; ++p) text += fmt::format("{:>6}", count(t, p));
     text += '\n';
   }
   return text;

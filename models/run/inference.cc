@@ -117,4 +117,27 @@ std::optional<Normalization> normalization_in(const std::string& inference) try 
   return {};
 }
 
+std::optional<ImageShape> input_in(const std::string& inference) try {
+  const Json told = Json::parse(inference)["input"];
+  const auto extent = [&](const char* name) { return static_cast<int>(told[name].integer()); };
+  const ImageShape image{extent("height"), extent("width"), extent("channels")};
+  if (image.height < 1 || image.width < 1 || image.channels < 1) return {};
+  return image;
+} catch (const Error&) {
+  return {};
+}
+
+std::vector<std::string> class_names_in(const std::string& inference) try {
+  std::vector<std::string> names;
+  for (const Json& name : Json::parse(inference)["output"]["class_names"].items())
+    names.push_back(name.string());
+  return names;
+} catch (const Error&) {
+  return {};
+}
+
+std::string name_in_inference(const std::string& name) {
+  return Json::parse(Json(name).text()).string();
+}
+
 }  // namespace tessera

@@ -31,7 +31,11 @@ std::string inference_comment(const Json& inference);
 size_t inference_room(const Config& config);
 std::string padded_inference(const Json& inference, const Config& config);
 
-// Of such a text; none where it does not tell.
+// Of such a text; none, or empty, where it does not tell.
 std::optional<Normalization> normalization_in(const std::string& inference);
+std::optional<ImageShape> input_in(const std::string& inference);
+std::vector<std::string> class_names_in(const std::string& inference);
+// A name as such a text gives it back: what is not UTF-8 is replaced in it.
+std::string name_in_inference(const std::string& name);
 
 }  // namespace tessera

@@ -5,11 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 
 #include <fmt/format.h>
 
+#include "tessera/models/run/class_figures.h"
 #include "tessera/models/run/report_chart.h"
+#include "tessera/models/run/report_evaluation.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/html.h"
 
@@ -44,81 +45,6 @@ Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, cons
   return whole;
 }
 
-std::string class_name(const RunReport& report, int64_t c) {
-  const auto i = static_cast<size_t>(c);
-  return i < report.classes.size() ? html_escaped(report.classes[i]) : std::to_string(c);
-}
-
-// How dark a wrong cell is: a single image is seen, and the worst cell is darkest.
-double wrong_shade(int64_t count, int64_t most) {
-  return 0.18 + 0.72 * std::sqrt(static_cast<double>(count) / static_cast<double>(most));
-}
-
-std::string matrix_html(const RunReport& report) {
-  const ConfusionMatrix& m = report.confusion;
-  if (m.classes == 0 || m.classes > 100) return "";
-  int64_t most_wrong = 1;
-  for (int64_t t = 0; t < m.classes; ++t)
-    for (int64_t p = 0; p < m.classes; ++p)
-      if (t != p) most_wrong = std::max(most_wrong, m.counts[t * m.classes + p]);
-  std::string html =
-      "<h2>Confusion</h2><p>Rows: what an image is; columns: what it is taken for.</p>"
-      "<table class=\"matrix\"><tr><th></th>";
-  for (int64_t c = 0; c < m.classes; ++c) html += fmt::format("<th>{}</th>", class_name(report, c));
-  html += "<th>right</th></tr>\n";
-  for (int64_t t = 0; t < m.classes; ++t) {
-    const int64_t* row = m.counts.data() + t * m.classes;
-    const int64_t sum = std::accumulate(row, row + m.classes, int64_t{0});
-    html += fmt::format("<tr><th>{}</th>", class_name(report, t));
-    for (int64_t p = 0; p < m.classes; ++p) {
-      if (row[p] == 0) {
-        html += "<td class=\"zero\">0</td>";
-        continue;
-      }
-      const double share = static_cast<double>(row[p]) / static_cast<double>(sum);
-      html += fmt::format("<td style=\"background:rgba({},{:.2f})\">{}</td>",
-                          t == p ? "34,139,90" : "200,60,30",
-                          t == p ? 0.5 * share : wrong_shade(row[p], most_wrong), row[p]);
-    }
-    html +=
-        fmt::format("<td>{:.1f} %</td></tr>\n",
-                    sum > 0 ? 100.0 * static_cast<double>(row[t]) / static_cast<double>(sum) : 0);
-  }
-  return html + "</table>\n";
-}
-
-// Recall, precision and their harmonic mean of each class, and what it is mistaken for.
-std::string classes_html(const RunReport& report) {
-  const ConfusionMatrix& m = report.confusion;
-  if (std::all_of(m.counts.begin(), m.counts.end(), [](int64_t n) { return n == 0; })) return "";
-  std::string html =
-      "<h2>Classes</h2><p>Recall: how many of its images are right; precision: how many of those "
-      "taken for it are.</p>"
-      "<table><tr><th>class</th><th>images</th><th>recall</th><th>precision</th><th>F1</th>"
-      "<th class=\"text\">most often mistaken for</th></tr>\n";
-  const auto percent = [](int64_t part, int64_t whole) {
-    return whole > 0 ? fmt::format("{:.1f} %",
-                                   100.0 * static_cast<double>(part) / static_cast<double>(whole))
-                     : std::string("none");
-  };
-  for (int64_t c = 0; c < m.classes; ++c) {
-    const int64_t* row = m.counts.data() + c * m.classes;
-    const int64_t images = std::accumulate(row, row + m.classes, int64_t{0}), right = row[c];
-    int64_t taken = 0, worst = -1;
-    for (int64_t t = 0; t < m.classes; ++t) {
-      taken += m.counts[t * m.classes + c];
-      if (t != c && row[t] > 0 && (worst < 0 || row[t] > row[worst])) worst = t;
-    }
-    html += fmt::format(
-        "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
-        "class=\"text\">{}</td></tr>\n",
-        class_name(report, c), images, percent(right, images), percent(right, taken),
-        percent(2 * right, images + taken),
-        worst < 0 ? "" : fmt::format("{} ({})", class_name(report, worst), row[worst]));
-  }
-  return html + "</table>\n";
-}
-
 void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
   if (report.mistakes.empty()) return;
   pieces.push_back(
@@ -126,11 +52,12 @@ void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
                   "wrong and surest of it.</p><div class=\"mistakes\">\n",
                   report.phase));
   for (const Mistake& mistake : report.mistakes)
-    pieces.push_back(
-        fmt::format("<figure><img src=\"{}\" alt=\"image {}\"><figcaption>{}<br>taken for {}<br>"
-                    "{:.1f} % sure, image {}</figcaption></figure>\n",
-                    mistake.picture, mistake.sample, class_name(report, mistake.truth),
-                    class_name(report, mistake.taken_for), 100 * mistake.share, mistake.sample));
+    pieces.push_back(fmt::format(
+        "<figure><img src=\"{}\" alt=\"image {}\"><figcaption>{}<br>taken for {}<br>"
+        "{:.1f} % sure, image {}</figcaption></figure>\n",
+        mistake.picture, mistake.sample, html_escaped(class_name(report.classes, mistake.truth)),
+        html_escaped(class_name(report.classes, mistake.taken_for)), 100 * mistake.share,
+        mistake.sample));
   pieces.emplace_back("</div>\n");
 }
 
@@ -164,6 +91,7 @@ double best_epoch(const RunReport& report) {
 }
 
 std::string epochs_html(const RunReport& report) {
+  if (report.metrics.empty()) return "";
   std::string html =
       "<h2>Evaluations</h2><table><tr><th>epoch</th><th>step</th><th>images</th><th>loss</th>"
       "<th>accuracy</th><th>train loss</th><th>train accuracy</th><th>lr</th><th></th></tr>\n";
@@ -205,11 +133,11 @@ svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray
 svg path { fill: none; stroke-width: 1.6 }
 table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right }
 .text, .facts td, .facts th { text-align: left } .facts th { vertical-align: top; color: #7a8594; font-weight: normal }
-.zero { color: #8a94a370 } tr.best { font-weight: 600 }
+tr.best, tr.average { font-weight: 600 }
 .mistakes { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; width: 8.5rem }
 figure img { width: 96px; height: 96px; object-fit: contain; image-rendering: pixelated; background: #8a94a320 }
 figcaption { font-size: 12.5px; line-height: 1.35 }
-.matrix { display: block; overflow-x: auto } pre { overflow-x: auto; font-size: 12.5px }
+.matrix g text { font-size: inherit } .matrix .count { fill: currentColor } pre { overflow-x: auto; font-size: 12.5px }
 )";
 
 }  // namespace
@@ -239,9 +167,11 @@ std::vector<std::string> report_pieces(const RunReport& report) {
       "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n"
       "<h1>{0}</h1>\n{2}.</p>\n{3}",
       html_escaped(report.title), kStyle, result, facts_html(report))};
-  pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
-  for (std::string (*const section)(const RunReport&) : {epochs_html, classes_html, matrix_html})
-    pieces.push_back(section(report));
+  if (!charts.empty()) pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
+  pieces.push_back(epochs_html(report));
+  pieces.push_back(classes_html(report.confusion, report.classes));
+  pieces.push_back(confusion_html(report.confusion, report.classes));
+  pieces.push_back(calibration_html(report.calibration));
   add_mistakes(report, pieces);
   for (std::string (*const section)(const RunReport&) : {summary_html, config_html})
     pieces.push_back(section(report));

@@ -1,4 +1,5 @@
-// report.html of a run folder: what a training came to, as one small page without scripts.
+// report.html of a run folder: what a training came to, as one small page without scripts. Of an
+// evaluation the same, without metrics.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/models/run/calibration.h"
 #include "tessera/models/run/confusion_matrix.h"
 #include "tessera/models/run/mistakes.h"
 #include "tessera/models/run/run_folder.h"
@@ -18,6 +20,7 @@ struct RunReport {
   std::vector<Metrics> metrics;  // as in metrics.csv
   const char* phase = "test";    // of which images the following is: test | validation
   ConfusionMatrix confusion;
+  Calibration calibration;
   std::vector<std::string> classes;  // names; may be empty
   double top1 = 0, top5 = -1;        // of these, in [0, 1]; -1: not known
   int64_t best_step = -1;            // after which the best checkpoint was written; -1: none

@@ -1,28 +1,60 @@
 #include "tessera/models/training/evaluate_run.h"
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/run/checkpoint_folder.h"
+#include "tessera/models/run/environment.h"
+#include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_report.h"
 #include "tessera/models/run/weights_file.h"
 #include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/evaluation_report.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/other_data.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
 namespace {
 
-// Says what it loaded.
-std::string load_trained(Session& session, const Config& config, const std::string& run_dir,
-                         const std::string& checkpoint, TrainResult& result) {
+// "" where there is none.
+std::string inference_of(const std::string& run_dir) {
+  const std::string path = run_dir + "/inference.json";
+  std::error_code error;  // a device would never end
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_same_data(const DataConfig& a, const DataConfig& b) {
+  std::error_code error;
+  return a.name == b.name &&
+         (a.root == b.root || std::filesystem::equivalent(a.root, b.root, error));
+}
+
+// What chose the best checkpoint of the run, where it was not the data that now test it.
+const char* fairly_chosen(const Config& trained) {
+  return trained.data.validation.any() ? ", the best on the validation images"
+                                       : ", the best on the test images of the training";
+}
+
+// Says what it loaded. `trained`: the configuration of the training.
+std::string load_trained(Session& session, const Config& config, const Config& trained,
+                         const std::string& run_dir, const std::string& checkpoint,
+                         TrainResult& result) {
   if (!checkpoint.empty()) {
     const bool name = checkpoint == "best" || checkpoint == "latest";
     const CheckpointFile file(
@@ -32,13 +64,13 @@ std::string load_trained(Session& session, const Config& config, const std::stri
     const bool is_best = config.checkpoint.best != BestBy::kNone && state.step == state.best_step;
     result.checkpoint = file.path();
     result.steps = state.step;
-    result.chosen_on_test = is_best && !config.data.validation.any();
+    result.chosen_on_test =
+        is_best && !trained.data.validation.any() && is_same_data(config.data, trained.data);
     return fmt::format("{}, after step {}{}", file.path(), state.step,
-                       !is_best ? ""
-                       : config.data.validation.any()
-                           ? ", the best on the validation images"
-                           : ", chosen on the test images that now test it (data.validation keeps "
-                             "them apart)");
+                       !is_best                 ? ""
+                       : !result.chosen_on_test ? fairly_chosen(trained)
+                                                : ", chosen on the test images that now test it "
+                                                  "(data.validation keeps them apart)");
   }
   const std::string path = weights_path(run_dir);
   if (!std::filesystem::exists(path))
@@ -60,37 +92,83 @@ std::string load_trained(Session& session, const Config& config, const std::stri
                                        *latest));
 }
 
+// Where other data have images of another size than the run's; else "".
+std::string size_remark(const Config& config, const Config& trained, const std::string& inference,
+                        const Dataset& test) {
+  const std::optional<ImageShape> told = input_in(inference);
+  if (!told || *told == test.shape() || is_same_data(config.data, trained.data)) return "";
+  return fmt::format("\nthe run was trained with images [{}x{}x{}], those of {} are [{}x{}x{}]",
+                     told->height, told->width, told->channels, test.name(), test.height(),
+                     test.width(), test.channels());
+}
+
+RunReport report_of(const Config& config, const std::string& run_dir, const std::string& loaded,
+                    const std::string& data, const Evaluation& evaluation, const Dataset& test) {
+  RunReport report;
+  report.title = fmt::format("{} of {} on {}", config.model.name, run_dir,
+                             config.data.root.empty() ? config.data.name : config.data.root);
+  report.facts = {{"weights", loaded},
+                  {"data", data},
+                  {"on", device_text(configured_device(config))},
+                  {"ended", utc_text(std::time(nullptr))},
+                  {"program", std::string("Tessera ") + tessera_version()}};
+  report.config = print_config(config);
+  add_evaluation(report, evaluation, test);
+  return report;
+}
+
 }  // namespace
 
-TrainResult evaluate_run(const std::string& run_dir, const std::string& checkpoint,
-                         const std::vector<std::string>& overrides, const Print& print) {
-  if (!std::filesystem::exists(resolved_config_path(run_dir)))
-    throw ConfigError(fmt::format("run folder: there is no '{}'; give the folder of a training",
-                                  resolved_config_path(run_dir)));
-  Config config = load_config(resolved_config_path(run_dir), overrides);
+RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& options,
+                           const Print& print) {
+  const std::string resolved = resolved_config_path(run_dir);
+  if (!std::filesystem::exists(resolved))
+    throw ConfigError(
+        fmt::format("run folder: there is no '{}'; give the folder of a training", resolved));
+  const Config trained = load_config(resolved);
+  const std::string inference = inference_of(run_dir);
+  std::vector<std::string> overrides;
+  if (!options.data.empty()) overrides = data_overrides(options.data, trained, inference);
+  overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
+  Config config = load_config(resolved, overrides);
   require_fit(config, Purpose::evaluation);
   // The resolved configuration tells the normalization, but for runs of programs that measured
   // none.
-  const auto [data, session, normalization] =
+  const auto [opened, session, normalization] =
       open_run(config, Purpose::evaluation,
                [&](const Dataset& test) { return former_normalization(config, test); });
-  check_classes(config, *data.test);
-  Evaluator evaluator(*session, data.test, loader_options(config, false, session->device()),
+  const std::string sizes = size_remark(config, trained, inference, *opened.test);
+  std::string described = opened.test->describe() + sizes;
+  const std::shared_ptr<const Dataset> test = under_classes_of(
+      config, inference, opened.test, [&](const std::string& line) { described += "\n" + line; });
+  Evaluator evaluator(*session, test, loader_options(config, false, session->device()),
                       config.model.classes);
   session->bind();
-  TrainResult result;
-  const std::string loaded = load_trained(*session, config, run_dir, checkpoint, result);
+  RunEvaluation result;
+  std::string loaded;
+  try {
+    loaded = load_trained(*session, config, trained, run_dir, options.checkpoint, result);
+  } catch (CheckpointError& error) {
+    error.append(sizes);
+    throw;
+  }
+  if (config.ema.decay) loaded += ", the averaged weights (ema)";
   print(device_line(config));
-  print("evaluating " + loaded + (config.ema.decay ? ", the averaged weights (ema)" : ""));
-  print(data.test->describe());
+  print("evaluating " + loaded);
+  print(described);
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();
   result.test_images = tally.images;
   result.test_top5 = tally.top5();
   result.confusion = tally.confusion;
+  result.calibration = tally.calibration;
+  result.class_names = test->class_names();
   result.test_accuracy = tally.accuracy();
   result.test_loss = tally.mean_loss();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (options.report)
+    result.report = std::make_shared<const RunReport>(
+        report_of(config, run_dir, loaded, described, tally, *test));
   return result;
 }
 

@@ -25,6 +25,7 @@ void add(Evaluation& result, const Evaluated& run) {
   const std::vector<float> shares = step.host_output(4).to_vector<float>();
   for (size_t k = 0; k < taken_for.size(); ++k) {
     result.confusion.add(batch.labels[k], taken_for[k]);
+    result.calibration.add(shares[k], batch.labels[k] == taken_for[k]);
     if (batch.labels[k] != taken_for[k])
       result.mistakes.add({batch.samples[k], batch.labels[k], taken_for[k], shares[k], ""});
   }

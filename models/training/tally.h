@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "tessera/models/run/calibration.h"
 #include "tessera/models/run/confusion_matrix.h"
 #include "tessera/models/run/mistakes.h"
 
@@ -41,6 +42,7 @@ struct Tally {
 struct Evaluation : Tally {
   double correct5 = 0;  // right among the first five, or among all where there are fewer classes
   ConfusionMatrix confusion;
+  Calibration calibration;
   WorstMistakes mistakes;
   double top5() const { return mean(correct5); }
 };

@@ -18,8 +18,8 @@
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
-#include "tessera/models/run/thumbnail.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/evaluation_report.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
@@ -423,22 +423,12 @@ void TrainingLoop::write_report() {
   } catch (const DataError& error) {
     log(LogLevel::warning, fmt::format("report.html has no curves: {}", error.what()));
   }
-  const Evaluation& result = tested_ ? *tested_ : *validated_;
   report.phase = tested_ ? "test" : "validation";
-  report.confusion = result.confusion;
-  report.classes = setup_.run.data.test->class_names();
-  report.top1 = result.accuracy();
-  if (config.model.classes > 5) report.top5 = result.top5();
   report.best_step = state_.best_step;
   report.facts = facts(report.metrics);
   report.config = print_config(config);
-  report.mistakes = result.mistakes.all();
-  const Dataset& images = tested_ ? *setup_.run.data.test : *setup_.run.data.validation;
-  std::vector<uint8_t> image(static_cast<size_t>(images.shape().bytes()));
-  for (Mistake& mistake : report.mistakes) {
-    images.read(mistake.sample, image.data());
-    mistake.picture = thumbnail_uri(image.data(), images.shape());
-  }
+  add_evaluation(report, tested_ ? *tested_ : *validated_,
+                 tested_ ? *setup_.run.data.test : *setup_.run.data.validation);
   setup_.folder->put_if_possible("report.html", report_pieces(report));
 }
 

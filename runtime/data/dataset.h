@@ -174,7 +174,8 @@ struct DataSource {
   Hdf5Source hdf5 = {};
   ValidationSource validation = {};  // of the training images that are left by train_count
   // Only the test set is wanted: files and folders of training images are not opened, and where
-  // they are apart from it DataSplit::train is nullptr.
+  // they are apart from it DataSplit::train is nullptr. The root of "image_folder" may then hold
+  // the folders of the classes itself.
   bool test_only = false;
 };
 

@@ -86,6 +86,7 @@ class Refusals(Test):
         self.assertTrue(json.loads(self.succeed("eval", "--run", run, "--json", "--checkpoint=best"))
                         ["chosen_on_the_test_set"])
         self.assertEqual(len(self.succeed("eval", "--run", run, "--quiet").splitlines()), 1)
+        self.figures_of_classes(run, told)
         data = Data()
         data.folder = self.folder
         data.write_idx()
@@ -95,6 +96,46 @@ class Refusals(Test):
         for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
             (self.folder / name).unlink()
         self.assertIn("test accuracy", self.succeed("eval", "--run", run))
+
+    # Of scikit-learn's definitions, from the confusion matrix.
+    def figures_of_classes(self, run, told):
+        confusion, by_label = told["confusion"], {row["label"]: row for row in told["classes"]}
+        right = [row[label] for label, row in enumerate(confusion)]
+        images, taken = [sum(row) for row in confusion], [sum(column) for column in zip(*confusion)]
+        self.assertEqual(sorted(by_label), [c for c in range(10) if images[c] + taken[c] > 0])
+        for label, row in by_label.items():
+            self.assertEqual(row["images"], images[label])
+            self.assertAlmostEqual(row["precision"], right[label] / max(taken[label], 1))
+            self.assertAlmostEqual(row["recall"], right[label] / max(images[label], 1))
+            self.assertAlmostEqual(row["f1"], 2 * right[label] / (images[label] + taken[label]))
+        f1 = [row["f1"] for row in by_label.values()]
+        self.assertAlmostEqual(told["macro_average"]["f1"], sum(f1) / len(f1))
+        self.assertAlmostEqual(told["weighted_average"]["recall"], told["accuracy"])
+        self.assertEqual(by_label[0]["name"], "disk")
+        bins = told["calibration"]
+        self.assertEqual((len(bins), sum(row["images"] for row in bins)), (15, 40))
+        self.assertAlmostEqual(told["calibration_error"], sum(
+            row["images"] * abs(row["accuracy"] - row["confidence"]) for row in bins if row["images"]) / 40)
+        said = self.succeed("eval", "--run", run)
+        self.assertRegex(said, r"\ndisk +\d+ +[\d.]+ % +[\d.]+ % +[\d.]+ %\n")
+        self.assertIn(f"macro average{40:>13}", said)
+        self.assertIn(f"expected calibration error {100 * told['calibration_error']:.2f} % (15 bins)", said)
+
+    def test_eval_on_other_data(self):
+        run, pack = self.folder / "run", self.folder / "pack.h5"
+        self.succeed("--quiet", "--config", QUICKSTART, *TINY, f"run.dir={run}")
+        self.succeed("data", "pack", "--config", QUICKSTART, *TINY, "--out", pack)
+        own, other = (json.loads(self.succeed("eval", "--run", run, "--json", *words))
+                      for words in ((), ("--data", pack, "--report", self.folder / "other.html")))
+        for name in ("accuracy", "loss", "calibration_error", "confusion", "classes"):
+            self.assertEqual(own[name], other[name])
+        report = (self.folder / "other.html").read_text()
+        for part in (f"on {pack}</title>", "confusion matrix", "reliability diagram", "macro average",
+                     "The worst mistakes"):
+            self.assertIn(part, report)
+        self.fail_with(BAD_DATA, ["--data: there is no folder or file 'none'", "NAME=PATH"],
+                       "eval", "--run", run, "--data", "none")
+        self.fail_with(MISUSE, ["did you mean 'cifar10'?"], "eval", "--run", run, "--data", "cifra10=x")
 
     def test_log_level(self):
         words = ("--config", QUICKSTART, *TINY, "train.epochs=0.1", "--overwrite", "run.dir=run")

@@ -142,6 +142,17 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
   return classes;
 }
 
+bool has_image_classes(const std::string& root, const std::string& split, OuterLinks outer) {
+  const Inside inside(root, outer);
+  std::error_code error;
+  if (!fs::is_directory(inside.root() / split, error)) return false;
+  for (const auto& entry : entries(inside.split(split))) {
+    const std::optional<fs::path> real = inside.resolve(entry);
+    if (real && fs::is_directory(*real, error) && has_picture(inside, *real)) return true;
+  }
+  return false;
+}
+
 ImageFiles find_images(const std::string& root, const std::string& split,
                        const std::vector<std::string>& classes, OuterLinks outer) {
   const Inside inside(root, outer);

@@ -33,9 +33,14 @@ struct ImageFiles {
 // Links that lead out of the root.
 enum class OuterLinks { kRefused, kFollowed };
 
+// `split` in all of these: the name of a folder, or "" for the root itself.
+
 // The names of the folders in root/split that have pictures, sorted.
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,
                                        OuterLinks outer);
+
+// Whether there are such: a folder root/split with folders that have pictures.
+bool has_image_classes(const std::string& root, const std::string& split, OuterLinks outer);
 
 // The pictures of root/split. Throws DataError when a folder is missing, has pictures and is no
 // class, or when a link leads out of the root and is refused.

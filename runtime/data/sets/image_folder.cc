@@ -211,15 +211,31 @@ std::string list_text(const std::vector<std::string>& all, const char* one, cons
 
 // A folder that is there, and what its parts are called.
 struct Located {
-  std::string root, test;
-  std::vector<std::string> classes;
-  OuterLinks outer;
+  std::string root, test = {};
+  std::vector<std::string> classes = {};
+  OuterLinks outer = OuterLinks::kRefused;
   bool both = false;  // test and val
   // The folder of validation within a root of its own; empty where there is none.
-  std::string validation_root, validation;
+  std::string validation_root = {}, validation = {};
+  bool has_train = true;
 };
 
-Located locate(const std::string& root, const std::string& validation, bool follow_links) {
+// Test images alone; no test where there are none.
+Located locate_test(const std::string& root, OuterLinks outer) {
+  Located at{.root = root, .outer = outer, .has_train = false};
+  for (const char* split : {"test", "val", ""}) {
+    if (!has_image_classes(root, split, outer)) continue;
+    at.test = split;
+    at.classes = image_classes(root, split, outer);
+    std::error_code error;
+    at.both = at.test == "test" && fs::is_directory(fs::path(root) / "val", error);
+    break;
+  }
+  return at;
+}
+
+Located locate(const std::string& root, const std::string& validation, bool follow_links,
+               bool test_only) {
   const OuterLinks outer = follow_links ? OuterLinks::kFollowed : OuterLinks::kRefused;
   std::error_code error;
   fs::path real = fs::canonical(root.empty() ? "." : root, error);
@@ -228,6 +244,8 @@ Located locate(const std::string& root, const std::string& validation, bool foll
         fmt::format("image folder '{}': {}; set data.root to the folder that has train "
                     "and test",
                     printable(root), error.message()));
+  if (test_only && !has_image_classes(real.string(), "train", outer))
+    if (Located at = locate_test(real.string(), outer); !at.classes.empty()) return at;
   const bool has_test = fs::is_directory(real / "test", error);
   if (!has_test && validation == "val")
     throw DataError(fmt::format(
@@ -240,11 +258,15 @@ Located locate(const std::string& root, const std::string& validation, bool foll
     if (!fs::is_directory(real / split, error))
       throw DataError(
           fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
-                      "belong into train/<class>/ and test/<class>/ or val/<class>/",
-                      printable(real.string()), split == "val" ? "test" : split));
+                      "belong into train/<class>/ and test/<class>/ or val/<class>/{}",
+                      printable(real.string()), split == "val" ? "test" : split,
+                      test_only ? ", for an evaluation also into <class>/" : ""));
   const bool both = test == "test" && fs::is_directory(real / "val", error);
-  Located at{
-      real.string(), test, image_classes(real.string(), "train", outer), outer, both, "", ""};
+  Located at{.root = real.string(),
+             .test = test,
+             .classes = image_classes(real.string(), "train", outer),
+             .outer = outer,
+             .both = both};
   if (validation.empty()) return at;
   const fs::path folder = fs::canonical(real / validation, error);
   if (error || !fs::is_directory(folder, error))
@@ -350,8 +372,8 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
 }  // namespace
 
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options) {
-  const Located at =
-      locate(root, options.test_only ? "" : options.validation, options.follow_links);
+  const Located at = locate(root, options.test_only ? "" : options.validation, options.follow_links,
+                            options.test_only);
   ImageFolderList list;
   const auto add = [&](const std::string& from, const std::string& split, int64_t& count) {
     for (const ImageFile& file : find_images(from, split, at.classes, at.outer).pictures) {
@@ -377,8 +399,10 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   struct Release {
     ~Release() { release_unused_heap(); }
   } release;
-  const bool all = !options.test_only || options.channels == Channels::kAuto;
-  const Located at = locate(root, all ? options.validation : "", options.follow_links);
+  const bool asked = !options.test_only || options.channels == Channels::kAuto;
+  const Located at =
+      locate(root, asked ? options.validation : "", options.follow_links, options.test_only);
+  const bool all = asked && at.has_train;
   std::optional<Looked> train, validation;
   if (all) train.emplace(at, at.root, "train", options);
   if (!at.validation.empty()) validation.emplace(at, at.validation_root, at.validation, options);

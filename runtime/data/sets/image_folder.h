@@ -30,7 +30,8 @@ struct ImageFolderOptions {
   // A folder of classes like train, from the root or absolute; "": none.
   std::string validation = {};
   // Of train the names of its folders alone, which are the classes; with kAuto its pictures too,
-  // as they decide about the channels.
+  // as they decide about the channels. Without such a train the classes are the folders of test or
+  // val, or else those of the root itself: root/<class>/*.jpg.
   bool test_only = false;
 };
 

@@ -169,9 +169,16 @@ TEST(Inference, TheTextOfACheckpointHasTheLengthThatTheConfigurationDecides) {
     EXPECT_EQ(told->mean, normalization.mean);
     EXPECT_EQ(told->std, normalization.std);
     EXPECT_EQ(text.find("xxx"), std::string::npos);
-    EXPECT_EQ(text.find("\"a\"") != std::string::npos, names.size() == 3 && names[0] == "a");
+    const bool fit = names.size() == 3 && names[0] == "a";
+    EXPECT_EQ(text.find("\"a\"") != std::string::npos, fit);
+    EXPECT_EQ(class_names_in(text), fit ? names : std::vector<std::string>());
+    EXPECT_EQ(input_in(text), image);
   }
   EXPECT_FALSE(normalization_in(""));
+  EXPECT_FALSE(input_in(""));
+  EXPECT_FALSE(input_in("{\"input\": {\"height\": 4, \"width\": 0, \"channels\": 3}}"));
+  EXPECT_TRUE(class_names_in("{").empty());
+  EXPECT_EQ(name_in_inference("ant \xe9"), "ant \xef\xbf\xbd");
   EXPECT_FALSE(normalization_in("{\"normalization\": {\"mean\": [1], \"std\": null}}"));
 }
 

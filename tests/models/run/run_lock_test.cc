@@ -264,7 +264,7 @@ TEST_F(RunFolderOwner, TheBestOfAnotherRunComesAlong) {
             CheckpointFile(theirs.path(first.best_step)).state());
   EXPECT_EQ(CheckpointFile(ours.path(6)).state(), CheckpointFile(theirs.path(6)).state());
   const auto accuracy = [&](const char* which) {
-    return evaluate_run(temporary_.path("fork"), which, {}, [](const std::string&) {})
+    return evaluate_run(temporary_.path("fork"), {.checkpoint = which}, [](const std::string&) {})
         .test_accuracy;
   };
   EXPECT_EQ(accuracy("best"), first.best_value);
@@ -304,7 +304,7 @@ TEST_F(RunFolderOwner, AnEvaluationSaysOfWhichStep) {
   run("run");
   const auto said = [&](const char* which) {
     std::string all;
-    evaluate_run(temporary_.path("run"), which, {},
+    evaluate_run(temporary_.path("run"), {.checkpoint = which},
                  [&](const std::string& line) { all += line + "\n"; });
     return all;
   };

@@ -107,13 +107,72 @@ TEST(RunReport, ClassesFactsConfigurationAndMistakes) {
   for (const char* part :
        {"<td>train: 8<br>test: 4 &amp; more</td>", "<pre>seed: 1 # &lt;x&gt;",
         "taken for &lt;eel&gt;", "60.0 % sure, image 5", "src=\"data:image/png;base64,AA==\"",
-        // images, recall, precision, F1, mistaken for
-        "<tr><th>dog</th><td>2</td><td>50.0 %</td><td>100.0 %</td><td>66.7 %</td><td "
+        // images, precision, recall, F1, mistaken for
+        "<tr><th>dog</th><td>2</td><td>100.0 %</td><td>50.0 %</td><td>66.7 %</td><td "
         "class=\"text\">cat (1)</td></tr>",
-        "<tr><th>&lt;eel&gt;</th><td>0</td><td>none</td><td>0.0 %</td><td>0.0 %</td>",
-        "<td class=\"zero\">0</td>",
-        "<td style=\"background:rgba(200,60,30,0.90)\">1</td>"})  // one in a thousand is seen
+        "<tr><th>&lt;eel&gt;</th><td>0</td><td>0.0 %</td><td>0.0 %</td><td>0.0 %</td>",
+        "<th>macro average</th><td>1003</td><td>66.6 %</td><td>50.0 %</td><td>55.5 %</td>",
+        "<th>weighted average</th><td>1003</td><td>99.9 %</td><td>99.8 %</td><td>99.8 %</td>",
+        "<td class=\"text\">cat</td><td class=\"text\">&lt;eel&gt;</td><td>1</td><td>0.1 %</td>"})
     EXPECT_NE(html.find(part), html.npos) << part;
+}
+
+// 40 pixels a class, with counts; the names take 28 + 5 * 11 * 0.6.
+TEST(RunReport, ConfusionIsAPictureOfUpToAHundredClassesThatOccur) {
+  RunReport report;
+  report.confusion = ConfusionMatrix(3);
+  for (int i = 0; i < 1000; ++i) report.confusion.add(0, 0);
+  report.confusion.add(0, 2);
+  report.confusion.add(1, 0);
+  report.classes = {"cat", "dog", "<eel>"};
+  const std::string html = report_html(report);
+  for (const char* part :
+       {"viewBox=\"0 0 183 183\"", "aria-label=\"confusion matrix\"",
+        "<rect x=\"61\" y=\"61\" width=\"40\" height=\"40\" fill=\"#228b5a\" fill-opacity=\"0.70\">"
+        "<title>cat taken for cat: 1000 images, 99.9 %</title></rect>",
+        // One in a thousand is seen.
+        "<rect x=\"141\" y=\"61\" width=\"40\" height=\"40\" fill=\"#c83c1e\" "
+        "fill-opacity=\"0.90\">"
+        "<title>cat taken for &lt;eel&gt;: 1 images, 0.1 %</title></rect>",
+        "<text x=\"81\" y=\"85\" text-anchor=\"middle\" class=\"count\">1000</text>"})
+    EXPECT_NE(html.find(part), html.npos) << part << "\n" << html;
+  EXPECT_EQ(html.find("dog taken for dog"), html.npos);
+  report.classes = {};
+  for (const int64_t occur : {100, 101}) {
+    report.confusion = ConfusionMatrix(200);
+    for (int64_t c = 0; c < occur; ++c) report.confusion.add(c + 50, c + 50);
+    report.confusion.add(98, 99);
+    const std::string large = report_html(report);
+    EXPECT_EQ(large.find("98 taken for 99: 1 images, 50.0 %") != large.npos, occur == 100);
+    // Row and column 48 and 49 of 7 pixels, behind 28 + 3 * 6 * 0.6.
+    EXPECT_EQ(large.find("<rect x=\"381\" y=\"374\" width=\"7\"") != large.npos, occur == 100);
+    EXPECT_EQ(large.find("class=\"count\""), large.npos);  // no room
+    EXPECT_NE(large.find("<td class=\"text\">98</td><td class=\"text\">99</td><td>1</td>"),
+              large.npos);
+  }
+}
+
+TEST(RunReport, LongNamesAreCutInThePictureBetweenCharacters) {
+  RunReport report;
+  report.confusion = ConfusionMatrix(1);
+  report.confusion.add(0, 0);
+  report.classes = {"abcdefghijklmnop\u00e4\u00f6\u00fc"};
+  EXPECT_NE(report_html(report).find(">abcdefghijklmnop\u00e4\u2026</text>"), std::string::npos);
+}
+
+TEST(RunReport, CalibrationIsADiagramWithItsError) {
+  RunReport report;
+  EXPECT_EQ(report_html(report).find("Calibration"), std::string::npos);
+  for (const bool right : {true, false, true, false}) report.calibration.add(0.75, right);
+  report.calibration.add(1, true);
+  const std::string html = report_html(report);
+  for (const char* part :
+       {"Expected calibration error 20.00 % (15 bins)", "80.0 % sure and 60.0 % right",
+        "aria-label=\"reliability diagram\"", "4 images, 75.0 % sure, 50.0 % right",
+        // 56 + 11 * 280 / 15 to the right; half of 280 high, red from there to 0.75 of it.
+        "<rect x=\"261.8\" y=\"168.0\" width=\"17.7\" height=\"140.0\" fill=\"#2563c9\"",
+        "<rect x=\"261.8\" y=\"98.0\" width=\"17.7\" height=\"70.0\" fill=\"#c83c1e\""})
+    EXPECT_NE(html.find(part), html.npos) << part << "\n" << html;
 }
 
 TEST(RunReport, AThumbnailIsAPngOfAWholePartOfTheSize) {
@@ -127,7 +186,9 @@ TEST(RunReport, AThumbnailIsAPngOfAWholePartOfTheSize) {
 
 TEST(RunReport, HasNoEmptySection) {
   RunReport report;
-  EXPECT_EQ(report_html(report).find("Model and memory"), std::string::npos);
+  for (const char* part : {"Model and memory", "Evaluations", "class=\"charts\"", "Classes",
+                           "Confusion", "Calibration", "mistakes</h2>"})
+    EXPECT_EQ(report_html(report).find(part), std::string::npos) << part;
   report.summary = "conv1";
   EXPECT_NE(report_html(report).find("<h2>Model and memory</h2>\n<pre>conv1</pre>"),
             std::string::npos);

@@ -236,7 +236,8 @@ TEST_F(CudaTraining, ItsWeightsEvaluateOnTheCpu) {
   const TrainResult trained = run("run", "gpu:0", cnn());
   const auto silent = [](const std::string&) {};
   for (const char* device : {"device=cpu", "device=gpu"}) {
-    const TrainResult evaluated = evaluate_run(temporary_.path("run"), "", {device}, silent);
+    const TrainResult evaluated =
+        evaluate_run(temporary_.path("run"), {.overrides = {device}}, silent);
     EXPECT_EQ(evaluated.test_accuracy, trained.test_accuracy) << device;
     EXPECT_NEAR(evaluated.test_loss, trained.test_loss, 1e-5 * trained.test_loss) << device;
   }

@@ -130,7 +130,8 @@ TEST_F(Validation, TheReportSaysOfWhichImagesItsEvaluationsAre) {
 
 std::string evaluated(const std::string& dir, const std::string& checkpoint) {
   std::string said;
-  evaluate_run(dir, checkpoint, {}, [&](const std::string& line) { said += line + "\n"; });
+  evaluate_run(dir, {.checkpoint = checkpoint},
+               [&](const std::string& line) { said += line + "\n"; });
   return said;
 }
 

@@ -319,6 +319,52 @@ TEST(ImageFolderTest, GrayPicturesMayStayGray) {
   }
 }
 
+// For an evaluation the classes may lie in test or val alone, or in the root itself.
+TEST(ImageFolderTest, TestImagesAloneNeedNoTrain) {
+  TempFolder folder;
+  const std::vector<std::string> ants_bees = {"ants", "bees"};
+  const auto open = [&](Channels channels = Channels::kColour) {
+    const DataSplit data =
+        open_image_folder(folder.path(), {.size = 16, .channels = channels, .test_only = true});
+    EXPECT_EQ(data.train, nullptr);
+    const ImageFolderList list = list_image_folder(folder.path(), {.test_only = true});
+    EXPECT_EQ(list.test_count, data.test->count());
+    EXPECT_EQ(list.train_count, 0);
+    return data.test;
+  };
+  for (const char* name : {"bees/1.png", "ants/1.png", "ants/2.png"})
+    folder.write(name, picture("png_gray"));
+  fs::create_directories(folder.path("train"));  // of no class
+  const auto root = open();
+  EXPECT_EQ(root->class_names(), ants_bees);
+  EXPECT_EQ(root->count(), 3);
+  EXPECT_EQ(root->label(1), 0);
+  EXPECT_EQ(root->label(2), 1);
+  EXPECT_EQ(root->notes().size(), 1u);  // train has no picture
+  EXPECT_EQ(open(Channels::kAuto)->channels(), 1);
+  EXPECT_EQ(read(*root, 2).size(), 16u * 16 * 3);
+  // Classes may have the names of splits.
+  folder.write("test/1.png", picture("png_gray"));
+  EXPECT_EQ(open()->class_names(), (std::vector<std::string>{"ants", "bees", "test"}));
+  // val has classes, so it is what the images are in; then test has.
+  folder.write("val/cows/1.png", picture("png_gray"));
+  EXPECT_EQ(open()->class_names(), std::vector<std::string>{"cows"});
+  folder.write("test/dogs/1.png", picture("png_gray"));
+  EXPECT_EQ(open()->class_names(), std::vector<std::string>{"dogs"});
+  // With classes in train these are the classes, for an evaluation too.
+  folder.write("train/dogs/1.png", picture("png_gray"));
+  folder.write("train/eels/1.png", picture("png_gray"));
+  EXPECT_EQ(open()->class_names(), (std::vector<std::string>{"dogs", "eels"}));
+  // Not for a training.
+  TempFolder other;
+  other.write("test/ants/1.png", picture("png_gray"));
+  expect_error<DataError>([&] { open_image_folder(other.path(), {.size = 16}); },
+                          {"no folder 'train'"});
+  fs::remove_all(other.path("test"));
+  expect_error<DataError>([&] { open_image_folder(other.path(), {.size = 16, .test_only = true}); },
+                          {"no folder 'train'", "into <class>/"});
+}
+
 TEST(ImageFolderTest, WhatIsMissingIsNamed) {
   TempFolder folder;
   auto open = [&] { open_image_folder(folder.path(), {.size = 16}); };

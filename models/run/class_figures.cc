@@ -1,0 +1,110 @@
+#include "tessera/models/run/class_figures.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kWorst = 10;
+
+// `weight(c)` of each class; all 0 give 0.
+template <typename Weight>
+ClassAverage average(const std::vector<ClassFigures>& classes, const Weight& weight) {
+  ClassAverage sum;
+  double all = 0;
+  for (const ClassFigures& c : classes) {
+    const double w = weight(c);
+    sum.precision += w * c.precision();
+    sum.recall += w * c.recall();
+    sum.f1 += w * c.f1();
+    all += w;
+  }
+  if (all == 0) return {};
+  return {sum.precision / all, sum.recall / all, sum.f1 / all};
+}
+
+// Left-aligned in so many columns; fmt counts bytes where locales differ.
+std::string padded(const std::string& text, size_t width) {
+  const size_t length = utf8_length(text);
+  return text + std::string(length < width ? width - length : 0, ' ');
+}
+
+std::string figures_text(double precision, double recall, double f1) {
+  return fmt::format("{:>9.1f} %{:>7.1f} %{:>6.1f} %", 100 * precision, 100 * recall, 100 * f1);
+}
+
+}  // namespace
+
+ClassReport class_report(const ConfusionMatrix& confusion) {
+  ClassReport report;
+  for (int64_t c = 0; c < confusion.classes; ++c) {
+    ClassFigures figures{.label = c, .right = confusion.count(c, c)};
+    for (int64_t other = 0; other < confusion.classes; ++other) {
+      figures.images += confusion.count(c, other);
+      figures.taken += confusion.count(other, c);
+    }
+    report.images += figures.images;
+    report.right += figures.right;
+    if (figures.images + figures.taken > 0) report.classes.push_back(figures);
+  }
+  report.macro = average(report.classes, [](const ClassFigures&) { return 1.0; });
+  report.weighted =
+      average(report.classes, [](const ClassFigures& c) { return static_cast<double>(c.images); });
+  return report;
+}
+
+std::vector<ConfusedPair> most_confused(const ConfusionMatrix& confusion, size_t most) {
+  std::vector<ConfusedPair> pairs;
+  for (int64_t t = 0; t < confusion.classes; ++t) {
+    int64_t images = 0;
+    for (int64_t p = 0; p < confusion.classes; ++p) images += confusion.count(t, p);
+    for (int64_t p = 0; p < confusion.classes; ++p)
+      if (const int64_t count = confusion.count(t, p); t != p && count > 0)
+        pairs.push_back({t, p, count, static_cast<double>(count) / static_cast<double>(images)});
+  }
+  std::stable_sort(pairs.begin(), pairs.end(), [](const ConfusedPair& a, const ConfusedPair& b) {
+    return a.images > b.images;
+  });
+  if (pairs.size() > most) pairs.resize(most);
+  return pairs;
+}
+
+std::string class_name(const std::vector<std::string>& names, int64_t label) {
+  const auto i = static_cast<size_t>(label);
+  return i < names.size() ? names[i] : std::to_string(label);
+}
+
+std::string class_table(const ClassReport& report, const std::vector<std::string>& names,
+                        size_t most) {
+  std::vector<ClassFigures> shown = report.classes;
+  const bool worst = shown.size() > most;
+  if (worst) {
+    const auto rank = [](const ClassFigures& c) { return std::pair(c.images == 0, c.f1()); };
+    std::stable_sort(shown.begin(), shown.end(), [&](const ClassFigures& a, const ClassFigures& b) {
+      return rank(a) < rank(b);
+    });
+    shown.resize(std::min(shown.size(), kWorst));
+  }
+  size_t width = std::string_view("weighted average").size();
+  for (const ClassFigures& c : shown)
+    width = std::max(width, utf8_length(utf8_printable(class_name(names, c.label))));
+  std::string text = padded("class", width) + "    images  precision   recall      F1\n";
+  for (const ClassFigures& c : shown)
+    text += fmt::format("{}{:>10}{}\n", padded(utf8_printable(class_name(names, c.label)), width),
+                        c.images, figures_text(c.precision(), c.recall(), c.f1()));
+  for (const auto& [name, mean] :
+       {std::pair{"macro average", report.macro}, {"weighted average", report.weighted}})
+    text += fmt::format("{}{:>10}{}\n", padded(name, width), report.images,
+                        figures_text(mean.precision, mean.recall, mean.f1));
+  if (worst)
+    text += fmt::format("the {} of {} classes with the least F1; --all-classes shows all\n",
+                        shown.size(), report.classes.size());
+  return text;
+}
+
+}  // namespace tessera

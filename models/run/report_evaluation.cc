@@ -1,0 +1,241 @@
+#include "tessera/models/run/report_evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "tessera/models/run/class_figures.h"
+#include "tessera/runtime/text/html.h"
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostDrawn = 100;  // classes
+constexpr size_t kMostPairs = 12;
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+bool is_empty(const ConfusionMatrix& confusion) {
+  return std::all_of(confusion.counts.begin(), confusion.counts.end(),
+                     [](int64_t n) { return n == 0; });
+}
+
+std::string name_html(const std::vector<std::string>& names, int64_t label) {
+  return html_escaped(class_name(names, label));
+}
+
+std::string average_row(const char* name, int64_t images, const ClassAverage& mean) {
+  return fmt::format(
+      "<tr class=\"average\"><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td></td>"
+      "</tr>\n",
+      name, images, percent(mean.precision), percent(mean.recall), percent(mean.f1));
+}
+
+std::string pairs_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names) {
+  const std::vector<ConfusedPair> pairs = most_confused(confusion, kMostPairs);
+  if (pairs.empty()) return "<p>No image was taken for another class.</p>\n";
+  std::string html =
+      "<table><tr><th class=\"text\">class</th><th class=\"text\">taken for</th><th>images</th>"
+      "<th>of the class</th></tr>\n";
+  for (const ConfusedPair& pair : pairs)
+    html += fmt::format(
+        "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td></tr>\n",
+        name_html(names, pair.truth), name_html(names, pair.taken_for), pair.images,
+        percent(pair.share));
+  return html + "</table>\n";
+}
+
+// How dark a wrong cell is: a single image is seen, and the worst cell is darkest.
+double wrong_shade(int64_t count, int64_t most) {
+  return 0.18 + 0.72 * std::sqrt(static_cast<double>(count) / static_cast<double>(most));
+}
+
+// Of the classes that occur: a square for each pair that has images, with its count where there is
+// room.
+class MatrixPicture {
+ public:
+  MatrixPicture(const ConfusionMatrix& confusion, const std::vector<ClassFigures>& classes,
+                const std::vector<std::string>& names)
+      : m_(confusion),
+        classes_(classes),
+        names_(names),
+        cell_(std::clamp<int64_t>(720 / std::ssize(classes), 7, 40)) {
+    for (const ClassFigures& t : classes_)
+      for (const ClassFigures& p : classes_)
+        if (t.label != p.label) most_wrong_ = std::max(most_wrong_, m_.count(t.label, p.label));
+    size_t longest = 1;
+    for (const ClassFigures& c : classes_) longest = std::max(longest, utf8_length(label(c.label)));
+    font_ = std::min<int64_t>(11, cell_ - 1);
+    left_ = 28 + static_cast<int64_t>(longest) * font_ * 6 / 10;
+  }
+
+  std::string svg() const {
+    const int64_t side = cell_ * std::ssize(classes_), size = left_ + side + 2,
+                  middle = left_ + side / 2;
+    std::string svg = fmt::format(
+        "<svg viewBox=\"0 0 {0} {0}\" width=\"{0}\" height=\"{0}\" role=\"img\" aria-label=\""
+        "confusion matrix\" class=\"matrix\"><text x=\"{1}\" y=\"14\" text-anchor=\"middle\" "
+        "class=\"axis\">taken for</text><text transform=\"translate(14,{1}) rotate(-90)\" "
+        "text-anchor=\"middle\" class=\"axis\">class of the image</text>\n<g style=\"font-size:"
+        "{2}px\">\n",
+        size, middle, font_);
+    for (int64_t c = 0; c < std::ssize(classes_); ++c) svg += labels(c);
+    for (int64_t t = 0; t < std::ssize(classes_); ++t)
+      for (int64_t p = 0; p < std::ssize(classes_); ++p) svg += cell(t, p);
+    return svg + fmt::format(
+                     "</g><rect x=\"{0}\" y=\"{0}\" width=\"{1}\" height=\"{1}\" fill=\"none\" "
+                     "stroke=\"#8a94a380\"/></svg>\n",
+                     left_, side);
+  }
+
+ private:
+  static constexpr size_t kMostLetters = 18;
+  static constexpr int64_t kRoomForCounts = 24;
+
+  std::string label(int64_t c) const {
+    std::string name = class_name(names_, c);
+    if (utf8_length(name) <= kMostLetters) return name;
+    size_t end = 0;
+    for (size_t letters = 0; letters + 1 < kMostLetters; ++letters) end += utf8_at(name, end).bytes;
+    return name.substr(0, end) + "\u2026";
+  }
+
+  int64_t label_of(int64_t place) const { return classes_[static_cast<size_t>(place)].label; }
+
+  // Of a row and of a column.
+  std::string labels(int64_t place) const {
+    const int64_t at = left_ + place * cell_ + cell_ / 2 + font_ / 3;
+    return fmt::format(
+        "<text x=\"{0}\" y=\"{1}\" text-anchor=\"end\">{2}</text><text transform=\"translate({1},"
+        "{0}) rotate(-90)\">{2}</text>\n",
+        left_ - 4, at, html_escaped(label(label_of(place))));
+  }
+
+  // "" where there are no images.
+  std::string cell(int64_t row, int64_t column) const {
+    const int64_t t = label_of(row), p = label_of(column), count = m_.count(t, p);
+    if (count == 0) return "";
+    const int64_t x = left_ + column * cell_, y = left_ + row * cell_;
+    const int64_t images = classes_[static_cast<size_t>(row)].images;
+    const double share = static_cast<double>(count) / static_cast<double>(images);
+    const double shade = t == p ? 0.7 * share : wrong_shade(count, most_wrong_);
+    std::string svg = fmt::format(
+        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" fill-opacity=\"{:.2f}\">"
+        "<title>{} taken for {}: {} images, {}</title></rect>\n",
+        x, y, cell_, cell_, t == p ? "#228b5a" : "#c83c1e", shade, name_html(names_, t),
+        name_html(names_, p), count, percent(share));
+    if (cell_ >= kRoomForCounts)
+      svg +=
+          fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" class=\"count\">{}</text>\n",
+                      x + cell_ / 2, y + cell_ / 2 + 4, count);
+    return svg;
+  }
+
+  const ConfusionMatrix& m_;
+  const std::vector<ClassFigures>& classes_;
+  const std::vector<std::string>& names_;
+  const int64_t cell_;
+  int64_t most_wrong_ = 1, font_ = 0, left_ = 0;
+};
+
+// Accuracy of each bin as a bar, its distance from the mean confidence beside the diagonal.
+std::string reliability_svg(const Calibration& calibration) {
+  constexpr double kSide = 280, kLeft = 56, kTop = 28, kWidth = 352, kHeight = 352;
+  constexpr double kBar = kSide / Calibration::kBins;
+  const auto height = [](double share) { return kTop + kSide * (1 - share); };
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\""
+      "reliability diagram\"><text x=\"{2}\" y=\"16\" class=\"title\">reliability</text>\n",
+      kWidth, kHeight, kLeft);
+  for (int tick = 0; tick <= 100; tick += 20) {
+    const double y = height(tick / 100.0), x = kLeft + kSide * tick / 100.0;
+    svg += fmt::format(
+        "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text x=\"{3}\" y=\"{4:.1f}\" "
+        "text-anchor=\"end\">{5}</text><text x=\"{6:.1f}\" y=\"{7}\" text-anchor=\"middle\">{5}"
+        "</text>\n",
+        kLeft, kLeft + kSide, y, kLeft - 6, y + 4, tick, x, kTop + kSide + 16);
+  }
+  for (size_t k = 0; k < Calibration::kBins; ++k) {
+    const Calibration::Bin& bin = calibration.bins[k];
+    if (bin.images == 0 || !std::isfinite(bin.sure)) continue;
+    const double right = bin.accuracy(), sure = bin.confidence(), x = kLeft + kBar * k;
+    svg += fmt::format(
+        "<g><title>{} images, {} sure, {} right</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\""
+        "{:.1f}\" height=\"{:.1f}\" fill=\"#2563c9\" fill-opacity=\"0.75\"/>",
+        bin.images, percent(sure), percent(right), x + 0.5, height(right), kBar - 1, kSide * right);
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#c83c1e\" "
+        "fill-opacity=\"0.45\"/></g>\n",
+        x + 0.5, height(std::max(right, sure)), kBar - 1, kSide * std::abs(right - sure));
+  }
+  return svg + fmt::format(
+                   "<line class=\"best\" x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{3}\"/><text x=\""
+                   "{4}\" y=\"{5}\" text-anchor=\"middle\" class=\"axis\">how sure, in %</text>"
+                   "<text transform=\"translate(14,{6}) rotate(-90)\" text-anchor=\"middle\" "
+                   "class=\"axis\">accuracy in %</text></svg>\n",
+                   kLeft, kTop + kSide, kLeft + kSide, kTop, kLeft + kSide / 2, kHeight - 6,
+                   kTop + kSide / 2);
+}
+
+}  // namespace
+
+std::string classes_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names) {
+  if (is_empty(confusion)) return "";
+  const ClassReport report = class_report(confusion);
+  std::string html =
+      "<h2>Classes</h2><p>Recall: how many of its images are right; precision: how many of those "
+      "taken for it are; F1: their harmonic mean. What has nothing to be divided by is 0. The "
+      "macro "
+      "average counts each of these classes once, the weighted one by its images.</p>"
+      "<table><tr><th>class</th><th>images</th><th>precision</th><th>recall</th><th>F1</th>"
+      "<th class=\"text\">most often mistaken for</th></tr>\n";
+  for (const ClassFigures& c : report.classes) {
+    int64_t worst = -1;
+    for (int64_t p = 0; p < confusion.classes; ++p) {
+      const int64_t count = confusion.count(c.label, p);
+      if (p != c.label && count > 0 && (worst < 0 || count > confusion.count(c.label, worst)))
+        worst = p;
+    }
+    html += fmt::format(
+        "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
+        "class=\"text\">{}</td></tr>\n",
+        name_html(names, c.label), c.images, percent(c.precision()), percent(c.recall()),
+        percent(c.f1()),
+        worst < 0
+            ? ""
+            : fmt::format("{} ({})", name_html(names, worst), confusion.count(c.label, worst)));
+  }
+  return html + average_row("macro average", report.images, report.macro) +
+         average_row("weighted average", report.images, report.weighted) + "</table>\n";
+}
+
+std::string confusion_html(const ConfusionMatrix& confusion,
+                           const std::vector<std::string>& names) {
+  if (is_empty(confusion)) return "";
+  std::string html = "<h2>Confusion</h2>\n" + pairs_html(confusion, names);
+  const std::vector<ClassFigures> classes = class_report(confusion).classes;
+  if (std::ssize(classes) > kMostDrawn) return html;
+  return html +
+         "<p>Rows: what an image is; columns: what it is taken for. Green is right, red is "
+         "wrong.</p>\n" +
+         MatrixPicture(confusion, classes, names).svg();
+}
+
+std::string calibration_html(const Calibration& calibration) {
+  const int64_t images = calibration.images();
+  if (images == 0) return "";
+  int64_t right = 0;
+  for (const Calibration::Bin& bin : calibration.bins) right += bin.right;
+  return fmt::format(
+      "<h2>Calibration</h2><p>Expected calibration error {:.2f} % ({} bins): on average the "
+      "network "
+      "is {} sure and {} right. A bar is the part of the images of a bin that is right, red how "
+      "far that is from how sure the network was of them.</p>\n{}",
+      100 * calibration.error(), Calibration::kBins, percent(calibration.confidence()),
+      percent(static_cast<double>(right) / static_cast<double>(images)),
+      reliability_svg(calibration));
+}
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+#include "tessera/models/run/calibration.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+// The shares of tests/golden/evaluation.py, whose figures stand below.
+TEST(CalibrationTest, TheErrorIsThatOfGuoAndOthers) {
+  const std::pair<float, bool> shares[] = {
+      {0.2f, false},   {0.25f, true}, {0.5f, false},  {0.6f, true}, {0.625f, false},
+      {0.9375f, true}, {0.95f, true}, {0.99f, false}, {1.0f, true}, {1.0f, true}};
+  Calibration calibration;
+  for (const auto& [share, right] : shares) calibration.add(share, right);
+  const int64_t images[15] = {0, 0, 0, 2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 5},
+                right[15] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 4};
+  for (size_t k = 0; k < 15; ++k) {
+    EXPECT_EQ(calibration.bins[k].images, images[k]) << k;
+    EXPECT_EQ(calibration.bins[k].right, right[k]) << k;
+  }
+  EXPECT_EQ(calibration.images(), 10);
+  EXPECT_NEAR(calibration.error(), 0.215250001848, 1e-12);
+}
+
+// By hand: bins of four images that are 0.75 sure and half right, and of one that is 1 and right.
+TEST(CalibrationTest, EdgesBelongToTheBinBelow) {
+  Calibration calibration;
+  for (const bool right : {true, false, true, false}) calibration.add(0.75, right);
+  calibration.add(1, true);
+  EXPECT_EQ(calibration.bins[11].images, 4);
+  EXPECT_EQ(calibration.bins[11].accuracy(), 0.5);
+  EXPECT_EQ(calibration.bins[11].confidence(), 0.75);
+  EXPECT_EQ(calibration.bins[14].images, 1);
+  EXPECT_DOUBLE_EQ(calibration.confidence(), 0.8);
+  EXPECT_DOUBLE_EQ(calibration.error(), 0.2);
+  Calibration edges;
+  edges.add(0, false);
+  edges.add(3.0 / 15, false);
+  edges.add(std::nextafter(3.0 / 15, 1.0), false);
+  EXPECT_EQ(edges.bins[0].images, 1);
+  EXPECT_EQ(edges.bins[2].images, 1);
+  EXPECT_EQ(edges.bins[3].images, 1);
+}
+
+TEST(CalibrationTest, OfNothingAndOfWhatIsNoNumberIsNone) {
+  Calibration calibration;
+  EXPECT_TRUE(std::isnan(calibration.error()));
+  calibration.add(0.5, true);
+  EXPECT_EQ(calibration.error(), 0.5);
+  calibration.add(std::nan(""), false);
+  EXPECT_EQ(calibration.images(), 2);
+  EXPECT_TRUE(std::isnan(calibration.error()));
+  EXPECT_FALSE(std::signbit(calibration.error()));
+}
+
+}  // namespace
+}  // namespace tessera

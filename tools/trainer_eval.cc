@@ -1,0 +1,140 @@
+// trainer eval: what a trained network is worth, on its test images or on others.
+#include <limits>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tessera/models/run/class_figures.h"
+#include "tessera/models/run/run_report.h"
+#include "tessera/models/training/evaluate_run.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/number.h"
+#include "tessera/tools/output.h"
+#include "tessera/tools/trainer_verbs.h"
+
+namespace tessera {
+namespace {
+
+struct Arguments {
+  std::string run, report;
+  EvaluateOptions options;
+  bool json = false, all_classes = false;
+};
+
+Json json_of(const ClassAverage& mean) {
+  return Json::object({{"precision", mean.precision}, {"recall", mean.recall}, {"f1", mean.f1}});
+}
+
+Json classes_json(const ClassReport& report, const std::vector<std::string>& names) {
+  std::vector<Json> classes;
+  for (const ClassFigures& c : report.classes)
+    classes.push_back(Json::object({{"label", c.label},
+                                    {"name", names.empty() ? Json() : class_name(names, c.label)},
+                                    {"images", c.images},
+                                    {"precision", c.precision()},
+                                    {"recall", c.recall()},
+                                    {"f1", c.f1()}}));
+  return Json::list(classes);
+}
+
+Json calibration_json(const Calibration& calibration) {
+  std::vector<Json> bins;
+  for (const Calibration::Bin& bin : calibration.bins) {
+    const bool any = bin.images > 0;
+    bins.push_back(Json::object({{"images", bin.images},
+                                 {"confidence", any ? Json(bin.confidence()) : Json()},
+                                 {"accuracy", any ? Json(bin.accuracy()) : Json()}}));
+  }
+  return Json::list(bins);
+}
+
+Json confusion_json(const ConfusionMatrix& confusion) {
+  std::vector<Json> rows;
+  for (int64_t t = 0; t < confusion.classes; ++t) {
+    const int64_t* first = confusion.counts.data() + t * confusion.classes;
+    rows.push_back(Json::list(std::vector<Json>(first, first + confusion.classes)));
+  }
+  return Json::list(rows);
+}
+
+std::string evaluation_json(const RunEvaluation& result) {
+  const ClassReport report = class_report(result.confusion);
+  return Json::object({{"weights", result.checkpoint},
+                       {"step", result.steps < 0 ? Json(nullptr) : Json(result.steps)},
+                       {"chosen_on_the_test_set", result.chosen_on_test},
+                       {"images", result.test_images},
+                       {"accuracy", result.test_accuracy},
+                       {"top5_accuracy", result.test_top5},
+                       {"loss", result.test_loss},
+                       {"calibration_error", result.calibration.error()},
+                       {"seconds", rounded(result.seconds, 3)},
+                       {"macro_average", json_of(report.macro)},
+                       {"weighted_average", json_of(report.weighted)},
+                       {"classes", classes_json(report, result.class_names)},
+                       {"calibration", calibration_json(result.calibration)},
+                       {"confusion", confusion_json(result.confusion)}})
+      .text();
+}
+
+void say_nothing(const std::string&) {}
+
+void say_figures(const RunEvaluation& result, bool all_classes) {
+  std::string table = class_table(class_report(result.confusion), result.class_names,
+                                  all_classes ? std::numeric_limits<size_t>::max() : 20);
+  table.pop_back();  // say() ends the line
+  say(table);
+  say(fmt::format("expected calibration error {:.2f} % ({} bins)", 100 * result.calibration.error(),
+                  Calibration::kBins));
+}
+
+int run(const Arguments& arguments, bool quiet) {
+  for (const std::string& text : arguments.options.overrides)
+    for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
+      if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
+        throw ConfigError(
+            fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
+  const RunEvaluation result =
+      evaluate_run(arguments.run, arguments.options, quiet || arguments.json ? say_nothing : say);
+  if (result.report != nullptr) write_file(arguments.report, report_html(*result.report));
+  if (arguments.json) {
+    say(evaluation_json(result));
+    return 0;
+  }
+  if (!quiet) say_figures(result, arguments.all_classes);
+  const std::string top5 =
+      result.confusion.classes > 5
+          ? fmt::format(", {:.2f} % among the first five", 100 * result.test_top5)
+          : "";
+  say(fmt::format("test accuracy {:.2f} %{} (loss {})", 100 * result.test_accuracy, top5,
+                  loss_text(result.test_loss)));
+  return 0;
+}
+
+}  // namespace
+
+void add_eval_verb(CLI::App& app, Verb& verb, const bool& quiet) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = app.add_subcommand("eval", "evaluate the weights of a run folder");
+  sub->add_option("--run", arguments->run, "run folder")->required();
+  sub->add_option("--checkpoint", arguments->options.checkpoint,
+                  "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  sub->add_option("--data", arguments->options.data,
+                  "other data than the run's: a folder of class folders, an HDF5 file, or "
+                  "NAME=PATH, such as cifar10=data/cifar10");
+  sub->add_option("--report", arguments->report,
+                  "an HTML file to write: figures of classes, confusion, calibration, the worst "
+                  "mistakes");
+  sub->add_option("overrides", arguments->options.overrides, "key=value, dotted");
+  sub->add_flag("--all-classes", arguments->all_classes,
+                "figures of every class, not of the ten worst where there are more than 20");
+  sub->add_flag("--json", arguments->json,
+                "as JSON, with the figures of every class, the confusion matrix and the bins of "
+                "the calibration error");
+  sub->callback([arguments, &verb, &quiet] {
+    arguments->options.report = !arguments->report.empty();
+    verb = [arguments, &quiet] { return run(*arguments, quiet); };
+  });
+}
+
+}  // namespace tessera
