@@ -37,8 +37,8 @@ NETWORKS += [("torchvision", name, name)
                           *(f"efficientnet_b{size}" for size in range(5)),
                           *(f"regnet_y_{size}" for size in ("400mf", "800mf", "1_6gf", "3_2gf"))]]
 NETWORKS += [("timm", name, name)
-             for name in ["seresnet18", "seresnet50", "convnext_atto", "convnext_femto", "convnext_pico",
-                          "convnext_nano", "convnext_tiny"]]
+             for name in [*(f"efficientnet_b{size}" for size in range(5)), "seresnet18", "seresnet50",
+                          *(f"convnext_{size}" for size in ("atto", "femto", "pico", "nano", "tiny"))]]
 
 # Those whose logits are computed, and the pixels a side of their images.
 COMPUTED = {("torchvision", "resnet18"): 64, ("torchvision", "resnet50"): 64,

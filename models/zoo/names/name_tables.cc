@@ -58,10 +58,13 @@ const std::vector<NameTable>& name_tables(std::string_view network) {
     known["googlenet"] = {{kTorchvision, "googlenet", {}, {"aux1", "aux2"}}};
     for (const char* name :
          {"shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0",
-          "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1",
-          "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "regnet_y_400mf",
-          "regnet_y_800mf", "regnet_y_1_6gf", "regnet_y_3_2gf"})
+          "mobilenet_v3_small", "mobilenet_v3_large", "regnet_y_400mf", "regnet_y_800mf",
+          "regnet_y_1_6gf", "regnet_y_3_2gf"})
       known[name] = same_names(name, {kTorchvision});
+    for (int size = 0; size < 5; ++size) {
+      const std::string name = fmt::format("efficientnet_b{}", size);
+      known[name] = {{kTorchvision, name}, timm_efficientnet(size)};
+    }
     for (const char* name : {"seresnet18", "seresnet50", "convnext_atto", "convnext_femto",
                              "convnext_pico", "convnext_nano", "convnext_tiny"})
       known[name] = same_names(name, {kTimm});

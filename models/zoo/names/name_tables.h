@@ -28,7 +28,8 @@ struct NameTable {
 const std::vector<NameTable>& name_tables(std::string_view network);
 
 // Where the names differ.
-NameTable timm_vgg(int depth);  // vgg.cc
-NameTable timm_mobilenet_v2();  // mobilenet.cc
+NameTable timm_vgg(int depth);          // vgg.cc
+NameTable timm_mobilenet_v2();          // mobilenet.cc
+NameTable timm_efficientnet(int size);  // efficientnet.cc
 
 }  // namespace tessera

@@ -207,6 +207,7 @@ TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
     const std::string model = file.text(network, "model");
     // Where both have the same names, torchvision's are tried first.
     const bool only_timms = has(network, "timm/vgg") || has(network, "timm/mobilenet") ||
+                            has(network, "timm/efficientnet") ||
                             name_tables(model).front().program == "timm";
     const std::string name = network.substr(network.find('/') + 1);
     const std::string whose = (only_timms ? "timm's " : "torchvision's ") + name;
