@@ -93,9 +93,13 @@ std::vector<std::string> loaded_libraries() {
   return files;
 }
 
+// The program's own table of what the loader did for it; none where it is linked statically.
+extern "C" ElfW(Dyn) _DYNAMIC[] __attribute__((weak));
+
 std::string program_run_path() {
   const char* texts = nullptr;
   size_t at = 0;
+  if (_DYNAMIC == nullptr) return "";
   for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == DT_STRTAB) texts = reinterpret_cast<const char*>(entry->d_un.d_ptr);
     if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH) at = entry->d_un.d_val;
