@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "tessera/engine/pointwise_run.h"
+
 namespace tessera {
 namespace {
 
@@ -12,35 +14,29 @@ bool same_bits(T x, T y) {
   return std::memcmp(&x, &y, sizeof(T)) == 0;
 }
 
-// As the interpreter (pointwise_simd.cc); nothing where the bits depend on the machine's library.
+// What the interpreter makes of an instruction; nothing where the bits depend on the machine's
+// library.
 template <class T>
 std::optional<T> result_of(ScalarOp op, T a, T b, T c) {
   switch (op) {
-    case ScalarOp::add:
-      return a + b;
-    case ScalarOp::sub:
-      return a - b;
-    case ScalarOp::mul:
-      return a * b;
-    case ScalarOp::div:
-      return a / b;
-    case ScalarOp::max:
-      return a <= b ? b : a;
-    case ScalarOp::min:
-      return a >= b ? b : a;
-    case ScalarOp::greater:
-      return a > b ? T(1) : T(0);
-    case ScalarOp::select:
-      return a != T(0) ? b : c;
-    case ScalarOp::neg:
-      return -a;
-    case ScalarOp::abs:
-      return a < T(0) ? -a : a;
-    case ScalarOp::sqrt:
-      return std::sqrt(a);
-    default:
+    case ScalarOp::constant:
+    case ScalarOp::pow:
+    case ScalarOp::exp:
+    case ScalarOp::log:
+    case ScalarOp::tanh:
+    case ScalarOp::erf:
+    case ScalarOp::sigmoid:
       return std::nullopt;
+    default:
+      break;
   }
+  constexpr Broadcast kWhole[3];
+  const ScalarProgram program{3, {{op, 0, 1, 2, 0}}};
+  const PointwisePlan plan(program, dtype_of<T>, kWhole, 1);
+  const void* const in[] = {&a, &b, &c};
+  T result = 0;
+  PointwiseRun(plan, in, &result).apply(0, 1);
+  return result;
 }
 
 template <class T>

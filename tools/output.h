@@ -18,6 +18,9 @@ void write_out(std::string_view text);
 // A whole line, to be seen at once; on a terminal broken where it is wider than that.
 void say(const std::string& line);
 
+// For what --quiet leaves out.
+inline void say_nothing(const std::string&) {}
+
 // The same to standard error, where nothing is left to be done if that fails.
 void complain(const std::string& line);
 

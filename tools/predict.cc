@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/run/classifier.h"
+#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"
@@ -18,22 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNoPicture = 3;  // as DataError
-
-bool looks_like_a_picture(const fs::path& path) {
-  std::string end = path.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return end == ".jpg" || end == ".jpeg" || end == ".png";
-}
-
 // The pictures of a folder and those below it, sorted; other files in it are passed over.
 void add_folder(const std::string& folder, std::vector<std::string>& files) {
   std::vector<std::string> found;
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error))
-    if (at->is_regular_file() && looks_like_a_picture(at->path()))
+    if (at->is_regular_file() && is_picture_name(at->path().string()))
       found.push_back(at->path().string());
   if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
   if (found.empty()) throw DataError(fmt::format("{}: no .jpg, .jpeg or .png is in there", folder));
@@ -165,7 +157,7 @@ int predict(const PredictOptions& options) {
         pixels.insert(pixels.end(), image.begin(), image.end());
       } catch (const DataError& error) {
         faults[k - first] = error.what();
-        code = kNoPicture;
+        code = error.exit_code();
       }
     const std::vector<float> logits = net(std::span(pixels).first(pixels.size() / whole * whole));
     size_t at = 0;

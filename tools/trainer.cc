@@ -129,9 +129,6 @@ void forgive_lost_lines(const Config& config) {
       fmt::format("training: {}; what was to be read there is in '{}'", fault, config.run.dir));
 }
 
-// What --quiet leaves out.
-void say_nothing(const std::string&) {}
-
 TrainResult train_and_say(const Config& config, const TrainOptions& options) {
   try {
     return train(config, options.quiet ? say_nothing : say, options);

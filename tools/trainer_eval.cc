@@ -77,8 +77,6 @@ std::string evaluation_json(const RunEvaluation& result) {
       .text();
 }
 
-void say_nothing(const std::string&) {}
-
 void say_figures(const RunEvaluation& result, bool all_classes) {
   std::string table = class_table(class_report(result.confusion), result.class_names,
                                   all_classes ? std::numeric_limits<size_t>::max() : 20);

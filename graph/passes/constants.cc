@@ -1,8 +1,5 @@
 #include "tessera/graph/passes/constants.h"
 
-#include "tessera/engine/autograd.h"
-#include "tessera/engine/recorder.h"
-#include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 
 namespace tessera {
@@ -25,13 +22,6 @@ ValueId add_constant(Graph& graph, const Tensor& tensor) {
   set_constant(value, tensor);
   graph.values.push_back(std::move(value));
   return static_cast<ValueId>(graph.values.size() - 1);
-}
-
-Tensors run_now(const OpPtr& op, Tensors inputs, Device device) {
-  const RecorderScope now(nullptr);
-  const NoGradScope no_grad;
-  const DeviceScope there(device);
-  return apply(op, std::move(inputs));
 }
 
 void drop_unread_constants(Graph& graph) {
@@ -58,10 +48,8 @@ void copy_from_stores(Graph& graph) {
   for (size_t id = 0; id < graph.values.size(); ++id) {
     Value& value = graph.values[id];
     if (value.role != Role::constant || value.storage->store == nullptr) continue;
-    const RecorderScope now(nullptr);
-    const NoGradScope no_grad;
-    const DeviceScope there(value.spec.device);
-    set_constant(value, copy(constant_tensor(graph, static_cast<ValueId>(id))));
+    const Tensor there = constant_tensor(graph, static_cast<ValueId>(id));
+    set_constant(value, run_now(there.device(), [&] { return copy(there); }));
   }
 }
 

@@ -1,6 +1,9 @@
 // What the passes over constants share: values that are the same in every run.
 #pragma once
 
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/recorder.h"
+#include "tessera/engine/scope.h"
 #include "tessera/engine/tensor.h"
 #include "tessera/graph/graph.h"
 
@@ -16,8 +19,14 @@ Tensor constant_tensor(const Graph& graph, ValueId id);
 void set_constant(Value& value, const Tensor& tensor);
 // Adds one.
 ValueId add_constant(Graph& graph, const Tensor& tensor);
-// The results of an op that is run now, on the device.
-Tensors run_now(const OpPtr& op, Tensors inputs, Device device);
+// What `compute` makes of constants now, on the device.
+template <class Compute>
+auto run_now(Device device, const Compute& compute) {
+  const RecorderScope now(nullptr);
+  const NoGradScope no_grad;
+  const DeviceScope there(device);
+  return compute();
+}
 // Lets the bytes of constants go that nobody reads any more.
 void drop_unread_constants(Graph& graph);
 

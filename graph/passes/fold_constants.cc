@@ -30,7 +30,7 @@ int fold_constants(Graph& graph) {
     if (!folds(graph, node)) continue;
     Tensors inputs;
     for (const ValueId id : node.inputs) inputs.push_back(constant_tensor(graph, id));
-    const Tensors results = run_now(node.op, std::move(inputs), node.device);
+    const Tensors results = run_now(node.device, [&] { return tessera::apply(node.op, inputs); });
     for (size_t i = 0; i < results.size(); ++i)
       set_constant(graph.values[static_cast<size_t>(node.outputs[i])], results[i]);
     node = Node{};
@@ -50,8 +50,9 @@ int pack_constants(Graph& graph) {
     if (!packing) continue;
     ValueId& input = node.inputs[static_cast<size_t>(packing->input)];
     if (!is_constant(graph, input)) continue;
-    const Tensors made = run_now(packing->pack, {constant_tensor(graph, input)}, node.device);
-    input = add_constant(graph, made[0]);
+    const Tensor whole = constant_tensor(graph, input);
+    input = add_constant(
+        graph, run_now(node.device, [&] { return tessera::apply1(packing->pack, {whole}); }));
     node.op = packing->op;
     ++packed;
   }

@@ -1,10 +1,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/recorder.h"
-#include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/passes/constants.h"
 #include "tessera/graph/passes/fusion.h"
@@ -60,23 +57,9 @@ ScalarProgram without(const ScalarProgram& p, const Scaling& scaling, int x) {
 
 // Filters [o, ...] with slice k times scale[k].
 Tensor scaled(const Tensor& filters, const Tensor& scale) {
-  const RecorderScope now(nullptr);
-  const NoGradScope no_grad;
-  const DeviceScope there(filters.device());
   std::vector<int64_t> sizes(static_cast<size_t>(filters.shape().rank()), 1);
   sizes[0] = filters.shape()[0];
-  return filters * reshape(scale, Shape(sizes));
-}
-
-void drop_unread_input(Node& node, int input) {
-  const auto& op = dynamic_cast<const Pointwise&>(*node.op);
-  ScalarProgram p = op.params.program;
-  if (uses_of(p, input) > 0) return;
-  std::vector<int> map;
-  for (int i = 0; i < p.inputs; ++i) map.push_back(i - (i > input));
-  p = rename_inputs(p, map, p.inputs - 1);
-  node.inputs.erase(node.inputs.begin() + input);
-  node.op = std::make_shared<Pointwise>(PointwiseParams{op.params.name, std::move(p)});
+  return run_now(filters.device(), [&] { return filters * reshape(scale, Shape(sizes)); });
 }
 
 bool fold_at(Graph& graph, const std::vector<std::vector<int>>& readers, int s, int x) {
@@ -100,7 +83,11 @@ bool fold_at(Graph& graph, const std::vector<std::vector<int>>& readers, int s, 
       add_constant(graph, scaled(constant_tensor(graph, weights), constant_tensor(graph, scale)));
   node.op = std::make_shared<Pointwise>(
       PointwiseParams{op->params.name, without(op->params.program, *scaling, x)});
-  drop_unread_input(node, scaling->scale);
+  // The scale need not be read any more.
+  if (const auto shorter = node.op->simplified(graph.input_specs(node)); shorter && shorter->op) {
+    node.inputs = absorbed_inputs(*shorter, node, node);
+    node.op = shorter->op;
+  }
   return true;
 }
 

@@ -7,6 +7,8 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
+#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/mirror.h"
 #include "tessera/models/config/layer_network.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/zoo/option_error.h"
@@ -83,6 +85,18 @@ std::unique_ptr<Module> make_network(const Config& config, const ImageShape& ima
                      .growth = model.growth,
                      .stochastic_depth = model.stochastic_depth},
                     store);
+}
+
+Tensor normalized(const Tensor& images, const Normalization& normalization) {
+  return image_normalize(images, {{normalization.mean.begin(), normalization.mean.end()},
+                                  {normalization.std.begin(), normalization.std.end()}});
+}
+
+Tensor evaluated_logits(const Config& config, const Module& network,
+                        const Normalization& normalization, const Tensor& images) {
+  const Tensor logits = network(normalized(images, normalization));
+  if (!config.eval.flip) return logits;
+  return (logits + network(normalized(mirror(images), normalization))) * 0.5;
 }
 
 std::optional<NetworkProblem> find_network_problem(const Config& config,

@@ -16,6 +16,14 @@ namespace tessera {
 // For images of this shape. Throws ConfigError as make_model() and make_layered() do.
 std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store);
 
+// uint8 images as networks take them: (x / 255 - mean) / std.
+Tensor normalized(const Tensor& images, const Normalization& normalization);
+
+// The logits of uint8 images as evaluation has them: with eval.flip the mean of those of an image
+// and of its mirror image.
+Tensor evaluated_logits(const Config& config, const Module& network,
+                        const Normalization& normalization, const Tensor& images);
+
 // What is wrong with a network.
 struct NetworkProblem {
   std::vector<const char*> keys;  // that may be at fault, the likeliest first

@@ -13,8 +13,7 @@
 #include "tessera/graph/arena.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/image_normalize.h"
-#include "tessera/layers/mirror.h"
+#include "tessera/models/config/network.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/context.h"
@@ -23,18 +22,6 @@
 
 namespace tessera {
 namespace {
-
-// As in evaluation (Session::evaluate()).
-Tensor evaluated(const TrainedNetwork& trained, const Normalization& normalization,
-                 const Tensor& images) {
-  const auto logits = [&](const Tensor& x) {
-    return (*trained.network)(
-        image_normalize(x, {{normalization.mean.begin(), normalization.mean.end()},
-                            {normalization.std.begin(), normalization.std.end()}}));
-  };
-  if (!trained.config.eval.flip) return logits(images);
-  return (logits(images) + logits(mirror(images))) * 0.5;
-}
 
 std::vector<std::string> names_in(const std::string& inference, int64_t classes) {
   std::vector<std::string> names = class_names_in(inference);
@@ -123,7 +110,10 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch)
   const NoGradScope no_grad;
   const ImageShape& image = trained.image;
   Graph graph = capture(
-      [&](const Tensors& x) { return Tensors{evaluated(trained, impl_->normalization, x[0])}; },
+      [&](const Tensors& x) {
+        return Tensors{
+            evaluated_logits(trained.config, *trained.network, impl_->normalization, x[0])};
+      },
       {{DType::u8, {batch, image.height, image.width, image.channels}, {}}});
   impl_->lowered = lowered(std::move(graph), options_of(true));
   auto program = impl_->make();

@@ -13,9 +13,7 @@
 #include "tessera/graph/program.h"
 #include "tessera/layers/clip.h"
 #include "tessera/layers/cross_entropy.h"
-#include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
-#include "tessera/layers/mirror.h"
 #include "tessera/layers/reduce_max.h"
 #include "tessera/layers/softmax.h"
 #include "tessera/memory/recompute/recompute.h"
@@ -105,7 +103,7 @@ Session::~Session() = default;
 
 Session::Part Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
                                   double share) {
-  Tensor logits = (*model_)(normalized(images));
+  Tensor logits = (*model_)(normalized(images, normalization_));
   Tensor loss = training_loss(config_.loss, logits, labels, targets);
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);
@@ -162,17 +160,11 @@ void Session::update(Tensors slopes, const Tensor& lr) {
   if (ema_) ema_->step(lr);
 }
 
-Tensor Session::normalized(const Tensor& images) const {
-  return image_normalize(images, {{normalization_.mean.begin(), normalization_.mean.end()},
-                                  {normalization_.std.begin(), normalization_.std.end()}});
-}
-
 Tensors Session::evaluate(const Tensors& arguments) {
   TrainingScope training(false);
   NoGradScope no_grad;
   const Module& model = averaged_ ? *averaged_ : *model_;
-  Tensor logits = model(normalized(arguments[0]));
-  if (config_.eval.flip) logits = (logits + model(normalized(mirror(arguments[0])))) * 0.5;
+  const Tensor logits = evaluated_logits(config_, model, normalization_, arguments[0]);
   const int64_t five = std::min<int64_t>(5, config_.model.classes);
   return {cross_entropy(logits, arguments[1]), top_k_correct(logits, arguments[1]),
           top_k_correct(logits, arguments[1], five), argmax(logits, 1), max(softmax(logits), 1)};

@@ -90,7 +90,6 @@ class Session {
   Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share);
   Part train_parts(const Tensors& arguments);
   void update(Tensors slopes, const Tensor& lr);
-  Tensor normalized(const Tensor& images) const;
 
   Config config_;
   ImageShape image_;

@@ -30,13 +30,6 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   return all;
 }
 
-bool is_picture_name(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
-
 // Of what is in a class's folder and no picture.
 Stray::Kind kind_of(const fs::path& path) {
   std::error_code error;
@@ -93,7 +86,7 @@ Content content_of(const Inside& inside, const fs::path& folder, const fs::path&
   std::error_code error;
   for (const auto& entry : entries(real)) {
     const std::optional<fs::path> file = inside.resolve(entry);
-    if (file && is_picture_name(entry.path()) && fs::is_regular_file(*file, error)) {
+    if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error)) {
       content.pictures.push_back(*file);
     } else {
       content.stray.push_back({file ? kind_of(*file) : Stray::kDangling,
@@ -107,7 +100,7 @@ Content content_of(const Inside& inside, const fs::path& folder, const fs::path&
 bool has_picture(const Inside& inside, const fs::path& real) {
   std::error_code error, ignored;
   for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {
-    if (!is_picture_name(at->path())) continue;
+    if (!is_picture_name(at->path().string())) continue;
     const std::optional<fs::path> file = inside.resolve(*at);
     if (file && fs::is_regular_file(*file, ignored)) return true;
   }
@@ -121,6 +114,13 @@ std::string printable(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
   return text;
+}
+
+bool is_picture_name(const std::string& path) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,

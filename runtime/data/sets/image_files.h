@@ -35,6 +35,9 @@ enum class OuterLinks { kRefused, kFollowed };
 
 // `split` in all of these: the name of a folder, or "" for the root itself.
 
+// Whether its name ends as one of a picture does: .jpg, .jpeg or .png, in any case.
+bool is_picture_name(const std::string& path);
+
 // The names of the folders in root/split that have pictures, sorted.
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,
                                        OuterLinks outer);
