@@ -27,6 +27,7 @@ constexpr Pass kPasses[] = {
     {"fuse_epilogues", fuse_epilogues},
     {"fuse_prologues", fuse_prologues},
     {"fuse_readers", fuse_readers},
+    {"fuse_late_prologues", fuse_late_prologues},
     {"order_updates", order_updates},
     {"pack_constants", pack_constants},
 };

@@ -196,7 +196,7 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
                                           const Target& target) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
     if (input == 0 && !reads_in_parts(in, target)) return std::nullopt;
-    return absorbed(with_prologue(params.fusion, p, input, in, p_in));
+    return absorbed(with_prologue(params.fusion, p, input, in, infer(in)[0], p_in));
   }
 
   std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/op_settings.h"
 #include "tessera/layers/group_norm_cuda.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
@@ -44,10 +45,15 @@ void each_group(CpuContext& where, const GroupParams& params, const TensorSpec& 
 }
 
 // moments [n, 2, c] of each channel -> mean, 1 / deviation of its group: [n, c] each
-class GroupNormFinalise final : public OpBase<GroupNormFinalise> {
+class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasSettings {
  public:
   explicit GroupNormFinalise(GroupParams params) : params(params) {}
   std::string_view name() const override { return "group_norm_finalise"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"groups", {static_cast<double>(params.groups)}},
+            {"pixels", {static_cast<double>(params.pixels)}},
+            {"eps", {params.eps}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"moments"});

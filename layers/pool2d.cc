@@ -150,7 +150,8 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
                                           std::span<const TensorSpec> p_in,
                                           const Target&) const override {
     if (!in[0].device.is_cpu() || input < 2) return std::nullopt;
-    if (main_input(p, in[static_cast<size_t>(input)], p_in) < 0) return std::nullopt;
+    const TensorSpec& made = in[static_cast<size_t>(input)];
+    if (made.shape != infer(in)[0].shape || main_input(p, made, p_in) < 0) return std::nullopt;
     auto whole = join_prologue(params.epilogue, p, input - 1);
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "tessera/graph/passes/fusion.h"
 #include "tessera/graph/passes/passes.h"
@@ -25,37 +26,97 @@ std::optional<Absorbed> absorbed_by(const Graph& graph, const Node& maker, int r
                                   context(node.device).target());
 }
 
-// All readers or none: as long as one is left, the value is in memory anyway.
-std::vector<Absorbing> all_readers(const Graph& graph, const std::vector<std::vector<int>>& readers,
-                                   int maker) {
+// A small input has this part of the elements, or less.
+constexpr size_t kSmall = 16;
+
+bool is_large(const Graph& graph, ValueId input, ValueId made) {
+  return graph.values[input].spec.bytes() * kSmall > graph.values[made].spec.bytes();
+}
+
+int large_inputs(const Graph& graph, const Node& maker) {
+  return static_cast<int>(
+      std::count_if(maker.inputs.begin(), maker.inputs.end(),
+                    [&](ValueId input) { return is_large(graph, input, maker.outputs[0]); }));
+}
+
+// Some readers with the program in them, all or none.
+std::vector<Absorbing> absorbing(const Graph& graph, int maker, std::span<const int> readers) {
   std::vector<Absorbing> all;
-  const Node& node = graph.nodes[maker];
-  for (const int reader : readers[node.outputs[0]]) {
+  for (const int reader : readers) {
     if (reader == static_cast<int>(graph.nodes.size())) return {};
     if (overwritten_between(graph, maker, reader)) return {};
-    auto absorbed = absorbed_by(graph, node, reader);
+    auto absorbed = absorbed_by(graph, graph.nodes[maker], reader);
     if (!absorbed) return {};
     all.push_back({reader, std::move(*absorbed)});
   }
   return all;
 }
 
+void absorb(Graph& graph, const Node& maker, const std::vector<Absorbing>& all) {
+  for (const Absorbing& reader : all) {
+    Node& node = graph.nodes[reader.node];
+    node.inputs = absorbed_inputs(reader.absorbed, node, maker);
+    node.op = reader.absorbed.op;
+  }
+}
+
+// The readers after the longest time in which nobody reads the value, if that is a part of the
+// program.
+constexpr int kLong = 16;
+
+std::span<const int> late(const std::vector<int>& readers, int maker, int steps) {
+  size_t first = 0;
+  int longest = 0;
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const int waited = readers[i] - (i == 0 ? maker : readers[i - 1]);
+    if (waited > longest) longest = waited, first = i;
+  }
+  if (longest * kLong < steps) return {};
+  return std::span(readers).subspan(first);
+}
+
+// Whether all that the node reads is there at `step`, or is small.
+bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& readers, const Node& node,
+             int step) {
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    return graph.values[input].role != Role::computed || readers[input].back() >= step ||
+           !is_large(graph, input, node.outputs[0]);
+  });
+}
+
 }  // namespace
 
+// All readers or none: as long as one is left, the value is in memory anyway. To read more than
+// one large value instead of one would take longer.
 int fuse_prologues(Graph& graph) {
   const auto readers = graph.readers();
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
     Node& maker = graph.nodes[s];
-    if (maker.op == nullptr || !maker.op->pointwise()) continue;
-    const std::vector<Absorbing> all = all_readers(graph, readers, s);
+    if (maker.op == nullptr || !maker.op->pointwise() || large_inputs(graph, maker) != 1) continue;
+    const std::vector<Absorbing> all = absorbing(graph, s, readers[maker.outputs[0]]);
     if (all.empty()) continue;
-    for (const Absorbing& reader : all) {
-      Node& node = graph.nodes[reader.node];
-      node.inputs = absorbed_inputs(reader.absorbed, node, maker);
-      node.op = reader.absorbed.op;
-    }
+    absorb(graph, maker, all);
     maker = Node{};
+    ++fused;
+  }
+  drop_emptied(graph);
+  return fused;
+}
+
+int fuse_late_prologues(Graph& graph) {
+  auto readers = graph.readers();
+  int fused = 0;
+  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
+    Node& maker = graph.nodes[s];
+    if (maker.op == nullptr || !maker.op->pointwise()) continue;
+    const auto last = late(readers[maker.outputs[0]], s, static_cast<int>(graph.nodes.size()));
+    if (last.empty() || !is_kept(graph, readers, maker, last.back())) continue;
+    const std::vector<Absorbing> all = absorbing(graph, s, last);
+    if (all.empty()) continue;
+    absorb(graph, maker, all);
+    if (last.size() == readers[maker.outputs[0]].size()) maker = Node{};
+    readers = graph.readers();
     ++fused;
   }
   drop_emptied(graph);

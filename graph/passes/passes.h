@@ -26,6 +26,9 @@ int fold_scales(Graph& graph);
 int fuse_epilogues(Graph& graph);
 // Drops a pointwise node whose readers all apply it themselves to what they read.
 int fuse_prologues(Graph& graph);
+// Where the result of a pointwise node waits long for its last readers, lets these compute it on
+// the way from what is kept until then anyway.
+int fuse_late_prologues(Graph& graph);
 // Makes a node that reads what another makes, as the sums of a norm do, a part of that other one,
 // which computes it while its result is in the cache.
 int fuse_readers(Graph& graph);

@@ -185,13 +185,14 @@ std::optional<FusedMore> with_epilogue(const ConvFusion& own, const ScalarProgra
 }
 
 std::optional<FusedMore> with_prologue(const ConvFusion& own, const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> in, const TensorSpec& result,
                                        std::span<const TensorSpec> p_in) {
   const int main = main_input(p, in[static_cast<size_t>(input)], p_in);
   if (main < 0) return std::nullopt;
   if (input == 0 && own.prologue.code.empty()) return prologue_of_input(own, p, main, in.size());
   const auto at = static_cast<size_t>(input);
   if (at < own.epilogue_begin() || at >= own.readers_begin()) return std::nullopt;
+  if (in[at].shape != result.shape) return std::nullopt;
   return prologue_of_epilogue(own, p, input, in.size());
 }
 

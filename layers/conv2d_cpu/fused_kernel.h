@@ -49,9 +49,9 @@ struct FusedMore {
 std::optional<FusedMore> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
                                        int fused_input, std::span<const TensorSpec> in,
                                        const TensorSpec& result, std::span<const TensorSpec> p_in);
-// `p` makes input 0, or an input of the epilogue. It reads one tensor of that size and small ones.
+// `p` makes input 0, or an input of the epilogue that is as large as the result.
 std::optional<FusedMore> with_prologue(const ConvFusion& own, const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> in, const TensorSpec& result,
                                        std::span<const TensorSpec> p_in);
 std::optional<FusedMore> with_reader(const ConvFusion& own, const OpPtr& reader, int fused_input,
                                      std::span<const TensorSpec> in, const TensorSpec& result,

@@ -28,7 +28,7 @@ size_t scratch_of(ConvPass pass, const ConvShape& shape, ConvForm form, int thre
     case Way::image_lanes:
       return image_lanes_scratch<T>(pass, shape, threads);
     case Way::weight_grad:
-      return weight_grad_scratch<T>(shape, threads);
+      return weight_grad_scratch<T>(shape, form, threads);
     case Way::gather:
       break;
   }
@@ -43,22 +43,26 @@ std::unique_ptr<Convolution<T>> make(ConvPass pass, const ConvShape& shape, Conv
     case Way::image_lanes:
       return make_image_lanes<T>(pass, shape);
     case Way::weight_grad:
-      return make_weight_grad<T>(shape);
+      return make_weight_grad<T>(shape, form);
     case Way::gather:
       break;
   }
   return make_gather<T>(shape, pass == ConvPass::input_grad, form);
 }
 
+Way way_for(ConvPass pass, const ConvShape& shape, size_t element) {
+  return element == sizeof(float) ? way_for<float>(pass, shape) : way_for<double>(pass, shape);
+}
+
 bool gathers_forward(ConvPass pass, const ConvShape& shape, size_t element) {
-  const Way way =
-      element == sizeof(float) ? way_for<float>(pass, shape) : way_for<double>(pass, shape);
-  return way == Way::gather && pass == ConvPass::forward;
+  return way_for(pass, shape, element) == Way::gather && pass == ConvPass::forward;
 }
 
 }  // namespace
 
 bool native_takes_prologue(ConvPass pass, const ConvShape& shape, size_t element) {
+  if (way_for(pass, shape, element) == Way::weight_grad)
+    return weight_grad_takes_prologue(shape, element);
   return gathers_forward(pass, shape, element);
 }
 

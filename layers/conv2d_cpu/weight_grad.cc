@@ -19,25 +19,30 @@ template <class T>
 struct Buffers {
   T* partial;  // [run][weights]
   T* x;        // per thread: a padded block, or a packed tile
+  T* made;     // per thread: what a prologue makes of a block
   T* dy;       // per thread: quads of a block
-  int64_t x_stride, dy_stride;
+  int64_t x_stride, made_stride, dy_stride;
   size_t size;
 };
 
 template <class T>
-Buffers<T> lay_out(const WeightGradTiling& tiling, int threads, void* scratch) {
+Buffers<T> lay_out(const WeightGradTiling& tiling, ConvForm form, int threads, void* scratch) {
   ScratchLayout layout(scratch);
   Buffers<T> b{};
   const int64_t slack = 3 * tiling.lanes;  // whole vectors may be read past the last pixel
   if (!tiling.direct) b.x_stride = tiling.block_pixels * slack;
   if (tiling.padded)
     b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
+  if (form.prologue)
+    b.made_stride = tiling.block_pixels * std::min(tiling.row_columns, tiling.slice_tiles * slack);
   const int64_t filters = ceil_div(tiling.cut_filters, tiling.row_tile) * tiling.row_tile;
   if (tiling.pack_dy) b.dy_stride = tiling.block_pixels * filters;
-  b.x_stride = round_up(b.x_stride, 16), b.dy_stride = round_up(b.dy_stride, 16);
+  for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.dy_stride})
+    *stride = round_up(*stride, 16);
   if (tiling.runs > 1 || tiling.shape.depthwise())
     b.partial = layout.take<T>(tiling.runs * tiling.shape.weights());
   b.x = layout.take<T>(b.x_stride * threads);
+  b.made = layout.take<T>(b.made_stride * threads);
   b.dy = layout.take<T>(b.dy_stride * threads);
   b.size = layout.size();
   return b;
@@ -164,10 +169,54 @@ struct Part {
   int64_t run, group, first_filter, filters, first_tile, last_tile;
 };
 
+// Of x, the columns of a part's tiles, of one pixel after the other.
+struct Columns {
+  int64_t first, count;
+};
+
+Columns columns_of(const WeightGradTiling& tiling, const Part& part) {
+  const int64_t first = tile_of(tiling, part.first_tile).column;
+  const Tile last = tile_of(tiling, part.last_tile - 1);
+  return {first, last.column + last.columns - first};
+}
+
+// What a prologue makes of a block's pixels, of filters 1x1.
+template <class T>
+void make_block(const WeightGradTiling& tiling, const Block& b, const Columns& columns,
+                const Prologue<T>& x, T* to) {
+  const ConvShape& s = tiling.shape;
+  if (columns.count == s.c && s.h == 1 && s.stride_w == 1)  // pixels in a row, in one go
+    return x.read(x.context, to, b.first_pixel * s.c, b.pixels * s.c);
+  for (int64_t i = b.first_pixel; i < b.first_pixel + b.pixels; ++i, to += columns.count) {
+    const int64_t row = i / tiling.out_w, column = i % tiling.out_w;
+    const int64_t image = row / tiling.out_h, y = row % tiling.out_h;
+    const int64_t pixel = (image * s.h + y * s.stride_h) * s.w + column * s.stride_w;
+    x.read(x.context, to, pixel * s.c + columns.first, columns.count);
+  }
+}
+
+template <class T>
+void pack_made(const WeightGradTiling& tiling, const Tile& tile, const Columns& columns,
+               int64_t pixels, const T* made, T* to) {
+  const int64_t width = tile.vectors * tiling.lanes;
+  microkernels<T>().copy_points(made + tile.column - columns.first, columns.count, pixels,
+                                tile.columns, to, width);
+  if (tile.columns < width)
+    for (int64_t p = 0; p < pixels; ++p)
+      std::memset(to + p * width + tile.columns, 0, (width - tile.columns) * sizeof(T));
+}
+
+// A thread's.
+template <class T>
+struct ThreadBuffers {
+  T *x, *made, *dy;
+};
+
 // Adds one block of pixels to a part of `sum`.
 template <class T>
 void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part, const T* x,
-               const T* dy, bool accumulate, T* x_buffer, T* dy_buffer, T* sum) {
+               const Prologue<T>& prologue, const T* dy, bool accumulate,
+               const ThreadBuffers<T>& buffers, T* sum) {
   const ConvShape& s = tiling.shape;
   const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   const int64_t first = part.group * (s.o / s.groups) + part.first_filter;
@@ -176,16 +225,18 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
   product.a = dy + b.first_pixel * s.o + first;
   product.a_point = s.o, product.a_quad = tiling.row_tile, product.a_ahead = b.pixels * s.o;
   if (tiling.pack_dy) {
-    microkernel.pack_quads(product.a, s.o, b.pixels, part.filters, dy_buffer);
-    product.a = dy_buffer;
+    microkernel.pack_quads(product.a, s.o, b.pixels, part.filters, buffers.dy);
+    product.a = buffers.dy;
     product.a_point = tiling.row_tile, product.a_quad = tiling.row_tile * b.pixels;
     product.a_ahead = 0;
   }
   product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
   int64_t row_length = 0;
-  const T* start = tiling.direct ? block_start(tiling, b, x, x_buffer, row_length) : x_buffer;
-  T* joined = x_buffer + tiling.padded_elements();
+  const T* start = tiling.direct ? block_start(tiling, b, x, buffers.x, row_length) : buffers.x;
+  T* joined = buffers.x + tiling.padded_elements();
   if (tiling.joined) join_rows(tiling, b, start, row_length, joined);
+  const Columns columns = columns_of(tiling, part);
+  if (prologue.read) make_block(tiling, b, columns, prologue, buffers.made);
   for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
     const Tile tile = tile_of(tiling, t);
     product.vectors = tile.vectors, product.columns = tile.columns;
@@ -197,8 +248,11 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
       product.b_line = s.stride_h * row_length, product.b_point = s.stride_w * s.c;
       product.lines = b.rows, product.points = tiling.out_w;
     } else {
-      pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, x_buffer);
-      product.b = x_buffer, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes;
+      if (prologue.read)
+        pack_made(tiling, tile, columns, b.pixels, buffers.made, buffers.x);
+      else
+        pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, buffers.x);
+      product.b = buffers.x, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes;
       product.lines = 1, product.points = b.pixels;
       if (s.h == 1 && s.kh * s.kw * s.stride_w == 1) {  // pointwise
         product.next_b = x + (b.first_pixel + b.pixels) * s.c + tile.column;
@@ -224,15 +278,16 @@ Part part_of(const WeightGradTiling& tiling, int64_t task) {
 template <class T>
 class WeightGrad final : public Convolution<T> {
  public:
-  explicit WeightGrad(const ConvShape& shape);
+  WeightGrad(const ConvShape& shape, ConvForm form);
   void run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
-           const ConvHooks<T>&) const override;
+           const ConvHooks<T>& hooks) const override;
 
  private:
-  void run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x, const T* dy,
-                T* dw) const;
+  void run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x,
+                const Prologue<T>& prologue, const T* dy, T* dw) const;
 
   const WeightGradTiling tiling_;
+  const ConvForm form_;
   std::vector<int64_t> offsets_;  // of the taps, for depthwise
 };
 
@@ -242,7 +297,8 @@ WeightGradTiling make_tiling(const ConvShape& shape) {
 }
 
 template <class T>
-WeightGrad<T>::WeightGrad(const ConvShape& shape) : tiling_(make_tiling<T>(shape)) {
+WeightGrad<T>::WeightGrad(const ConvShape& shape, ConvForm form)
+    : tiling_(make_tiling<T>(shape)), form_(form) {
   const ConvShape& s = tiling_.shape;
   if (!s.depthwise()) return;
   const int64_t row_length = (tiling_.padded ? tiling_.padded_columns() : s.w) * s.c;
@@ -252,22 +308,23 @@ WeightGrad<T>::WeightGrad(const ConvShape& shape) : tiling_(make_tiling<T>(shape
 
 template <class T>
 void WeightGrad<T>::run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x,
-                             const T* dy, T* dw) const {
+                             const Prologue<T>& prologue, const T* dy, T* dw) const {
   const WeightGradTiling& tiling = tiling_;
   const ConvShape& s = tiling.shape;
   T* sum = buffers.partial ? buffers.partial + part.run * s.weights() : dw;
-  T* x_buffer = buffers.x + thread * buffers.x_stride;
-  T* dy_buffer = buffers.dy + thread * buffers.dy_stride;
+  const ThreadBuffers<T> own{buffers.x + thread * buffers.x_stride,
+                             buffers.made + thread * buffers.made_stride,
+                             buffers.dy + thread * buffers.dy_stride};
   const int64_t begin = tiling.blocks * part.run / tiling.runs;
   const int64_t end = tiling.blocks * (part.run + 1) / tiling.runs;
   for (int64_t i = begin; i < end; ++i) {
     const Block b = block_of(tiling, i);
     if (!tiling.shape.depthwise()) {
-      add_block(tiling, b, part, x, dy, i > begin, x_buffer, dy_buffer, sum);
+      add_block(tiling, b, part, x, prologue, dy, i > begin, own, sum);
       continue;
     }
     int64_t row_length = 0;
-    const T* start = block_start(tiling, b, x, x_buffer, row_length);
+    const T* start = block_start(tiling, b, x, own.x, row_length);
     depthwise<T>().outer({dy + b.first_pixel * s.c, start, s.stride_h * row_length,
                           s.stride_w * s.c, b.rows, tiling.out_w, offsets_.data(), s.kh * s.kw, s.c,
                           sum, i > begin});
@@ -276,17 +333,17 @@ void WeightGrad<T>::run_part(const Part& part, const Buffers<T>& buffers, int th
 
 template <class T>
 void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
-                        const ConvHooks<T>&) const {
+                        const ConvHooks<T>& hooks) const {
   const ConvShape& s = tiling_.shape;
   if (tiling_.blocks == 0) {  // no pixels: nothing to sum
     std::memset(dw, 0, s.weights() * sizeof(T));
     return;
   }
-  const Buffers<T> buffers = lay_out<T>(tiling_, pool.size(), scratch);
+  const Buffers<T> buffers = lay_out<T>(tiling_, form_, pool.size(), scratch);
   const int64_t groups = s.depthwise() ? 1 : s.groups;
   const int64_t parts = groups * tiling_.cuts * tiling_.slices;
   pool.parallel_for_thread(parts * tiling_.runs, [&](int64_t task, int thread) {
-    run_part(part_of(tiling_, task), buffers, thread, x, dy, dw);
+    run_part(part_of(tiling_, task), buffers, thread, x, hooks.prologue, dy, dw);
   });
   if (s.depthwise()) {
     fold_depthwise(pool, tiling_.runs, s.kh * s.kw, s.c, buffers.partial, dw);
@@ -297,19 +354,25 @@ void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* 
 
 }  // namespace
 
-template <class T>
-size_t weight_grad_scratch(const ConvShape& shape, int threads) {
-  return lay_out<T>(make_tiling<T>(shape), threads, nullptr).size;
+bool weight_grad_takes_prologue(const ConvShape& s, size_t element) {
+  const WeightGradTiling tiling =
+      element == sizeof(float) ? make_tiling<float>(s) : make_tiling<double>(s);
+  return !tiling.direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
 }
 
 template <class T>
-std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape) {
-  return std::make_unique<WeightGrad<T>>(shape);
+size_t weight_grad_scratch(const ConvShape& shape, ConvForm form, int threads) {
+  return lay_out<T>(make_tiling<T>(shape), form, threads, nullptr).size;
 }
 
-#define TESSERA_WEIGHT_GRAD(T)                                   \
-  template size_t weight_grad_scratch<T>(const ConvShape&, int); \
-  template std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape&);
+template <class T>
+std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape, ConvForm form) {
+  return std::make_unique<WeightGrad<T>>(shape, form);
+}
+
+#define TESSERA_WEIGHT_GRAD(T)                                             \
+  template size_t weight_grad_scratch<T>(const ConvShape&, ConvForm, int); \
+  template std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape&, ConvForm);
 TESSERA_WEIGHT_GRAD(float)
 TESSERA_WEIGHT_GRAD(double)
 

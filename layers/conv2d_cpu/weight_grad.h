@@ -5,9 +5,12 @@
 
 namespace tessera {
 
+// Takes a prologue: for 1x1 filters, where tiles of x are copied anyway; each task applies it to
+// the channels of each block of pixels that its tiles are of.
+bool weight_grad_takes_prologue(const ConvShape& shape, size_t element);
 template <class T>
-size_t weight_grad_scratch(const ConvShape& shape, int threads);
+size_t weight_grad_scratch(const ConvShape& shape, ConvForm form, int threads);
 template <class T>
-std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape);
+std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape, ConvForm form);
 
 }  // namespace tessera

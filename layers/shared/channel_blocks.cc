@@ -1,5 +1,6 @@
 #include "tessera/layers/shared/channel_blocks.h"
 
+#include "tessera/engine/op_settings.h"
 #include "tessera/layers/shared/blockwise.h"
 #include "tessera/layers/shared/channel_blocks_cuda.h"
 #include "tessera/layers/shared/checks.h"
@@ -8,10 +9,13 @@
 namespace tessera {
 namespace {
 
-class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp {
+class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, public HasSettings {
  public:
   explicit BlockMoments(ChannelBlocks params) : params(params) {}
   std::string_view name() const override { return "block_moments"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"block_rows", {static_cast<double>(params.block_rows)}}};
+  }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});

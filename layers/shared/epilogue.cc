@@ -35,9 +35,6 @@ std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const Scala
 
 namespace {
 
-// A small input of a prologue has this part of its elements, or less.
-constexpr int64_t kSmall = 16;
-
 // Functions that take longer than to write what they give and read it again: not for each reader.
 bool is_slow(const Instruction& instruction) {
   switch (instruction.op) {
@@ -74,9 +71,7 @@ int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const T
     const TensorSpec& spec = p_in[static_cast<size_t>(k)];
     Broadcast broadcast;
     if (spec.dtype != made.dtype || !broadcast_of(spec.shape, made.shape, &broadcast)) return -1;
-    if (spec.shape.elements() * kSmall <= made.shape.elements()) continue;
-    if (main >= 0 || spec.shape != made.shape) return -1;
-    main = k;
+    if (main < 0 && spec.shape == made.shape) main = k;
   }
   return main;
 }

@@ -69,9 +69,9 @@ std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const Scala
 // those of p; nothing where the whole is too long.
 std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const ScalarProgram& p,
                                            int at);
-// Of a program that makes an input of an op: the only one of its inputs that is as large as what it
-// makes, where all others are vectors of channels and the like, and no function takes long; else
-// -1. Only then is it worth being computed on the way instead of kept.
+// Of a program that makes an input of an op: the first of its inputs that is as large as what it
+// makes, where the others are so too or vectors of channels and the like, and no function takes
+// long; else -1. Only then may it be computed on the way.
 int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in);
 // `p` with its input `main` first, the others in order.
 ScalarProgram main_first(const ScalarProgram& p, int main);

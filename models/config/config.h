@@ -125,7 +125,7 @@ struct ModelConfig {
   std::optional<int64_t> depth;            // wide_resnet, densenet_bc
   std::optional<int64_t> widen;            // wide_resnet: factor of the channels
   std::optional<int64_t> growth;           // densenet_bc: channels that a layer adds
-  std::optional<double> stochastic_depth;  // efficientnet, convnext: probability
+  std::optional<double> stochastic_depth;  // resnet, efficientnet, convnext
   std::string weights;                     // file with the values to begin with; "": as initialised
   std::vector<LayerConfig> layers;         // instead of a model by name, which is "layers" then
 };

@@ -198,7 +198,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"model.depth", &c.model.depth, at_least(1, 10000), "wide_resnet, densenet_bc: 6 n + 4 layers"},
     {"model.widen", &c.model.widen, at_least(1, 1000), "wide_resnet: factor of the channels"},
     {"model.growth", &c.model.growth, at_least(1, 10000), "densenet_bc: channels a layer adds"},
-    {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), "efficientnet, convnext: probability that a sample goes around the last block, less before it; none: the model's own"},
+    {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), "resnet, seresnet, efficientnet, convnext: probability that a sample goes around the last block, less before it; none: the model's own"},
     {"model.layers", &c.model.layers, any(), "a model of one's own, layer by layer, instead of name"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},

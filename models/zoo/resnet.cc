@@ -1,12 +1,14 @@
 #include "tessera/models/zoo/resnet.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
 #include "tessera/layers/activation.h"
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/shortcut.h"
+#include "tessera/layers/stochastic_depth.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -20,6 +22,7 @@ struct BlockShape {
   int64_t stride;
   ResNet::Shortcut shortcut;
   bool squeezes;
+  double stochastic_depth;
 };
 
 Conv2d::Settings conv_settings(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1) {
@@ -31,20 +34,24 @@ Conv2d::Settings conv_settings(int64_t in, int64_t out, int64_t kernel, int64_t 
           .bias = false};
 }
 
-// What a residual ends with: nothing, or squeeze and excitation.
-class Weighing {
+// What a residual ends with: squeeze and excitation where the network has it, and stochastic depth.
+class Ending {
  public:
-  Weighing(Store& store, const std::string& name, const BlockShape& s) {
+  Ending(Store& store, const std::string& name, const BlockShape& s)
+      : stochastic_depth_(s.stochastic_depth) {
     if (s.squeezes)
       se_ = std::make_unique<SqueezeExcitation>(
           store, name,
           SqueezeExcitation::Settings{.channels = s.out,
                                       .squeeze = std::max<int64_t>(8, s.out / 16)});
   }
-  Tensor operator()(const Tensor& x) const { return se_ != nullptr ? (*se_)(x) : x; }
+  Tensor operator()(const Tensor& x) const {
+    return stochastic_depth(se_ != nullptr ? (*se_)(x) : x, stochastic_depth_);
+  }
 
  private:
   std::unique_ptr<SqueezeExcitation> se_;
+  double stochastic_depth_;
 };
 
 // What is added to the residual: x itself where shapes agree.
@@ -78,13 +85,13 @@ class BasicBlock final : public Module {
         bn1_(store, part("bn1"), {.channels = s.width}),
         conv2_(store, part("conv2"), conv_settings(s.width, s.out, 3)),
         bn2_(store, part("bn2"), {.channels = s.out}),
-        se_(store, part("se"), s),
+        ending_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
 
  protected:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = relu(bn1_(conv1_(x)));
-    return relu(se_(bn2_(conv2_(y))) + bridge_(x));
+    return relu(ending_(bn2_(conv2_(y))) + bridge_(x));
   }
 
  private:
@@ -92,7 +99,7 @@ class BasicBlock final : public Module {
   BatchNorm2d bn1_;
   Conv2d conv2_;
   BatchNorm2d bn2_;
-  Weighing se_;
+  Ending ending_;
   Bridge bridge_;
 };
 
@@ -106,14 +113,14 @@ class BottleneckBlock final : public Module {
         bn2_(store, part("bn2"), {.channels = s.width}),
         conv3_(store, part("conv3"), conv_settings(s.width, s.out, 1)),
         bn3_(store, part("bn3"), {.channels = s.out}),
-        se_(store, part("se"), s),
+        ending_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
 
  protected:
   Tensor forward(const Tensor& x) const override {
     Tensor y = relu(bn1_(conv1_(x)));
     y = relu(bn2_(conv2_(y)));
-    return relu(se_(bn3_(conv3_(y))) + bridge_(x));
+    return relu(ending_(bn3_(conv3_(y))) + bridge_(x));
   }
 
  private:
@@ -123,7 +130,7 @@ class BottleneckBlock final : public Module {
   BatchNorm2d bn2_;
   Conv2d conv3_;
   BatchNorm2d bn3_;
-  Weighing se_;
+  Ending ending_;
   Bridge bridge_;
 };
 
@@ -145,16 +152,20 @@ ResNet::ResNet(Store& store, const Settings& s)
       stem_(s.stem),
       conv1_(store, "conv1", stem_settings(s)),
       bn1_(store, "bn1", {.channels = s.widths[0]}) {
-  int64_t channels = s.widths[0];
+  const int64_t all = std::accumulate(s.blocks.begin(), s.blocks.end(), int64_t{0});
+  int64_t channels = s.widths[0], made = 0;
   for (size_t stage = 0; stage < s.blocks.size(); ++stage) {
     const int64_t out = s.widths[stage] * (s.block == Block::kBottleneck ? kExpansion : 1);
-    for (int64_t i = 0; i < s.blocks[stage]; ++i) {
+    for (int64_t i = 0; i < s.blocks[stage]; ++i, ++made) {
+      const double deep =
+          static_cast<double>(made) / static_cast<double>(std::max<int64_t>(1, all - 1));
       const BlockShape shape{.in = channels,
                              .width = s.widths[stage],
                              .out = out,
                              .stride = stage > 0 && i == 0 ? 2 : 1,
                              .shortcut = s.shortcut,
-                             .squeezes = s.squeezes};
+                             .squeezes = s.squeezes,
+                             .stochastic_depth = deep * s.stochastic_depth};
       std::string name = fmt::format("layer{}.{}", stage + 1, i);
       if (s.block == Block::kBasic) {
         blocks_.push_back(std::make_unique<BasicBlock>(store, std::move(name), shape));

@@ -37,6 +37,9 @@ class ResNet final : public Module {
     std::vector<int64_t> blocks{3, 3, 3};     // of each stage
     std::vector<int64_t> widths{16, 32, 64};  // channels of each stage (a quarter, bottleneck)
     bool squeezes = false;  // the residual goes through squeeze and excitation ("SE-ResNet")
+    // In training, the probability that a sample goes around the last block; the first has 0,
+    // between them a line (Huang et al. 2016).
+    double stochastic_depth = 0;
     int64_t channels = 3;
     int64_t classes = 10;
   };

@@ -1,11 +1,13 @@
-"""The whole way of a user: weights of torchvision and timm come into a training, and `trainer predict`
-answers for a picture; against what PyTorch computes with them in float64.
+"""The whole way of a user: weights of torchvision and timm come into a training, `trainer predict`
+answers for a picture, and `trainer export` gives the weights back and the network as ONNX; against what
+PyTorch computes with them in float64.
 
     python predict_peers.py build/release/bin/trainer [NETWORK ...]
 
 The weights are random, statistics of batch norms included; all but the last layer is frozen and that
-has a learning rate of 0, so that the training changes nothing. Needs torch, torchvision, timm and
-safetensors. Ends with 1 where a logit is off by more than 1e-5 of the largest.
+has a learning rate of 0, so that the training changes nothing. What comes back must be what PyTorch had,
+loaded strictly; the ONNX file must pass its checker. Needs torch, torchvision, timm,
+safetensors, onnx and onnxruntime. Ends with 1 where a logit is off by more than 1e-5 of the largest.
 """
 
 import json
@@ -14,31 +16,43 @@ import subprocess
 import sys
 import tempfile
 
+import onnx
+import onnxruntime
 import timm
 import torch
 import torchvision
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-SIDE, CLASSES, MOST = 96, 10, 1e-5
-# Network, whose, and what its last part is called here.
-NETWORKS = {"resnet18": ("torchvision", "fc"), "resnet50": ("torchvision", "fc"),
-            "densenet121": ("torchvision", "classifier"), "mobilenet_v2": ("torchvision", "classifier"),
-            "mobilenet_v3_small": ("torchvision", "classifier"),
-            "mobilenet_v3_large": ("torchvision", "classifier"), "regnet_y_400mf": ("torchvision", "fc"),
-            "regnet_y_3_2gf": ("torchvision", "fc"), "shufflenet_v2_x1_0": ("torchvision", "fc"),
-            "googlenet": ("torchvision", "fc"), "efficientnet_b0": ("timm", "classifier"),
-            "efficientnet_b2": ("timm", "classifier"), "efficientnet_b4": ("timm", "classifier"),
-            "seresnet18": ("timm", "fc"), "seresnet50": ("timm", "fc"), "convnext_atto": ("timm", "head"),
-            "convnext_tiny": ("timm", "head")}
+CLASSES, MOST = 10, 1e-5
+# Networks by whose weights they take and by what their last part is called here.
+NETWORKS = {
+    ("torchvision", "fc"): ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "googlenet",
+                            *(f"shufflenet_v2_x{width}" for width in ("0_5", "1_0", "1_5", "2_0")),
+                            *(f"regnet_y_{size}" for size in ("400mf", "800mf", "1_6gf", "3_2gf"))],
+    ("torchvision", "classifier"): ["densenet121", "mobilenet_v2", "mobilenet_v3_small",
+                                    "mobilenet_v3_large"],
+    ("torchvision", "classifier.6"): ["alexnet", *(f"vgg{depth}_bn" for depth in (11, 13, 16, 19))],
+    ("timm", "classifier"): [f"efficientnet_b{size}" for size in range(5)],
+    ("timm", "fc"): ["seresnet18", "seresnet50"],
+    ("timm", "head"): [f"convnext_{size}" for size in ("atto", "femto", "pico", "nano", "tiny")]}
+PLACES = {name: place for place, names in NETWORKS.items() for name in names}
+
+
+def side_of(name):
+    """Those that average to 7x7 or 6x6 pixels are taken at their own size."""
+    return 224 if name.startswith(("vgg", "alexnet")) else 96
+
+
+def library_model(library, name):
+    if library == "timm":
+        return timm.create_model(name, num_classes=CLASSES)
+    more = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
+    return torchvision.models.get_model(name, weights=None, num_classes=CLASSES, **more)
 
 
 def make(name):
     torch.manual_seed(1)
-    if NETWORKS[name][0] == "timm":
-        model = timm.create_model(name, num_classes=CLASSES)
-    else:
-        more = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
-        model = torchvision.models.get_model(name, weights=None, num_classes=CLASSES, **more)
+    model = library_model(PLACES[name][0], name)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.2)
@@ -61,30 +75,49 @@ def answered(trainer, folder, name, model, picture):
     torchvision.io.write_png(picture, str(folder / "p.png"))
     (folder / "c.yaml").write_text(
         f"model: {{name: {name}, weights: m.safetensors, classes: {CLASSES}}}\n"
-        f"data: {{name: synthetic, image_size: {SIDE}, batch: 8, train_count: 8, test_count: 8,\n"
+        f"data: {{name: synthetic, image_size: {side_of(name)}, batch: 8, train_count: 8, test_count: 8,\n"
         "  mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}\n"
-        f"optimizer: {{name: sgd, lr: 0}}\ntrain: {{steps: 1, freeze_all_but: [{NETWORKS[name][1]}]}}\n"
+        f"optimizer: {{name: sgd, lr: 0}}\ntrain: {{steps: 1, freeze_all_but: [{PLACES[name][1]}]}}\n"
         "run: {dir: run}\n", encoding="utf-8")
     run(folder, trainer, "--config", "c.yaml")
     told = json.loads(run(folder, trainer, "predict", "--run", "run", "--json", "p.png"))
     return torch.tensor(told["images"][0]["logits"], dtype=torch.float64)
 
 
+def exported(trainer, folder, name, x):
+    """The logits of the ONNX file, and in float64 of the weights in torchvision's network if it has it."""
+    for file in ("out.safetensors", "out.onnx"):
+        run(folder, trainer, "export", "--run", "run", "-o", file)
+    known = name in torchvision.models.list_models() and not name.startswith("convnext")
+    model = library_model("torchvision" if known else "timm", name)
+    weights = load_file(folder / "out.safetensors")
+    counts = {key: value for key, value in model.state_dict().items() if key.endswith("num_batches_tracked")}
+    model.load_state_dict({**counts, **weights}, strict=True)
+    onnx.checker.check_model(str(folder / "out.onnx"), full_check=True)
+    session = onnxruntime.InferenceSession(str(folder / "out.onnx"), providers=["CPUExecutionProvider"])
+    told = torch.from_numpy(session.run(None, {"images": x.float().numpy()})[0][0]).double()
+    return told, model.eval().double()(x)[0]
+
+
 def main():
     trainer = str(pathlib.Path(sys.argv[1]).resolve())
     worst = 0.0
-    for name in sys.argv[2:] or NETWORKS:
+    for name in sys.argv[2:] or PLACES:
         model = make(name)
-        picture = torch.randint(0, 256, (3, SIDE, SIDE), dtype=torch.uint8)
+        picture = torch.randint(0, 256, (3, side_of(name), side_of(name)), dtype=torch.uint8)
+        x = ((picture.double() / 255 - 0.5) / 0.25)[None]
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-            ours = answered(trainer, pathlib.Path(folder), name, model, picture)
-            x = ((picture.double() / 255 - 0.5) / 0.25)[None]
+            folder = pathlib.Path(folder)
+            ours = answered(trainer, folder, name, model, picture)
+            onnx_file, again = exported(trainer, folder, name, x)
             theirs = model(x.float())[0].double()
             wanted = model.double()(x)[0]
-        off = [float((logits - wanted).abs().max() / wanted.abs().max()) for logits in (ours, theirs)]
-        print(f"{NETWORKS[name][0]} {name}: off by {off[0]:.1e} of the largest logit, PyTorch in float32 by "
-              f"{off[1]:.1e}", flush=True)
-        worst = max(worst, off[0])
+        off = [float((logits - wanted).abs().max() / wanted.abs().max()) for logits in (ours, onnx_file, theirs)]
+        print(f"{PLACES[name][0]} {name}: off by {off[0]:.1e} of the largest logit, its ONNX file by {off[1]:.1e}, "
+              f"PyTorch in float32 by {off[2]:.1e}", flush=True)
+        if (again - wanted).abs().max() > 1e-12 * wanted.abs().max():
+            sys.exit(f"{name}: the exported weights are not those that were given")
+        worst = max(worst, *off[:2])
     sys.exit(worst > MOST)
 
 

@@ -100,7 +100,7 @@ TEST_P(Bits, EagerAndEveryPlannerAgree) {
 TEST_P(Bits, EagerAndGraphWithoutEachPassAgree) {
   const std::vector<float> expected = eager();
   const std::vector<std::string> passes = all_passes();
-  ASSERT_EQ(passes.size(), 12u);
+  ASSERT_EQ(passes.size(), 13u);
   for (const std::string& pass : passes) {
     CompileOptions graph;
     graph.disabled_passes = {pass};

@@ -89,7 +89,7 @@ TEST(Compile, GraphAndEagerGiveTheSameBits) {
   }
   for (const char* pass :
        {"simplify", "dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
-        "fuse_prologues", "fuse_readers", "order_updates", "in_place"}) {
+        "fuse_prologues", "fuse_readers", "fuse_late_prologues", "order_updates", "in_place"}) {
     CompileOptions graph;
     graph.disabled_passes = {pass};
     EXPECT_EQ(train(graph), expected) << "without " << pass;

@@ -56,6 +56,8 @@ const Case kCases[] = {
     {"1x1, few channels", square(3, 7, 5, 10, 1, 1, 0)},
     {"1x1 stride 2", square(2, 16, 16, 32, 1, 2, 0)},
     {"1x1 stride 2, odd", square(2, 7, 17, 10, 1, 2, 0)},
+    {"1x1, columns and filters in parts", square(2, 9, 520, 300, 1, 1, 0)},
+    {"1x1 stride 2, many channels", square(3, 9, 70, 40, 1, 2, 0)},
     {"1x1 with padding", square(2, 5, 8, 8, 1, 1, 1)},
     {"kernel larger than the image", square(2, 3, 4, 7, 5, 1, 2)},
     {"much larger, strided", square(2, 2, 3, 5, 7, 2, 3)},

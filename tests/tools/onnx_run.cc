@@ -107,6 +107,8 @@ class Run {
     if (op == "MaxPool" || op == "AveragePool") return pool(op == "MaxPool");
     if (op == "GlobalAveragePool") return mean({2, 3});
     if (op == "ReduceMean") return mean(attribute("axes"));
+    if (op == "ReduceSum") return sum(integers(1));
+    if (op == "Expand") return expand();
     if (op == "Gemm" || op == "MatMul") return gemm();
     if (op == "Transpose") return transpose();
     if (op == "Flatten") return flatten();
@@ -244,21 +246,32 @@ class Run {
     return out;
   }
 
-  Array mean(const Shape& axes) const {
+  // Keeps the axes, as extents of 1.
+  Array sum(const Shape& axes) const {
     const Array& x = in(0);
     Shape shape = x.shape;
-    int64_t count = 1;
-    for (const int64_t axis : axes) {
-      int64_t& extent =
-          shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)];
-      count *= extent, extent = 1;
-    }
+    for (const int64_t axis : axes)
+      shape[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = 1;
     Array out = filled(shape);
     each(x.shape, [&](const Shape& i) {
       int64_t place = 0;
       for (size_t k = 0; k < i.size(); ++k) place = place * shape[k] + (shape[k] == 1 ? 0 : i[k]);
-      out.values[static_cast<size_t>(place)] += at(x, i) / static_cast<double>(count);
+      out.values[static_cast<size_t>(place)] += at(x, i);
     });
+    return out;
+  }
+  Array mean(const Shape& axes) const {
+    Array out = sum(axes);
+    const auto count = static_cast<double>(in(0).values.size() / out.values.size());
+    for (double& value : out.values) value /= count;
+    return out;
+  }
+
+  Array expand() const {
+    Array out{in(0).shape, {}};
+    const Shape to = integers(1);
+    for (size_t k = 0; k < to.size(); ++k) out.shape[k] = std::max(out.shape[k], to[k]);
+    each(out.shape, [&](const Shape& i) { out.values.push_back(at(in(0), i)); });
     return out;
   }
 

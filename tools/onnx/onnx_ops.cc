@@ -29,12 +29,19 @@ struct Writing {
   const Shape& in_shape(size_t i = 0) const { return values.shape(in(i)); }
   const Shape& out_shape() const { return values.shape(out()); }
 
-  Integers setting(std::string_view name) const {
+  std::vector<double> numbers(std::string_view name) const {
     const auto* op = dynamic_cast<const HasSettings*>(node.op.get());
     if (op != nullptr)
       for (const OpSetting& known : op->settings())
-        if (known.name == name) return {known.values.begin(), known.values.end()};
+        if (known.name == name) return known.values;
     throw InternalError(fmt::format("{} does not tell its {}", node.op->name(), name));
+  }
+  Integers setting(std::string_view name) const {
+    const std::vector<double> values = numbers(name);
+    return {values.begin(), values.end()};
+  }
+  std::string number(std::string_view name) const {
+    return to.number(static_cast<float>(numbers(name).at(0)));
   }
   std::string add(const char* op, const std::vector<std::string>& inputs,
                   const std::vector<OnnxAttribute>& attributes = {}) const {
@@ -175,18 +182,54 @@ void write_softmax(const Writing& w) {
 
 // Mean and 1 / deviation of each row.
 void write_layer_moments(const Writing& w) {
-  double eps = 0;
-  if (const auto* op = dynamic_cast<const HasSettings*>(w.node.op.get()))
-    eps = op->settings().at(0).values.at(0);
   const std::string x = w.values.ours(w.in(0));
   const std::vector<OnnxAttribute> rows = {{"axes", {-1}}};
   const std::string mean = w.add("ReduceMean", {x}, rows);
   const std::string apart = w.add("Sub", {x, mean});
   const std::string variance = w.add("ReduceMean", {w.add("Mul", {apart, apart})}, rows);
-  const std::string root =
-      w.add("Sqrt", {w.add("Add", {variance, w.to.number(static_cast<float>(eps))})});
+  const std::string root = w.add("Sqrt", {w.add("Add", {variance, w.number("eps")})});
   w.values.put(w.out(0), mean, false);
   w.values.put(w.out(1), w.add("Reciprocal", {root}), false);
+}
+
+// Mean and sum of squared differences of each channel of each sample: [n, 2, c].
+void write_block_moments(const Writing& w) {
+  const Shape& s = w.in_shape();
+  const int64_t pixels = s.elements(1, s.rank() - 1);
+  if (w.setting("block_rows")[0] != pixels) refuse(w.node, "has moments over several images");
+  const std::vector<OnnxAttribute> axes = {{"axes", {1}}};
+  const std::string x =
+      w.add("Reshape", {w.values.ours(w.in(0)), w.values.reshape_target({s[0], pixels, s.back()})});
+  const std::string mean = w.add("ReduceMean", {x}, axes);
+  const std::string apart = w.add("Sub", {x, mean});
+  const std::string squares =
+      w.add("ReduceSum", {w.add("Mul", {apart, apart}), w.to.integers({1})});
+  w.put_ours(w.add("Concat", {mean, squares}, {{"axis", {1}, false}}));
+}
+
+// From those: mean and 1 / deviation of each channel's group, [n, c].
+void write_group_norm_finalise(const Writing& w) {
+  const int64_t groups = w.setting("groups")[0], n = w.in_shape()[0], c = w.in_shape()[2];
+  const std::vector<OnnxAttribute> axes = {{"axes", {2}}};
+  const auto of_groups = [&](int64_t half) {
+    const std::string part =
+        w.add("Slice", {w.values.ours(w.in(0)), w.to.integers({half}), w.to.integers({half + 1}),
+                        w.to.integers({1}), w.to.integers({1})});
+    return w.add("Reshape", {part, w.values.reshape_target({n, groups, c / groups})});
+  };
+  const std::string means = of_groups(0), mean = w.add("ReduceMean", {means}, axes);
+  const std::string apart = w.add("Sub", {means, mean});
+  const std::string between = w.add("ReduceMean", {w.add("Mul", {apart, apart})}, axes);
+  const std::string within =
+      w.add("Div", {w.add("ReduceMean", {of_groups(1)}, axes), w.number("pixels")});
+  const std::string root =
+      w.add("Sqrt", {w.add("Add", {w.add("Add", {between, within}), w.number("eps")})});
+  const auto of_channels = [&](const std::string& x) {
+    const std::string wide = w.add("Expand", {x, w.to.integers({1, groups, c / groups})});
+    return w.add("Reshape", {wide, w.values.reshape_target({n, c})});
+  };
+  w.values.put(w.out(0), of_channels(mean), false);
+  w.values.put(w.out(1), of_channels(w.add("Reciprocal", {root})), false);
 }
 
 void write_expand(const Writing& w) {
@@ -269,11 +312,13 @@ using Write = void (*)(const Writing&);
 const std::map<std::string_view, Write>& writers() {
   static const std::map<std::string_view, Write> all = {
       {"average_pool2d", write_pool},
+      {"block_moments", write_block_moments},
       {"concat", write_concat},
       {"conv2d", write_conv},
       {"copy", write_copy},
       {"expand", write_expand},
       {"global_average_pool", write_global_average_pool},
+      {"group_norm_finalise", write_group_norm_finalise},
       {"layer_moments", write_layer_moments},
       {"log_softmax", write_softmax},
       {"matmul", write_matmul},

@@ -117,10 +117,12 @@ TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
     return all;
   };
   const std::string pointwise_pass = "fuse_pointwise", epilogues = "fuse_epilogues",
-                    prologues = "fuse_prologues", readers = "fuse_readers";
-  const Cost apart = sum({pointwise_pass, epilogues, prologues, readers});
-  const Cost pointwise = sum({epilogues, prologues, readers});
-  const Cost fused = sum({prologues, readers}), sums = sum({prologues}), all = sum({});
+                    prologues = "fuse_prologues", readers = "fuse_readers",
+                    late = "fuse_late_prologues";
+  const Cost apart = sum({pointwise_pass, epilogues, prologues, readers, late});
+  const Cost pointwise = sum({epilogues, prologues, readers, late});
+  const Cost fused = sum({prologues, readers, late}), sums = sum({prologues, late});
+  const Cost all = sum({});
   EXPECT_EQ(pointwise.flops, apart.flops);
   EXPECT_EQ(fused.flops, apart.flops);
   EXPECT_LT(pointwise.bytes_written, apart.bytes_written);

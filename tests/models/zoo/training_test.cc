@@ -32,7 +32,8 @@ struct Trained {
 Trained train(const Case& c, bool eager, int threads, int64_t steps) {
   const Threads scope(threads);
   ModelOptions options{.height = c.side, .width = c.side, .channels = 3, .classes = 10};
-  if (std::string(c.model).starts_with("convnext")) options.stochastic_depth = 0.1;
+  const std::string model = c.model;
+  if (model == "convnext_atto" || model == "seresnet18") options.stochastic_depth = 0.1;
   ZooStep step(c.model, options, 8);
   Compiled compiled(step.function(), {.eager = eager});
   Tensors arguments = step.arguments(0);

@@ -8,6 +8,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/graph/capture.h"
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/zoo/element_count.h"
@@ -116,7 +117,7 @@ TEST(Zoo, EveryParameterOfTheSmallNetworksGetsAGradient) {
       {"densenet_bc", {.height = 12, .width = 9, .depth = 22, .growth = 6}},
       {"mobilenet_v2", {.height = 33, .width = 40}},
       {"googlenet", {.height = 33, .width = 40, .dropout = 0}},
-      {"seresnet18", {.height = 33, .width = 40}},
+      {"seresnet18", {.height = 33, .width = 40, .stochastic_depth = 0.2}},
       {"shufflenet_v2_x0_5", {.height = 65, .width = 70}},
       {"mobilenet_v3_small", {.height = 65, .width = 70}},
       {"mobilenet_v3_large", {.height = 65, .width = 70}},
@@ -185,6 +186,35 @@ std::string message_of(const char* name, const ModelOptions& options) {
   return "no ConfigError";
 }
 
+TEST(Zoo, ResidualsOfAResNetAreLeftOutAtRandomInTraining) {
+  const auto logits = [](std::optional<double> stochastic_depth, bool training) {
+    Store store(7);
+    const auto model = make_model(
+        "resnet20", {.height = 8, .width = 8, .stochastic_depth = stochastic_depth}, store);
+    TrainingScope scope(training);
+    RandomScope random(1, zeros({2}, DType::i64));
+    return (*model)(random_normal({4, 8, 8, 3}, 1)).to_vector<float>();
+  };
+  EXPECT_EQ(logits(0.5, false), logits({}, false));
+  EXPECT_EQ(logits(0, true), logits({}, true));
+  EXPECT_NE(logits(0.5, true), logits({}, true));
+
+  // Of nine blocks all but the first.
+  Store store(7);
+  const auto model =
+      make_model("resnet20", {.height = 8, .width = 8, .stochastic_depth = 0.5}, store);
+  TrainingScope training;
+  const Graph graph = capture(
+      [&](const Tensors& in) {
+        RandomScope random(1, in[1]);
+        return Tensors{(*model)(in[0])};
+      },
+      {{DType::f32, {4, 8, 8, 3}, {}}, {DType::i64, {2}, {}}});
+  EXPECT_EQ(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                          [](const Node& node) { return node.op->name() == "dropout"; }),
+            8);
+}
+
 TEST(Zoo, WhatCannotBeMadeIsExplained) {
   EXPECT_EQ(
       message_of("resnet21", {}),
@@ -199,7 +229,7 @@ TEST(Zoo, WhatCannotBeMadeIsExplained) {
   EXPECT_EQ(message_of("resnet20", {.classes = 0}),
             "model resnet20: classes must be at least 1, is 0");
   EXPECT_EQ(message_of("resnet20", {.dropout = 0.5}),
-            "model resnet20: has no dropout to choose (its options: classes)");
+            "model resnet20: has no dropout to choose (its options: classes, stochastic_depth)");
   EXPECT_EQ(message_of("lenet5", {.widths = {3}}),
             "model lenet5: has no widths to choose (its options: classes)");
   EXPECT_EQ(message_of("convnext_atto", {.stochastic_depth = 1}),
