@@ -112,7 +112,7 @@ struct AugmentConfig {
   int level = 128;                                                    // cutout
   int n = 2, magnitude = 9;                                           // rand_augment
   double alpha = 1;                                                   // mixup, cutmix
-  double probability = 1;                                             // cutout
+  double probability = 1;                                             // cutout, mixup, cutmix
   bool operator==(const AugmentConfig&) const = default;
 };
 

@@ -78,8 +78,8 @@ Transforms make_transforms(const DataConfig& data) {
 Mix make_mix(const DataConfig& data) {
   Mix mix;
   for (const AugmentConfig& step : data.augment) {
-    if (step.kind == "mixup") mix.mixup = step.alpha;
-    if (step.kind == "cutmix") mix.cutmix = step.alpha;
+    if (step.kind == "mixup") mix.mixup = step.alpha, mix.mixup_probability = step.probability;
+    if (step.kind == "cutmix") mix.cutmix = step.alpha, mix.cutmix_probability = step.probability;
   }
   return mix;
 }

@@ -41,9 +41,11 @@ std::vector<ItemKind> item_kinds(AugmentConfig& a) {
       {"n", &a.n, at_least(1, 16), "how many"},
       {"magnitude", &a.magnitude, at_least(0, 30), "how strong, out of 30"}}},
     {"mixup", "mixes images of a batch, and their labels", {
-      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"}}},
+      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"},
+      {"probability", &a.probability, at_least(0, 1), "how often; with cutmix, of those that draw mixup"}}},
     {"cutmix", "puts a part of another image of the batch in, and mixes the labels", {
-      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"}}},
+      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"},
+      {"probability", &a.probability, at_least(0, 1), "how often; with mixup, of those that draw cutmix"}}},
   };
 }
 std::vector<ItemKind> item_kinds(GroupConfig& g) {

@@ -60,18 +60,32 @@ double paste(const ImageShape& shape, uint8_t* image, const uint8_t* other, doub
 
 }  // namespace
 
-std::string Mix::describe() const {
-  std::string text = mixup > 0 ? fmt::format("mixup alpha {}", mixup) : "";
-  if (cutmix > 0) text += fmt::format("{}cutmix alpha {}", text.empty() ? "" : " or ", cutmix);
+namespace {
+
+std::string described(const char* name, double alpha, double probability) {
+  std::string text = fmt::format("{} alpha {}", name, alpha);
   return probability < 1 ? text + fmt::format(", probability {}", probability) : text;
 }
 
+void check_kind(const char* name, double alpha, double probability) {
+  if (!(alpha >= 0 && alpha <= 100))
+    throw ConfigError(fmt::format("{}: alpha {} is not in [0, 100]", name, alpha));
+  if (!(probability >= 0 && probability <= 1))
+    throw ConfigError(fmt::format("{}: probability {} is not in [0, 1]", name, probability));
+}
+
+}  // namespace
+
+std::string Mix::describe() const {
+  std::string text = mixup > 0 ? described("mixup", mixup, mixup_probability) : "";
+  if (cutmix > 0)
+    text += (text.empty() ? "" : " or ") + described("cutmix", cutmix, cutmix_probability);
+  return text;
+}
+
 void check_mix(const Mix& mix) {
-  for (auto [name, alpha] : {std::pair{"mixup", mix.mixup}, std::pair{"cutmix", mix.cutmix}})
-    if (!(alpha >= 0 && alpha <= 100))
-      throw ConfigError(fmt::format("{}: alpha {} is not in [0, 100]", name, alpha));
-  if (!(mix.probability >= 0 && mix.probability <= 1))
-    throw ConfigError(fmt::format("mixing: probability {} is not in [0, 1]", mix.probability));
+  check_kind("mixup", mix.mixup, mix.mixup_probability);
+  check_kind("cutmix", mix.cutmix, mix.cutmix_probability);
 }
 
 void mix_batch(const Mix& mix, const AugmentKey& key, const ImageShape& shape, int64_t count,
@@ -87,8 +101,9 @@ void mix_batch(const Mix& mix, const AugmentKey& key, const ImageShape& shape, i
     const uint8_t* other = i + 1 < count ? image + bytes : scratch;
     partners[i] = labels[i + 1 < count ? i + 1 : 0];
     shares[i] = 1;
-    if (random.uniform() >= mix.probability) continue;
+    const double drawn = random.uniform();
     bool cuts = mix.mixup <= 0 || (mix.cutmix > 0 && (random.bits() & 1) != 0);
+    if (drawn >= (cuts ? mix.cutmix_probability : mix.mixup_probability)) continue;
     double share = beta_variate(cuts ? mix.cutmix : mix.mixup, random);
     if (cuts)
       share = paste(shape, image, other, share, random);

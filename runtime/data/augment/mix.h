@@ -18,15 +18,16 @@
 namespace tessera {
 
 struct Mix {
-  double mixup = 0;        // alpha; 0: none
-  double cutmix = 0;       // alpha; 0: none. With both, each image draws one of them
-  double probability = 1;  // of an image being mixed at all
+  double mixup = 0;   // alpha; 0: none
+  double cutmix = 0;  // alpha; 0: none. With both, each image draws one of them
+  // Of an image being mixed at all, in the way that it has drawn.
+  double mixup_probability = 1, cutmix_probability = 1;
 
-  bool any() const { return (mixup > 0 || cutmix > 0) && probability > 0; }
+  bool any() const { return mixup > 0 || cutmix > 0; }
   std::string describe() const;  // "mixup alpha 0.2"
 };
 
-// Throws ConfigError when a value is out of range: alpha in [0, 100], probability in [0, 1].
+// Throws ConfigError when a value is out of range: alpha in [0, 100], probabilities in [0, 1].
 void check_mix(const Mix& mix);
 
 // images [count x shape] and labels [count] as read, samples [count] their indices; partners and
