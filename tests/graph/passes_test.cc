@@ -252,14 +252,22 @@ INSTANTIATE_TEST_SUITE_P(Channels, FusedBlock, testing::Values(24, 64, 80));
 
 // What a residual block ends with is in memory forward alone, as long as its readers backward find
 // what it is made of; of two such blocks the second reads the first, which therefore stays.
-TEST(Fusion, LateReadersMakeWhatABlockEndsWithAgain) {
+class LateReaders : public testing::TestWithParam<int64_t> {};
+
+TEST_P(LateReaders, MakeWhatABlockEndsWithAgain) {
   if (!reads_in_parts()) GTEST_SKIP() << "no convolutions by Winograd's algorithm here";
   Store store{5};
-  const auto conv = [&](const char* name, int64_t kernel) {
+  const auto conv = [&](const char* name, int64_t kernel, int64_t stride) {
     return Conv2d(store, name,
-                  {.in = 40, .out = 40, .kernel = kernel, .padding = kernel / 2, .bias = false});
+                  {.in = 40,
+                   .out = 40,
+                   .kernel = kernel,
+                   .stride = stride,
+                   .padding = kernel / 2,
+                   .bias = false});
   };
-  Conv2d a = conv("a", 3), b = conv("b", 1), c = conv("c", 3), d = conv("d", 3);
+  Conv2d a = conv("a", 3, 1), b = conv("b", 1, 1), c = conv("c", GetParam(), 1),
+         d = conv("d", 1, 2);
   BatchNorm2d bn_a{store, "bn_a", {.channels = 40}}, bn_b{store, "bn_b", {.channels = 40}},
       bn_c{store, "bn_c", {.channels = 40}};
   const StepFunction step = [&](const Tensors& x) {
@@ -268,7 +276,7 @@ TEST(Fusion, LateReadersMakeWhatABlockEndsWithAgain) {
     const Tensor z = relu(bn_c(c(y)) + y);
     return gradients(mean(d(z)), store.parameters());
   };
-  const Tensor x = random_normal({3, 12, 12, 40}, 1);
+  const Tensor x = random_normal({9, 20, 20, 40}, 1);
   const auto lowered = [&](std::vector<std::string> without) {
     return Compiled(step, {.disabled_passes = std::move(without), .verify_plan = true});
   };
@@ -294,6 +302,8 @@ TEST(Fusion, LateReadersMakeWhatABlockEndsWithAgain) {
   for (size_t i = 0; i < results.size(); ++i)
     EXPECT_EQ(results[i].to_vector<float>(), wanted[i].to_vector<float>()) << i;
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, LateReaders, testing::Values(1, 3));
 
 class FusedPooling : public testing::TestWithParam<Pool2dParams> {};
 
