@@ -13,6 +13,9 @@
 #include <png.h>
 #include <zlib.h>
 
+// The program's own table of what the loader did for it; none where it is linked statically.
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak));
+
 namespace tessera {
 namespace {
 
@@ -92,9 +95,6 @@ std::vector<std::string> loaded_libraries() {
       &files);
   return files;
 }
-
-// The program's own table of what the loader did for it; none where it is linked statically.
-extern "C" ElfW(Dyn) _DYNAMIC[] __attribute__((weak));
 
 std::string program_run_path() {
   const char* texts = nullptr;

@@ -96,7 +96,7 @@ class FusedKernel final : public Kernel {
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
     if (!prologue_.does_nothing() && takes_prologue_) {
-      hooks.prologue = {read, &call};
+      hooks.prologue = {read, &call, second_input(in)};
     } else if (!prologue_.does_nothing()) {
       first = make_input(pool, call, in[0].elements(), layout);
     }
@@ -118,6 +118,13 @@ class FusedKernel final : public Kernel {
     const Call& call = *static_cast<const Call*>(context);
     call.epilogue.apply(first, count);
     call.readers.written(first, count);
+  }
+
+  // Of the prologue: another that is as large as the first.
+  const T* second_input(Buffers in) const {
+    for (size_t k = 2; k < fusion_.epilogue_begin(); ++k)
+      if (in[k].spec.shape == in[0].spec.shape) return in[k].as<T>();
+    return nullptr;
   }
 
   void start_readers(Call& call, Buffers in, Buffers out, ScratchLayout& layout) const {

@@ -255,7 +255,9 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
       product.b = buffers.x, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes;
       product.lines = 1, product.points = b.pixels;
       if (s.h == 1 && s.kh * s.kw * s.stride_w == 1) {  // pointwise
-        product.next_b = x + (b.first_pixel + b.pixels) * s.c + tile.column;
+        const int64_t next = (b.first_pixel + b.pixels) * s.c + tile.column;
+        product.next_b = x + next;
+        if (prologue.second) product.next_b2 = prologue.second + next;
         product.next_b_point = s.c;
       }
     }

@@ -16,11 +16,13 @@ struct Epilogue {
 };
 
 // Writes elements [first_element, first_element + count) of the input to `to`; from any thread, as
-// often as the kernel likes.
+// often as the kernel likes. `second`: what it reads besides that is as large, which the kernel may
+// fetch into the cache; or null.
 template <class T>
 struct Prologue {
   void (*read)(void* context, T* to, int64_t first_element, int64_t count) = nullptr;
   void* context = nullptr;
+  const T* second = nullptr;
 };
 
 }  // namespace tessera

@@ -152,8 +152,10 @@ void outer_vectors(const OuterProduct<T>& p) {
     // A line has two quads or one; of the lines of B's points each quad fetches one.
     const bool first = p.a_ahead && row % kLine == 0;
     const T* ahead = first ? p.a + row / kOuterRows * p.a_quad + p.a_ahead : nullptr;
-    const int64_t line = row / kOuterRows * kLine;
-    const T* next = p.next_b && line < N * Vector<T>::kLanes ? p.next_b + line : nullptr;
+    const int64_t line = row / kOuterRows * kLine, width = N * Vector<T>::kLanes;
+    const T* next = nullptr;
+    if (p.next_b && line < width) next = p.next_b + line;
+    if (p.next_b2 && line >= width && line < 2 * width) next = p.next_b2 + line - width;
     if (ahead || next) {
       outer_tile<T, N, true>(p, row, ahead, next);
     } else {

@@ -38,7 +38,8 @@ struct GatherProduct {
 // The points are `lines` times `points`; A(p) is a + p * a_point with quads of rows (row_tile of
 // them) a_quad elements apart; B(p) is b + line * b_line + point * b_point, read `vectors` whole
 // vectors wide, and A whole quads high. What comes after is fetched into the cache meanwhile: A
-// a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b, unless null.
+// a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b and next_b2,
+// unless null.
 template <class T>
 struct OuterProduct {
   const T* a;
@@ -51,6 +52,7 @@ struct OuterProduct {
   int64_t c_stride;
   bool accumulate;
   const T* next_b;
+  const T* next_b2;
   int64_t next_b_point;
 };
 
