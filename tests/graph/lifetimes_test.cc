@@ -74,8 +74,9 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
     EXPECT_EQ(!text.empty(), fault.has_value())
         << "replay: " << text << "; check: " << (fault ? fault->text : "");
     if (!fault || text.empty()) return fault.has_value();
-    expect_names_the_fault(text, blocks_[static_cast<size_t>(fault->first)],
-                           blocks_[static_cast<size_t>(fault->second)]);
+    const int first = fault->first, second = fault->second < 0 ? first : fault->second;
+    expect_names_the_fault(text, blocks_[static_cast<size_t>(first)],
+                           blocks_[static_cast<size_t>(second)]);
     return true;
   }
 
