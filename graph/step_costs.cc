@@ -22,11 +22,10 @@ struct Roofline {
 int64_t CountedCosts::nanoseconds(const Graph& graph, const Node& node) const {
   Cost cost = node.op->cost(graph.input_specs(node));
   // What a step reads for more than one purpose is in the cache by then.
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (std::find(node.inputs.begin(), node.inputs.begin() + static_cast<int64_t>(i),
-                  node.inputs[i]) != node.inputs.begin() + static_cast<int64_t>(i))
-      cost.bytes_read -= std::min(cost.bytes_read,
-                                  static_cast<int64_t>(graph.values[node.inputs[i]].spec.bytes()));
+  for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input)
+    if (std::find(node.inputs.begin(), input, *input) != input)
+      cost.bytes_read -=
+          std::min(cost.bytes_read, static_cast<int64_t>(graph.values[*input].spec.bytes()));
   return nanoseconds(cost);
 }
 

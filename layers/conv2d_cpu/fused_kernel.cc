@@ -60,6 +60,12 @@ std::optional<FusedMore> prologue_of_epilogue(const ConvFusion& own, const Scala
   return more;
 }
 
+size_t second_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
+  for (size_t k = 2; k < fusion.epilogue_begin(); ++k)
+    if (in[k].shape == in[0].shape) return k;
+  return 0;
+}
+
 // The readers of one call of the kernel, which are told of each range of the result.
 struct Readers {
   static constexpr size_t kMost = 4, kMostInputs = 8;
@@ -82,8 +88,9 @@ class FusedKernel final : public Kernel {
         takes_prologue_(takes_prologue),
         fusion_(fusion),
         prologue_(epilogue_plan(fusion.prologue, inputs_from(in, 2, fusion.prologue), in[0])),
-        epilogue_(epilogue_plan(
-            fusion.epilogue, inputs_from(in, fusion.epilogue_begin(), fusion.epilogue), result)) {}
+        epilogue_(epilogue_plan(fusion.epilogue,
+                                inputs_from(in, fusion.epilogue_begin(), fusion.epilogue), result)),
+        second_(second_input(fusion, in)) {}
 
   void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(where).pool();
@@ -96,7 +103,7 @@ class FusedKernel final : public Kernel {
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
     if (!prologue_.does_nothing() && takes_prologue_) {
-      hooks.prologue = {read, &call, second_input(in)};
+      hooks.prologue = {read, &call, second_ == 0 ? nullptr : in[second_].as<T>()};
     } else if (!prologue_.does_nothing()) {
       first = make_input(pool, call, in[0].elements(), layout);
     }
@@ -118,13 +125,6 @@ class FusedKernel final : public Kernel {
     const Call& call = *static_cast<const Call*>(context);
     call.epilogue.apply(first, count);
     call.readers.written(first, count);
-  }
-
-  // Of the prologue: another that is as large as the first.
-  const T* second_input(Buffers in) const {
-    for (size_t k = 2; k < fusion_.epilogue_begin(); ++k)
-      if (in[k].spec.shape == in[0].spec.shape) return in[k].as<T>();
-    return nullptr;
   }
 
   void start_readers(Call& call, Buffers in, Buffers out, ScratchLayout& layout) const {
@@ -156,6 +156,7 @@ class FusedKernel final : public Kernel {
   const bool takes_prologue_;
   const ConvFusion fusion_;
   const PointwisePlan prologue_, epilogue_;
+  const size_t second_;  // the prologue's other input that is as large as the first; 0: none
 };
 
 }  // namespace

@@ -65,6 +65,13 @@ Tile tile_of(const WeightGradTiling& tiling, int64_t index) {
   return tile;
 }
 
+// to[p * stride + j] = 0, j < length
+template <class T>
+void zero_points(T* to, int64_t stride, int64_t points, int64_t length) {
+  if (length == 0) return;
+  for (int64_t p = 0; p < points; ++p) std::memset(to + p * stride, 0, length * sizeof(T));
+}
+
 // Copies the columns of a tile for output pixels [first, last) of row y of an image, with zeros
 // where a tap lies outside.
 template <class T>
@@ -84,19 +91,15 @@ void pack_row(const WeightGradTiling& tiling, const Tile& tile, int64_t group, c
       end = (s.w - 1 - shift) / s.stride_w + 1;
       begin = std::clamp(begin, first, last), end = std::clamp(end, begin, last);
     }
-    for (int64_t x = first; x < begin; ++x)
-      std::memset(to + (x - first) * width, 0, length * sizeof(T));
+    zero_points(to, width, begin - first, length);
     if (begin < end)
       microkernels<T>().copy_points(
           image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
           s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
-    for (int64_t x = end; x < last; ++x)
-      std::memset(to + (x - first) * width, 0, length * sizeof(T));
+    zero_points(to + (end - first) * width, width, last - end, length);
     to += length, column += length, left -= length;
   }
-  if (tile.columns < width)
-    for (int64_t x = first; x < last; ++x)
-      std::memset(to + (x - first) * width, 0, (width - tile.columns) * sizeof(T));
+  zero_points(to, width, last - first, width - tile.columns);
 }
 
 template <class T>
@@ -201,9 +204,7 @@ void pack_made(const WeightGradTiling& tiling, const Tile& tile, const Columns& 
   const int64_t width = tile.vectors * tiling.lanes;
   microkernels<T>().copy_points(made + tile.column - columns.first, columns.count, pixels,
                                 tile.columns, to, width);
-  if (tile.columns < width)
-    for (int64_t p = 0; p < pixels; ++p)
-      std::memset(to + p * width + tile.columns, 0, (width - tile.columns) * sizeof(T));
+  zero_points(to + tile.columns, width, pixels, width - tile.columns);
 }
 
 // A thread's.
@@ -235,8 +236,11 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
   const T* start = tiling.direct ? block_start(tiling, b, x, buffers.x, row_length) : buffers.x;
   T* joined = buffers.x + tiling.padded_elements();
   if (tiling.joined) join_rows(tiling, b, start, row_length, joined);
-  const Columns columns = columns_of(tiling, part);
-  if (prologue.read) make_block(tiling, b, columns, prologue, buffers.made);
+  Columns columns{};
+  if (prologue.read) {
+    columns = columns_of(tiling, part);
+    make_block(tiling, b, columns, prologue, buffers.made);
+  }
   for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
     const Tile tile = tile_of(tiling, t);
     product.vectors = tile.vectors, product.columns = tile.columns;

@@ -164,7 +164,8 @@ class Refusals(Test):
         times = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--json"))
         names = ["simplify", "dead_code", "common_subexpressions", "fold_constants", "fuse_pointwise",
                  "fold_scales", "fuse_epilogues", "fuse_prologues", "fuse_readers",
-                 "fuse_late_prologues", "order_updates", "pack_constants", "in_place", "any pass", "planner in_order", "planner none"]
+                 "fuse_late_prologues", "order_updates", "pack_constants", "in_place", "any pass",
+                 "planner in_order", "planner none"]
         for rows in (plans, times):
             self.assertTrue(rows[0]["name"].startswith("as configured"))
             for name, row in zip(names, rows[1:]):

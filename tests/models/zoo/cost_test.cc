@@ -8,6 +8,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/program.h"
+#include "tessera/graph/step_costs.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/reduce_max.h"
@@ -147,6 +148,20 @@ Cost cost_in(std::string_view op, const std::vector<Shape>& shapes, const StepFu
     if (node.op->name() == op) found.push_back(cost_of(graph, node));
   EXPECT_EQ(found.size(), 1u) << op;
   return found.empty() ? Cost{} : found[0];
+}
+
+TEST(CountedCosts, WhatAStepReadsTwiceIsMovedOnce) {
+  const TensorSpec x{DType::f32, {1 << 20}, {}};
+  const auto nanoseconds = [](const Graph& graph) {
+    return CountedCosts().nanoseconds(graph, graph.nodes[0]) - CountedCosts::kNsPerStep;
+  };
+  const int64_t square =
+      nanoseconds(capture([](const Tensors& in) { return Tensors{in[0] * in[0]}; }, {x}));
+  const int64_t product =
+      nanoseconds(capture([](const Tensors& in) { return Tensors{in[0] * in[1]}; }, {x, x}));
+  const auto bytes = static_cast<double>(x.bytes());
+  EXPECT_EQ(square, std::llround(2 * bytes / CountedCosts::kBytesPerNs));
+  EXPECT_EQ(product, std::llround(3 * bytes / CountedCosts::kBytesPerNs));
 }
 
 TEST(Cost, OfOpsThatAreNoProductsIsCountedByElement) {
