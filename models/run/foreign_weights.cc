@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,7 +17,9 @@ ForeignWeight as_ours(const WeightLayout& layout) { return {layout.name, layout.
 
 ForeignWeight as_pytorchs(const WeightLayout& layout, const NameTable& table,
                           const std::set<std::string>& all) {
-  return {table.theirs(with_foreign_leaf(layout.name, all)), layout.foreign_shape, layout.outer,
+  std::vector<int64_t> shape = layout.foreign_shape;
+  if (shape.size() == 4 && table.is_linear(layout.name)) shape.resize(2);
+  return {table.theirs(with_foreign_leaf(layout.name, all)), std::move(shape), layout.outer,
           layout.channels, layout.pixels};
 }
 

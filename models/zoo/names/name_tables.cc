@@ -1,5 +1,6 @@
 #include "tessera/models/zoo/names/name_tables.h"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -22,6 +23,10 @@ bool is_within(std::string_view name, std::string_view module) {
   return name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.');
 }
 
+bool is_within_any(std::string_view name, const std::vector<std::string>& modules) {
+  return std::ranges::any_of(modules, [&](const auto& module) { return is_within(name, module); });
+}
+
 }  // namespace
 
 std::string NameTable::theirs(std::string_view ours) const {
@@ -34,11 +39,9 @@ std::string NameTable::theirs(std::string_view ours) const {
   return best->second + std::string(ours.substr(best->first.size()));
 }
 
-bool NameTable::is_unused(std::string_view theirs) const {
-  for (const std::string& module : unused)
-    if (is_within(theirs, module)) return true;
-  return false;
-}
+bool NameTable::is_unused(std::string_view theirs) const { return is_within_any(theirs, unused); }
+
+bool NameTable::is_linear(std::string_view ours) const { return is_within_any(ours, linear); }
 
 const std::vector<NameTable>& name_tables(std::string_view network) {
   static const std::map<std::string, std::vector<NameTable>, std::less<>> all = [] {
@@ -66,8 +69,9 @@ const std::vector<NameTable>& name_tables(std::string_view network) {
       known[name] = {{kTorchvision, name}, timm_efficientnet(size)};
     }
     for (const char* name : {"seresnet18", "seresnet50", "convnext_atto", "convnext_femto",
-                             "convnext_pico", "convnext_nano", "convnext_tiny"})
+                             "convnext_pico", "convnext_nano"})
       known[name] = same_names(name, {kTimm});
+    known["convnext_tiny"] = {timm_convnext_tiny()};
     return known;
   }();
   static const std::vector<NameTable> none;

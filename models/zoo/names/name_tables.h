@@ -18,18 +18,22 @@ struct NameTable {
   std::vector<std::pair<std::string, std::string>> modules = {};
   // Modules that their files may have and that are not needed: heads of training.
   std::vector<std::string> unused = {};
+  // Our modules whose 1x1 filters are linear layers there: [o, i] and not [o, i, 1, 1].
+  std::vector<std::string> linear = {};
 
   // The path or name there of one of ours.
   std::string theirs(std::string_view ours) const;
   bool is_unused(std::string_view theirs) const;
+  bool is_linear(std::string_view ours) const;
 };
 
 // Of a network of the zoo, that which is written first; empty where nobody else has it.
 const std::vector<NameTable>& name_tables(std::string_view network);
 
-// Where the names differ.
+// Where names or forms differ.
 NameTable timm_vgg(int depth);          // vgg.cc
 NameTable timm_mobilenet_v2();          // mobilenet.cc
 NameTable timm_efficientnet(int size);  // efficientnet.cc
+NameTable timm_convnext_tiny();         // convnext.cc
 
 }  // namespace tessera

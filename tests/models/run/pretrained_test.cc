@@ -225,6 +225,30 @@ TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
   }
 }
 
+// Names and shapes to the dimension: PyTorch loads strictly what we export.
+TEST_F(PretrainedTest, EveryNetworkIsWrittenInTheShapesThatItsProgramPublished) {
+  const golden::File file(kGolden);
+  int count = 0;
+  for (const std::string& network : networks(file)) {
+    const std::string model = file.text(network, "model");
+    const NameTable& table = name_tables(model).front();
+    if (network != table.program + "/" + table.network) continue;
+    SCOPED_TRACE(network);
+    std::map<std::string, std::vector<int64_t>> wanted, written;
+    for (const NamedShape& tensor : published(file, network))
+      if (!table.is_unused(tensor.name) && !tensor.name.ends_with("num_batches_tracked"))
+        wanted[tensor.name] = tensor.shape;
+    Store store(1);
+    const auto net = make_network(config_of(model, 1000), {224, 224, 3}, store);
+    for (const ForeignWeight& weight : foreign_weights(
+             WeightForm::pytorch, weight_layouts(*net, store, 224, 224, 3, 1000), table))
+      written[weight.name] = weight.shape;
+    EXPECT_EQ(written, wanted);
+    ++count;
+  }
+  EXPECT_GE(count, 30);
+}
+
 TEST_F(PretrainedTest, AFileOfAnotherNetworkSaysWhichItLooksLike) {
   const golden::File file(kGolden);
   const std::pair<const char*, const char*> cases[] = {
