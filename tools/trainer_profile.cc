@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/lower.h"
+#include "tessera/models/training/algorithm_times.h"
 #include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/machine_profile.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/models/training/profile_diff.h"
 #include "tessera/runtime/error.h"
@@ -20,8 +22,20 @@ struct Arguments {
   std::vector<std::string> overrides, diff;
   ProfileOptions options;
   size_t ops = 30;
-  bool json = false;
+  bool json = false, machine = false, algorithms = false;
 };
+
+int profile_this_machine(const Arguments& arguments) {
+  const Config config = parse_config("", "profile", arguments.overrides);
+  write_out(profile_machine(config, arguments.options, sample_networks(),
+                            [](const SampleNetwork& network) {
+                              complain(fmt::format("{} at {}x{}, {} images", network.model,
+                                                   network.image_size, network.image_size,
+                                                   network.batch));
+                            }) +
+            "\n");
+  return 0;
+}
 
 int run(const Arguments& arguments) {
   if (!arguments.diff.empty()) {
@@ -29,9 +43,15 @@ int run(const Arguments& arguments) {
     write_out(diff_profiles(read_file(a), a, read_file(b), b, arguments.ops));
     return 0;
   }
+  if (arguments.machine) return profile_this_machine(arguments);
   if (arguments.config.empty())
-    throw ConfigError("profile: --config F or --diff A.json B.json is needed");
+    throw ConfigError("profile: --config F, --machine or --diff A.json B.json is needed");
   const Config config = load_config(arguments.config, arguments.overrides);
+  if (arguments.algorithms) {
+    const AlgorithmTimes times = algorithm_times(config, arguments.options.steps);
+    write_out(arguments.json ? times.json() + "\n" : times.text());
+    return 0;
+  }
   const Profile result = profile(config, arguments.options);
   if (!arguments.trace.empty()) write_file(arguments.trace, result.trace());
   if (arguments.json) {
@@ -64,8 +84,16 @@ void add_profile_verb(CLI::App& app, Verb& verb) {
       ->allow_extra_args(false);
   profile->add_option("--diff", arguments->diff, "two profiles written with --json: what changed")
       ->expected(2);
-  for (const char* other :
-       {"--config", "overrides", "--steps", "--warmup", "--json", "--trace", "--off"})
+  profile->add_flag("--algorithms", arguments->algorithms,
+                    "the ops that have several: what each takes, in time and in scratch");
+  profile->add_flag("--machine", arguments->machine,
+                    "as JSON for memory.costs: what ops of networks of every kind take here");
+  for (const char* other : {"--config", "--trace", "--json", "--algorithms"})
+    profile->get_option("--machine")->excludes(profile->get_option(other));
+  for (const char* other : {"--trace", "--warmup", "--off"})
+    profile->get_option("--algorithms")->excludes(profile->get_option(other));
+  for (const char* other : {"--config", "--machine", "--algorithms", "overrides", "--steps",
+                            "--warmup", "--json", "--trace", "--off"})
     profile->get_option("--diff")->excludes(profile->get_option(other));
   profile->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
 }

@@ -204,7 +204,9 @@ struct EmaConfig {
 };
 
 struct EvalConfig {
-  bool flip = false;  // the mean logits of the image and its mirror
+  // Logits are the means of those of several views of an image.
+  bool flip = false;  // it and its mirror
+  int64_t shift = 0;  // pixels; it, and moved by them up and left, and down and right
 };
 
 struct CpuConfig {

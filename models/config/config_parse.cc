@@ -177,12 +177,14 @@ class Parser {
       where.length -= dot + 1;
     }
     const std::string instead = meant(name, known);
-    errors_.add(
-        where,
-        fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
-                    group.empty() ? "" : " in " + utf8_printable(group),
-                    instead.empty() ? fmt::format(" (known: {})", fmt::join(known, ", ")) : ""),
-        instead);
+    const bool outside = instead == name;  // a key of that name, but in no group
+    errors_.add(where,
+                fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
+                            group.empty() ? "" : " in " + utf8_printable(group),
+                            outside           ? "; it stands outside of all groups"
+                            : instead.empty() ? fmt::format(" (known: {})", fmt::join(known, ", "))
+                                              : ""),
+                outside ? "" : instead);
   }
 
   // A name of the same group, or else a key as it is written in full.

@@ -7,8 +7,10 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
+#include "tessera/layers/concat.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/mirror.h"
+#include "tessera/layers/slice.h"
 #include "tessera/models/config/layer_network.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/zoo/option_error.h"
@@ -68,6 +70,25 @@ Problem follow(const Module& network, const Config& config, const ImageShape& im
   return problem;
 }
 
+void check_shift(int64_t shift, const Shape& images) {
+  if (shift >= std::min(images[1], images[2]))
+    throw ConfigError(fmt::format("eval.shift: {} pixels are too many for images of {}x{}", shift,
+                                  images[2], images[1]));
+}
+
+// By so many pixels towards the end of the axis; what comes in mirrors what is beside it.
+Tensor moved(const Tensor& x, int axis, int64_t by) {
+  const int64_t size = x.shape()[axis], count = std::abs(by);
+  Tensors parts;
+  if (by < 0) parts.push_back(slice(x, axis, count, size));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t from = by > 0 ? count - i : size - 2 - i;
+    parts.push_back(slice(x, axis, from, from + 1));
+  }
+  if (by > 0) parts.push_back(slice(x, axis, 0, size - count));
+  return concat(parts, axis);
+}
+
 }  // namespace
 
 std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store) {
@@ -94,9 +115,18 @@ Tensor normalized(const Tensor& images, const Normalization& normalization) {
 
 Tensor evaluated_logits(const Config& config, const Module& network,
                         const Normalization& normalization, const Tensor& images) {
-  const Tensor logits = network(normalized(images, normalization));
-  if (!config.eval.flip) return logits;
-  return (logits + network(normalized(mirror(images), normalization))) * 0.5;
+  Tensors views{images};
+  if (config.eval.flip) views.push_back(mirror(images));
+  if (const int64_t shift = config.eval.shift; shift > 0) {
+    check_shift(shift, images.shape());
+    for (size_t i = 0, unmoved = views.size(); i < unmoved; ++i)
+      for (const int64_t by : {-shift, shift})
+        views.push_back(moved(moved(views[i], 1, by), 2, by));
+  }
+  Tensor sum = network(normalized(views[0], normalization));
+  for (size_t i = 1; i < views.size(); ++i)
+    sum = sum + network(normalized(views[i], normalization));
+  return views.size() == 1 ? sum : sum * (1.0 / static_cast<double>(views.size()));
 }
 
 std::optional<NetworkProblem> find_network_problem(const Config& config,

@@ -19,8 +19,8 @@ std::unique_ptr<Module> make_network(const Config& config, const ImageShape& ima
 // uint8 images as networks take them: (x / 255 - mean) / std.
 Tensor normalized(const Tensor& images, const Normalization& normalization);
 
-// The logits of uint8 images as evaluation has them: with eval.flip the mean of those of an image
-// and of its mirror image.
+// The logits of uint8 images as evaluation has them: the mean of those of an image, with eval.flip
+// of its mirror image, and with eval.shift of both moved by so many pixels either way.
 Tensor evaluated_logits(const Config& config, const Module& network,
                         const Normalization& normalization, const Tensor& images);
 

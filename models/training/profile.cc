@@ -66,19 +66,6 @@ std::string shapes_text(const Graph& graph, const std::vector<ValueId>& values) 
   return text;
 }
 
-ProfiledOp described(const Program& program, size_t n) {
-  const Graph& graph = program.graph();
-  const Node& node = graph.nodes[n];
-  return {.node = n,
-          .op = std::string(node.op->name()) + (node.again ? " again" : ""),
-          .place = place_of(graph, node),
-          .phase = phase_name(node.phase),
-          .algorithm = program.algorithm(n),
-          .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
-          .cost = node.op->cost(graph.input_specs(node)),
-          .us = {}};
-}
-
 Spread milliseconds(const std::vector<TimeSpan>& spans) {
   std::vector<double> values;
   for (const TimeSpan& span : spans) values.push_back((span.end - span.begin) / 1000);
@@ -91,7 +78,7 @@ void add_ops(Profile& profile, const Program& program, const NodeTimes& times) {
     if (!program.algorithm(n).empty()) nodes.push_back(n);  // views run nothing
   std::vector<double> sums(static_cast<size_t>(profile.steps)), values;
   for (const size_t n : nodes) {
-    profile.ops.push_back(described(program, n));
+    profile.ops.push_back(describe_op(program, n));
     values.clear();
     for (int64_t step = 0; step < profile.steps; ++step) {
       const TimeSpan& span = times.span(step, n);
@@ -122,7 +109,8 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
     step.collect();
     return TimeSpan{begin, watch.now()};
   };
-  for (int64_t i = 0; i < warmup; ++i) run();
+  constexpr double kWarm = 200'000;  // microseconds, for clocks and caches where steps are short
+  for (int64_t i = 0; i < warmup || (warmup > 0 && watch.now() < kWarm); ++i) run();
   for (int64_t i = 0; i < profile.steps; ++i) {
     profile.plain_steps.push_back(run());
     times.start_step(i);
@@ -142,6 +130,19 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
 }
 
 }  // namespace
+
+ProfiledOp describe_op(const Program& program, size_t n) {
+  const Graph& graph = program.graph();
+  const Node& node = graph.nodes[n];
+  return {.node = n,
+          .op = std::string(node.op->name()) + (node.again ? " again" : ""),
+          .place = place_of(graph, node),
+          .phase = phase_name(node.phase),
+          .algorithm = program.algorithm(n),
+          .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
+          .cost = node.op->cost(graph.input_specs(node)),
+          .us = {}};
+}
 
 std::string op_title(const std::string& op, const std::string& place) {
   return place.empty() ? op : op + " " + place;

@@ -12,9 +12,11 @@
 
 namespace tessera {
 
+class Program;  // graph/program.h
+
 struct ProfileOptions {
   int64_t steps = 20;  // to time, at least 1
-  int64_t warmup = 3;  // before them, not timed
+  int64_t warmup = 3;  // before them, not timed; more in the first 0.2 s, unless it is 0
   CompileOptions compile = {};
 };
 
@@ -36,6 +38,7 @@ struct ProfiledOp {
   Cost cost;
   Spread us;  // microseconds
 };
+ProfiledOp describe_op(const Program& program, size_t node);            // without its times
 std::string op_title(const std::string& op, const std::string& place);  // "conv2d layer1.0.conv1"
 
 // When something began and ended, in microseconds since the profile began.

@@ -1,15 +1,19 @@
 #include "tessera/models/training/profile_costs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "tessera/graph/graph.h"
+#include "tessera/models/training/machine_profile.h"
 #include "tessera/models/training/profile.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 
@@ -26,54 +30,111 @@ struct Times {
   double ratio() const { return counted > 0 ? measured / counted : 1; }
 };
 
+// Ops of one kind: where they stand by what they compute and move, in octaves, and how much longer
+// than counted they take. How much depends on where: on what fits into caches and registers.
+class Samples {
+ public:
+  void add(const Cost& cost, double ratio) { all_.push_back({place_of(cost), std::log(ratio)}); }
+
+  // The mean of the nearest, in proportion to their nearness.
+  double ratio(const Cost& cost) const {
+    constexpr size_t kNearest = 3;
+    constexpr double kSame = 0.02;  // a distance at which two are as good as one
+    std::array<std::pair<double, double>, kNearest> nearest;  // distance squared, logarithm
+    nearest.fill({HUGE_VAL, 0});
+    const Place place = place_of(cost);
+    for (const Sample& sample : all_) {
+      double apart = 0;
+      for (size_t i = 0; i < place.size(); ++i)
+        apart += (place[i] - sample.place[i]) * (place[i] - sample.place[i]);
+      if (apart >= nearest.back().first) continue;
+      nearest.back() = {apart, sample.log_ratio};
+      std::sort(nearest.begin(), nearest.end());
+    }
+    double sum = 0, weights = 0;
+    for (const auto& [apart, log_ratio] : nearest) {
+      const double weight = 1 / (apart + kSame);
+      sum += weight * log_ratio;
+      weights += weight;
+    }
+    return std::exp(sum / weights);
+  }
+
+ private:
+  using Place = std::array<double, 3>;
+  struct Sample {
+    Place place;
+    double log_ratio;
+  };
+
+  static Place place_of(const Cost& cost) {
+    const auto octave = [](int64_t amount) {
+      constexpr double kSmall = 64;  // below it nothing is told apart
+      return std::log2(static_cast<double>(amount) + kSmall);
+    };
+    return {octave(cost.flops), octave(cost.bytes_read), octave(cost.bytes_written)};
+  }
+
+  std::vector<Sample> all_;
+};
+
 class ProfileCosts final : public StepCosts {
  public:
   explicit ProfileCosts(const Json& root) {
-    if (const std::string format = root["format"].string(); format != kProfileFormat)
-      throw Error(
-          fmt::format("its format is '{}', not '{}'; write it anew", format, kProfileFormat));
-    for (const Json& op : root["ops"].items()) {
-      const std::string name = op["op"].string();
-      const Cost cost{op["flops"].integer(), op["bytes_read"].integer(),
-                      op["bytes_written"].integer()};
-      const Times times{1000 * op["us"]["median"].number(),
-                        static_cast<double>(counted_.nanoseconds(cost))};
-      const std::string there = key(name, op["place"].string(), op["phase"].string());
-      ops_[key(there, cost)].add(times);
-      places_[there].add(times);
-      kinds_[name].add(times);
-      all_.add(times);
-    }
+    const std::string format = root["format"].string();
+    if (format == kMachineFormat)
+      for (const Json& profile : root["profiles"].items()) add(profile);
+    else
+      add(root);
     if (ops_.empty()) throw Error("it has no ops");
   }
 
   int64_t nanoseconds(const Graph& graph, const Node& node) const override {
-    const Cost cost = node.op->cost(graph.input_specs(node));
-    const std::string name = std::string(node.op->name()) + (node.again ? " again" : "");
-    const std::string there = key(name, place_of(graph, node), phase_name(node.phase));
-    const Times* like = &all_;
-    if (const auto op = ops_.find(key(there, cost)); op != ops_.end())
-      like = &op->second;
-    else if (const auto place = places_.find(there); place != places_.end())
-      like = &place->second;
-    else if (const auto kind = kinds_.find(name); kind != kinds_.end())
-      like = &kind->second;
-    return whole(like->ratio() * static_cast<double>(counted_.nanoseconds(cost)));
+    const Specs in = graph.input_specs(node);
+    const Cost cost = node.op->cost(in);
+    return std::max<int64_t>(  // one that takes no time at all could be repeated without end
+        1, std::llround(ratio(graph, node, in, cost) *
+                        static_cast<double>(counted_.nanoseconds(cost))));
   }
 
  private:
-  static std::string key(const std::string& op, const std::string& place,
-                         const std::string& phase) {
-    return op + "\n" + place + "\n" + phase;
+  void add(const Json& profile) {
+    if (const std::string format = profile["format"].string(); format != kProfileFormat)
+      throw Error(
+          fmt::format("its format is '{}', not '{}'; write it anew", format, kProfileFormat));
+    for (const Json& op : profile["ops"].items()) {
+      const std::string name = op["op"].string();
+      const Cost cost{op["flops"].integer(), op["bytes_read"].integer(),
+                      op["bytes_written"].integer()};
+      const Times times{1000 * std::max(op["us"]["median"].number(), 1e-3),
+                        static_cast<double>(counted_.nanoseconds(cost))};
+      ops_[key(name, op["place"].string(), op["phase"].string(), cost)].add(times);
+      kinds_[kind(name, op["algorithm"].string())].add(cost, times.ratio());
+      all_.add(times);
+    }
   }
-  static std::string key(const std::string& there, const Cost& cost) {
-    return fmt::format("{}\n{} {} {}", there, cost.flops, cost.bytes_read, cost.bytes_written);
+
+  double ratio(const Graph& graph, const Node& node, const Specs& in, const Cost& cost) const {
+    const std::string name = std::string(node.op->name()) + (node.again ? " again" : "");
+    const std::string there = key(name, place_of(graph, node), phase_name(node.phase), cost);
+    if (const auto op = ops_.find(there); op != ops_.end()) return op->second.ratio();
+    const Algorithm chosen = choose_algorithm(*node.op, in, context(node.device).target());
+    const auto like = kinds_.find(kind(std::string(node.op->name()), std::string(chosen.name)));
+    return like != kinds_.end() ? like->second.ratio(cost) : all_.ratio();
   }
-  // A step that takes no time at all could be repeated without end.
-  static int64_t whole(double ns) { return std::max<int64_t>(std::llround(ns), 1); }
+
+  static std::string key(const std::string& op, const std::string& place, const std::string& phase,
+                         const Cost& cost) {
+    return fmt::format("{}\n{}\n{}\n{} {} {}", op, place, phase, cost.flops, cost.bytes_read,
+                       cost.bytes_written);
+  }
+  static std::string kind(const std::string& op, const std::string& algorithm) {
+    return op + "\n" + algorithm;
+  }
 
   const CountedCosts counted_;
-  std::map<std::string, Times> ops_, places_, kinds_;
+  std::map<std::string, Times> ops_;
+  std::map<std::string, Samples> kinds_;
   Times all_;
 };
 
@@ -96,8 +157,8 @@ std::shared_ptr<const StepCosts> costs_named(const std::string& costs) {
   text << file.rdbuf();
   if (!file)
     throw DataError(fmt::format(
-        "memory.costs: cannot read '{0}'; it is counted, or a profile: trainer profile --config "
-        "C.yaml --json > {0}",
+        "memory.costs: cannot read '{0}'; it is counted, or a profile: trainer profile --machine "
+        "> {0}",
         costs));
   return profile_costs(text.str(), costs);
 }

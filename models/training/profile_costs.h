@@ -8,9 +8,11 @@
 
 namespace tessera {
 
-// The times that a profile found (trainer profile --json): of an op, by name, place and phase. One
-// that it has not, or with other sizes, takes what is counted in the proportion of that op, of all
-// of its name, or of all. Throws DataError, which names the file, where the text is no profile.
+// The times that a profile found (trainer profile --json, or --machine for those of several
+// networks): of an op, by name, place, phase and what it computes and moves. One that is not there
+// takes what is counted times the ratio, measured over counted, of the nearest of its name and
+// algorithm, by operations and bytes; where there are none, of all. Throws DataError, which names
+// the file, where the text is no profile.
 std::shared_ptr<const StepCosts> profile_costs(const std::string& text, const std::string& name);
 
 // "counted", or the path of such a profile. Throws DataError where it cannot be read.

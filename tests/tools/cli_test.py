@@ -67,7 +67,7 @@ class Usage(Test):
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config is required"], "bench")
         self.fail_with(MISUSE, ["--config F or --diff"], "plan")
-        self.fail_with(MISUSE, ["--config F or --diff"], "profile")
+        self.fail_with(MISUSE, ["--config F, --machine or --diff"], "profile")
         self.fail_with(MISUSE, ["train: the option '--resum' is not known; did you mean '--resume'?"],
                        "train", "--config", RESNET, "--resum")
         self.fail_with(MISUSE, ["plan: the option '--jsn' is not known; did you mean '--json'?"],
@@ -560,6 +560,20 @@ class Questions(Test):
         apart = json.loads(self.succeed(*words, "--json", *once, "--off", "fuse_epilogues"))["ops"]
         self.assertGreater(len(apart), len(together))
         self.assertEqual(sum(op["flops"] for op in apart), sum(op["flops"] for op in together))
+
+    def test_algorithms_of_ops(self):
+        words = ("profile", "--config", QUICKSTART, "--algorithms", "--steps", 1, "data.batch=4")
+        ops = json.loads(self.succeed(*words, "--json"))["ops"]
+        self.assertIn("conv2d", {op["op"] for op in ops})
+        for op in ops:
+            self.assertGreaterEqual(len(op["algorithms"]), 2)
+        self.assertIn("ms per MiB", self.succeed(*words))
+        self.fail_with(MISUSE, ["mode: eager"], *words, "mode=eager")
+
+    def test_what_the_machine_takes_needs_no_configuration(self):
+        for other in (("--config", QUICKSTART), ("--json",), ("--algorithms",)):
+            self.fail_with(MISUSE, ["excludes"], "profile", "--machine", *other)
+        self.fail_with(MISUSE, ["unknown key 'threds'"], "profile", "--machine", "threds=2")
 
     def test_profiles_are_compared(self):
         words = ("profile", "--config", QUICKSTART, "--steps", 1, "data.batch=4", "threads=1", "--json")

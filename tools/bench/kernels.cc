@@ -15,48 +15,19 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
-#include "tessera/engine/structural.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config.h"
+#include "tessera/models/training/algorithm_run.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
 namespace {
 
-// One algorithm of a node, on operands of random numbers or on those of another.
-class Run {
- public:
-  Run(const Op& op, const Specs& in, const Algorithm& algorithm, const Run* like = nullptr)
-      : kernel_(op.prepare(in, cpu_context(), algorithm)),
-        scratch_(allocate_storage(algorithm.scratch_bytes, Device{}, true)) {
-    for (size_t i = 0; i < in.size(); ++i)
-      add(like != nullptr ? cast(like->tensors_[i], in[i].dtype)
-                          : random_normal(in[i].shape, i + 1, 0, 1, in[i].dtype),
-          in_);
-    for (TensorSpec spec : op.infer(in)) add(empty(spec), out_);
-  }
-
-  double seconds(int times) {
-    const std::clock_t start = std::clock();
-    for (int i = 0; i < times; ++i) kernel_->run(cpu_context(), in_, out_, {scratch_->pointer, {}});
-    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / times;
-  }
-  template <class T>
-  const T* result() const {
-    return out_[0].as<T>();
-  }
-
- private:
-  void add(const Tensor& tensor, std::vector<Buffer>& to) {
-    tensors_.push_back(tensor);
-    to.push_back({tensor.impl()->data(), tensor.spec()});
-  }
-
-  std::unique_ptr<Kernel> kernel_;
-  std::shared_ptr<Storage> scratch_;
-  Tensors tensors_;
-  std::vector<Buffer> in_, out_;
-};
+double seconds(AlgorithmRun& run, int times) {
+  const std::clock_t start = std::clock();
+  for (int i = 0; i < times; ++i) run.run();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / times;
+}
 
 // The algorithm of that name; of "winograd" either.
 std::optional<Algorithm> find(const std::vector<Algorithm>& all, std::string_view name) {
@@ -66,13 +37,13 @@ std::optional<Algorithm> find(const std::vector<Algorithm>& all, std::string_vie
 }
 
 // How many times as fast `a` is as `b`.
-double ratio(Run& a, Run& b, int rounds) {
-  b.seconds(1);
-  const int times = std::clamp(static_cast<int>(0.004 / (a.seconds(1) + 1e-6)), 1, 1000);
+double ratio(AlgorithmRun& a, AlgorithmRun& b, int rounds) {
+  seconds(b, 1);
+  const int times = std::clamp(static_cast<int>(0.004 / (seconds(a, 1) + 1e-6)), 1, 1000);
   std::vector<double> ours, theirs;
   for (int i = 0; i < rounds; ++i) {
-    ours.push_back(a.seconds(times));
-    theirs.push_back(b.seconds(times));
+    ours.push_back(seconds(a, times));
+    theirs.push_back(seconds(b, times));
   }
   std::sort(ours.begin(), ours.end()), std::sort(theirs.begin(), theirs.end());
   return theirs[rounds / 2] / ours[rounds / 2];
@@ -82,11 +53,11 @@ std::string against_eigen(const Op& op, const Specs& in, const std::vector<Algor
                           int rounds) {
   const auto native = find(all, "native"), eigen = find(all, "eigen");
   if (!native || !eigen) return "";
-  Run a(op, in, *native), b(op, in, *eigen);
+  AlgorithmRun a(op, in, *native), b(op, in, *eigen);
   return fmt::format("{:.2f}", ratio(a, b, rounds));
 }
 
-double error(const Run& run, const Run& exact, int64_t elements) {
+double error(const AlgorithmRun& run, const AlgorithmRun& exact, int64_t elements) {
   double most = 0, largest = 0;
   for (int64_t i = 0; i < elements; ++i) {
     const double value = exact.result<double>()[i];
@@ -100,12 +71,12 @@ std::string against_direct(const Op& op, const Specs& in, const std::vector<Algo
                            int rounds) {
   const auto winograd = find(all, "winograd"), native = find(all, "native");
   if (!winograd || !native) return "";
-  Run a(op, in, *winograd), b(op, in, *native);
+  AlgorithmRun a(op, in, *winograd), b(op, in, *native);
   const double faster = ratio(a, b, rounds);
   Specs wide = in;
   for (TensorSpec& spec : wide) spec.dtype = DType::f64;
-  Run exact(op, wide, *find(op.algorithms(wide, cpu_context().target()), "native"), &a);
-  exact.seconds(1);
+  AlgorithmRun exact(op, wide, *find(op.algorithms(wide, cpu_context().target()), "native"), &a);
+  seconds(exact, 1);
   const int64_t elements = op.infer(in)[0].shape.elements();
   return fmt::format("{:.2f}, {:.1e}, {:.1e}", faster, error(a, exact, elements),
                      error(b, exact, elements));

@@ -153,6 +153,14 @@ TEST(Config, ReportsAllErrorsAtOnceByPlace) {
       "        ^~~~~ did you mean 'steps'?");
 }
 
+TEST(Config, AKeyOutsideOfGroupsIsNotLookedForInOne) {
+  EXPECT_EQ(
+      error_of("", {"cpu.threads=2"}),
+      "command line:1:5: error: unknown key 'threads' in cpu; it stands outside of all groups\n"
+      "  cpu.threads=2\n"
+      "      ^~~~~~~");
+}
+
 TEST(Config, AByteOrderMarkIsNoPartOfTheText) {
   const std::string mark = "\xEF\xBB\xBF";
   EXPECT_EQ(parse_config(mark + "seed: 3\ntrain: {steps: 3}\n", "a").seed, 3u);

@@ -1,14 +1,17 @@
 // Ways to train: a training with them stops and goes on with the same bits, in graph and in eager
 // mode, with any number of threads, and its steps ask for no memory.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <sstream>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/optimizer.h"
+#include "tessera/models/config/network.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/losses.h"
@@ -252,6 +255,53 @@ TEST_F(Methods, AnEvaluationMayLookAtTheMirrorToo) {
   EXPECT_EQ(two.output(0).item<double>(), loss);
   const std::string said = both.evaluation_step(4).program()->graph().text();
   EXPECT_NE(said.find("mirror"), std::string::npos);
+}
+
+// The mean of the logits of the image and of both that are moved, at whose borders the image is
+// mirrored.
+TEST_F(Methods, AnEvaluationMayLookAtMovedImagesToo) {
+  constexpr int kSide = 16, kBy = 2;
+  Config config = small_config();
+  Store store(1);
+  const auto network = make_network(config, {kSide, kSide, 3}, store);
+  const Normalization plain_colours{{0, 0, 0}, {1, 1, 1}};
+  std::vector<uint8_t> pixels(kSide * kSide * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37 % 251);
+  const auto moved = [&](int by) {
+    const auto from = [&](int i) {
+      const int at = std::abs(i - by);
+      return at < kSide ? at : 2 * (kSide - 1) - at;
+    };
+    std::vector<uint8_t> to(pixels.size());
+    for (int y = 0; y < kSide; ++y)
+      for (int x = 0; x < kSide; ++x)
+        for (int c = 0; c < 3; ++c)
+          to[static_cast<size_t>((y * kSide + x) * 3 + c)] =
+              pixels[static_cast<size_t>((from(y) * kSide + from(x)) * 3 + c)];
+    return to;
+  };
+  const TrainingScope evaluation(false);
+  const auto logits = [&](const std::vector<uint8_t>& image) {
+    const Tensor x = from_vector({1, kSide, kSide, 3}, image);
+    return evaluated_logits(config, *network, plain_colours, x).to_vector<float>();
+  };
+  const std::vector<float> plain = logits(pixels), up = logits(moved(-kBy)),
+                           down = logits(moved(kBy));
+  config.eval.shift = kBy;
+  const std::vector<float> mean = logits(pixels);
+  ASSERT_EQ(mean.size(), plain.size());
+  for (size_t i = 0; i < mean.size(); ++i) {
+    EXPECT_NEAR(mean[i], (plain[i] + up[i] + down[i]) / 3, 1e-6);
+    EXPECT_NE(mean[i], plain[i]);
+  }
+  config.eval.shift = kSide;
+  try {
+    logits(pixels);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("eval.shift: 16 pixels are too many"),
+              std::string::npos);
+  }
 }
 
 // Without batch norms the parts of a batch have the gradients of the whole.

@@ -1,15 +1,19 @@
 // memory.costs: times of a profile in place of counted ones.
 #include "tessera/models/training/profile_costs.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "tessera/graph/program.h"
+#include "tessera/models/training/machine_profile.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/json.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
@@ -26,17 +30,17 @@ Config small(int64_t batch) {
 }
 
 // Of a step for so many images, each op as long as its number in the program says.
-Profile made_up(int64_t batch) {
+Profile made_up(const Config& config) {
   ProfileOptions options;
   options.steps = 1;
   options.warmup = 0;
-  Profile result = profile(small(batch), options);
+  Profile result = profile(config, options);
   for (ProfiledOp& op : result.ops) op.us.median = 1000.0 + static_cast<double>(op.node);
   return result;
 }
 
 TEST(ProfileCosts, AnOpTakesWhatItTookThere) {
-  const Profile measured = made_up(4);
+  const Profile measured = made_up(small(4));
   const auto costs = profile_costs(measured.json(), "p.json");
   const auto session = prepared_session(small(4), DataNeed(), Purpose::timing);
   const Graph& graph = session->train_step(4).program()->graph();
@@ -47,22 +51,82 @@ TEST(ProfileCosts, AnOpTakesWhatItTookThere) {
 }
 
 TEST(ProfileCosts, OfAnotherBatchInProportion) {
-  const auto costs = profile_costs(made_up(4).json(), "p.json");
+  Profile measured = made_up(small(4));
+  const CountedCosts counted;
+  for (ProfiledOp& op : measured.ops)
+    op.us.median = 3 * static_cast<double>(counted.nanoseconds(op.cost)) / 1000;
+  const auto costs = profile_costs(measured.json(), "p.json");
   const auto session = prepared_session(small(8), DataNeed(), Purpose::timing);
   const Graph& graph = session->train_step(8).program()->graph();
+  for (const Node& node : graph.nodes) {
+    const int64_t once = counted.nanoseconds(node.op->cost(graph.input_specs(node)));
+    EXPECT_NEAR(static_cast<double>(costs->nanoseconds(graph, node)), static_cast<double>(3 * once),
+                2 + 0.001 * static_cast<double>(once));
+  }
+}
+
+// What an op that no profile has takes is like the nearest of its name and algorithm.
+TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
+  Config config = small(4);
+  config.model.widths = {4, 8, 32, 64};
+  Profile measured = made_up(config);
   const CountedCosts counted;
+  int64_t least = INT64_MAX, most = 0;
+  for (const ProfiledOp& op : measured.ops)
+    if (op.op == "conv2d")
+      least = std::min(least, op.cost.flops), most = std::max(most, op.cost.flops);
+  ASSERT_LT(4 * least, most);
+  for (ProfiledOp& op : measured.ops)  // small ones take 7 times what is counted, large ones twice
+    op.us.median = static_cast<double>(counted.nanoseconds(op.cost)) / 1000 *
+                   (op.op != "conv2d"          ? 100
+                    : op.cost.flops < most / 2 ? 7
+                                               : 2);
+  const auto costs = profile_costs(measured.json(), "p.json");
+  config.model.widths = {5, 9, 33, 65};
+  const auto session = prepared_session(config, DataNeed(), Purpose::timing);
+  const Graph& graph = session->train_step(4).program()->graph();
+  int near_small = 0, near_large = 0;
   for (const Node& node : graph.nodes) {
     if (node.op->name() != "conv2d") continue;
-    const int64_t ns = costs->nanoseconds(graph, node);
-    EXPECT_GT(ns, 1'000'000);
-    EXPECT_LT(ns, 2'100'000);  // twice the images
-    EXPECT_NE(ns, counted.nanoseconds(graph, node));
+    const auto ratio =
+        static_cast<double>(costs->nanoseconds(graph, node)) /
+        static_cast<double>(counted.nanoseconds(node.op->cost(graph.input_specs(node))));
+    EXPECT_GT(ratio, 1.9);
+    EXPECT_LT(ratio, 7.1);
+    near_small += ratio > 5, near_large += ratio < 3;
   }
+  EXPECT_GE(near_small, 1);
+  EXPECT_GE(near_large, 1);
+}
+
+TEST(ProfileCosts, AMachinesFileHasThoseOfSeveralNetworks) {
+  constexpr SampleNetwork kTwo[] = {{"lenet5", 28, 2}, {"cnn_bn", 16, 2}};
+  ProfileOptions options;
+  options.steps = 1, options.warmup = 0;
+  std::vector<std::string> started;
+  const std::string file = profile_machine(
+      Config(), options, kTwo, [&](const SampleNetwork& one) { started.emplace_back(one.model); });
+  ASSERT_GE(started.size(), 2u);
+  EXPECT_EQ(started[0], "lenet5");
+  EXPECT_EQ(started[1], "cnn_bn");
+  const std::vector<Json> profiles = Json::parse(file)["profiles"].items();
+  EXPECT_EQ(profiles.size(), started.size());
+  const auto costs = profile_costs(file, "m.json");
+  const auto session = prepared_session(small(2), DataNeed(), Purpose::timing);
+  const Graph& graph = session->train_step(2).program()->graph();
+  for (const Node& node : graph.nodes) EXPECT_GE(costs->nanoseconds(graph, node), 1);
+}
+
+TEST(ProfileCosts, TheSamplesAreOfTheZoo) {
+  const std::vector<std::string>& names = model_names();
+  EXPECT_GE(sample_networks().size(), 10u);
+  for (const SampleNetwork& one : sample_networks())
+    EXPECT_EQ(std::count(names.begin(), names.end(), one.model), 1) << one.model;
 }
 
 TEST(ProfileCosts, ChoosesByThem) {
   const std::string path = testing::TempDir() + "/costs.json";
-  std::ofstream(path) << made_up(8).json();
+  std::ofstream(path) << made_up(small(8)).json();
   Config config = small(8);
   config.checkpoint.keep = 0;
   const int64_t without = memory_need(config).bytes();
@@ -76,7 +140,9 @@ TEST(ProfileCosts, ChoosesByThem) {
 TEST(ProfileCosts, WhatIsNoProfileIsNamed) {
   EXPECT_THROW(costs_named("/nowhere/p.json"), DataError);
   for (const char* text :
-       {"", "{}", "{\"format\":\"other\"}", "{\"format\":\"tessera profile 1\",\"ops\":[]}"}) {
+       {"", "{}", "{\"format\":\"other\"}", "{\"format\":\"tessera machine 1\",\"profiles\":[]}",
+        "{\"format\":\"tessera machine 1\",\"profiles\":[{}]}",
+        "{\"format\":\"tessera profile 1\",\"ops\":[]}"}) {
     try {
       profile_costs(text, "p.json");
       FAIL() << text;

@@ -1,0 +1,32 @@
+// Profiles of networks of every kind, from which memory.costs estimates what others take on this
+// machine: trainer profile --machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "tessera/models/config/config.h"
+#include "tessera/models/training/profile.h"
+
+namespace tessera {
+
+inline constexpr const char* kMachineFormat = "tessera machine 1";
+
+struct SampleNetwork {
+  const char* model;
+  int64_t image_size, batch;
+};
+
+// Small and large images, channels from 3 to 2,048, every kind of convolution that the zoo has.
+std::span<const SampleNetwork> sample_networks();
+
+// JSON: {"format": kMachineFormat, "profiles": [what Profile::json() writes, ...]}. `config` says
+// how to train them (optimizer, threads); `started` is told of each before it runs. Takes a minute
+// or two for sample_networks(). Throws what profile() throws.
+std::string profile_machine(const Config& config, const ProfileOptions& options,
+                            std::span<const SampleNetwork> networks,
+                            const std::function<void(const SampleNetwork&)>& started = {});
+
+}  // namespace tessera
