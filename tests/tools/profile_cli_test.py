@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""trainer profile: what it writes, what it compares, what it refuses.
+
+    profile_cli_test.py TRAINER
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+QUICKSTART = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
+TRAINER = str(Path(sys.argv[1]).resolve())
+MISUSE, NO_DEVICE = 2, 4  # runtime/error.h
+
+
+class Profile(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def run_it(self, *words):
+        return subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
+
+    def succeed(self, *words):
+        done = self.run_it(*words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def fail_with(self, code, texts, *words):
+        done = self.run_it(*words)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stderr)
+
+    def test_profile(self):
+        words = ("profile", "--config", QUICKSTART, "--steps", 2, "--warmup", 1, "data.batch=4", "threads=2")
+        profile = json.loads(self.succeed(*words, "--json", "--trace", "trace.json"))
+        self.assertEqual((profile["device"], profile["threads"], profile["batch"], profile["steps"]),
+                         ("cpu:0", 2, 4, 2))
+        self.assertGreater(min(profile["peak_gflops"], profile["peak_copy_gbytes"]), 0)
+        ops = profile["ops"]
+        self.assertAlmostEqual(sum(op["share"] for op in ops), 1, delta=1e-3)
+        self.assertAlmostEqual(sum(op["us"]["median"] for op in ops), profile["ops_us"],
+                               delta=1e-3 * profile["ops_us"])
+        self.assertEqual(sum(kind["ops"] for kind in profile["kinds"]), len(ops))
+        conv = next(op for op in ops if op["op"] == "conv2d")
+        self.assertIn(conv["algorithm"], ("native", "winograd2", "winograd4", "eigen"))
+        self.assertEqual(conv["phase"], "forward")
+        self.assertRegex(conv["shape"], r"^\[4x.*\] -> \[4x")
+        self.assertLessEqual(conv["us"]["min"], conv["us"]["median"])
+        self.assertLessEqual(conv["us"]["median"], conv["us"]["max"])
+        trace = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        self.assertEqual(sum(e["ph"] == "X" and e["cat"] != "step" for e in trace), 2 * len(ops))
+        lines = self.succeed(*words, "--ops", 3).splitlines()
+        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
+        self.assertEqual(lines[-1], f"and {len(ops) - 3} ops more; --ops 0 shows all")
+        eigen = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
+        self.assertEqual({op["algorithm"] for op in eigen["ops"] if op["flops"] and "conv2d" in op["op"]},
+                         {"eigen"})
+        # What several ops compute on the way counts with each of them, so that is left out here.
+        once = ["--off", "fuse_prologues", "--off", "fuse_late_prologues"]
+        together = json.loads(self.succeed(*words, "--json", *once))["ops"]
+        apart = json.loads(self.succeed(*words, "--json", *once, "--off", "fuse_epilogues"))["ops"]
+        self.assertGreater(len(apart), len(together))
+        self.assertEqual(sum(op["flops"] for op in apart), sum(op["flops"] for op in together))
+
+    def test_algorithms_of_ops(self):
+        words = ("profile", "--config", QUICKSTART, "--algorithms", "--steps", 1, "data.batch=4")
+        ops = json.loads(self.succeed(*words, "--json"))["ops"]
+        self.assertIn("conv2d", {op["op"] for op in ops})
+        for op in ops:
+            self.assertGreaterEqual(len(op["algorithms"]), 2)
+        self.assertIn("ms per MiB", self.succeed(*words))
+        self.fail_with(MISUSE, ["mode: eager"], *words, "mode=eager")
+
+    def test_what_the_machine_takes_needs_no_configuration(self):
+        for other in (("--config", QUICKSTART), ("--json",), ("--algorithms",)):
+            self.fail_with(MISUSE, ["excludes"], "profile", "--machine", *other)
+        self.fail_with(MISUSE, ["unknown key 'threds'"], "profile", "--machine", "threds=2")
+
+    def test_profiles_are_compared(self):
+        words = ("profile", "--config", QUICKSTART, "--steps", 1, "data.batch=4", "threads=1", "--json")
+        (self.folder / "a.json").write_text(self.succeed(*words))
+        (self.folder / "b.json").write_text(self.succeed(*words, "data.batch=5"))
+        text = self.succeed("profile", "--diff", "a.json", "b.json", "--ops", 2)
+        self.assertIn("batch: 4 => 5", text)
+        self.assertNotIn("only in", text)
+        self.assertRegex(text, r"and \d+ more; --ops 0 shows all\n$")
+        differences = [float(line.split()[3]) for line in text.splitlines()[-3:-1]]
+        self.assertEqual(differences, sorted(differences, key=abs, reverse=True))
+
+    def test_what_is_no_profile_is_refused(self):
+        (self.folder / "plan.json").write_text(self.succeed("plan", "--json", "--config", QUICKSTART))
+        (self.folder / "other.json").write_text('{"format": "tessera profile 0"}')
+        self.fail_with(MISUSE, ["none.json", "cannot be read"], "profile", "--diff", "none.json", "plan.json")
+        self.fail_with(MISUSE, ["plan.json: is no profile"], "profile", "--diff", "plan.json", "plan.json")
+        self.fail_with(MISUSE, ["other.json", "'tessera profile 0', not 'tessera profile 1'"],
+                       "profile", "--diff", "other.json", "other.json")
+        self.fail_with(MISUSE, ["--diff", "--json"], "profile", "--diff", "a", "b", "--json")
+        words = ("profile", "--config", QUICKSTART, "model.widths=[4,4,8,8]", "data.batch=16", "threads=2", "--steps")
+        self.fail_with(MISUSE, ["--steps"], *words, 0)
+        self.fail_with(MISUSE, ["mode=graph"], *words, 1, "mode=eager")
+        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *words, 1, "--off", "speedup")
+        self.fail_with(MISUSE, ["no/where", "cannot be written"], *words, 1, "--trace", "no/where")
+        self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *words, 1, "device=gpu:77")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
