@@ -270,7 +270,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.h5 holds; this share of it stays in each step; none: no average"},
     {"ema.warmup", &c.ema.warmup, any(), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
     {"eval.flip", &c.eval.flip, any(), "evaluate each image and its mirror, and take their mean logits"},
-    {"eval.shift", &c.eval.shift, at_least(0, 1024), "evaluate each image and twice moved by so many pixels, up and left and down and right, and take their mean logits"},
+    {"eval.shift", &c.eval.shift, at_least(0, 15), "evaluate each image and twice moved by so many pixels, up and left and down and right, and take their mean logits"},
 
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "native convolutions with 3x3 filters by Winograd's algorithm: auto: where it takes less time by their shape; it rounds a little more"},
@@ -284,7 +284,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},
     {"memory.budget", &c.memory.budget, or_auto(above(0)), "the training is made to need no more, with the same bits: some of what it computes is computed again instead of kept; of the memory that limit counts, or on a GPU gpu_limit; auto: what is free"},
     {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), "with a budget: how what is computed again is chosen"},
-    {"memory.costs", &c.memory.costs, any(), "with a budget: what steps take, counted from their sizes, or as measured: a file of trainer profile --machine or --json"},
+    {"memory.costs", &c.memory.costs, any(), "what steps take, for budgets and estimates: counted from their sizes, or as measured: a file of trainer profile --machine or --json"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), "eager: where tensors come from; caching keeps what is released, direct asks the machine each time"},
     {"memory.reserve", &c.memory.reserve, above(0), "eager, caching: taken before the first step; it grows beyond, up to the limit"},
 

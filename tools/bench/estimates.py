@@ -30,7 +30,7 @@ NETWORKS = [  # name, side of the images, images, what else is chosen
 
 def profile(trainer, name, size, batch, costs, steps):
     keys = [f"model.name={name}", "data.name=synthetic", f"data.image_size={size}",
-            f"data.batch={batch}", f"memory.costs={costs}", "memory.budget=1TiB"]
+            f"data.batch={batch}", f"memory.costs={costs}"]
     done = subprocess.run([trainer, "profile", "--config", "/dev/null", "--json", "--steps",
                            str(steps), *keys], capture_output=True, text=True)
     if done.returncode != 0:
