@@ -8,7 +8,6 @@
 
 #include "tessera/graph/program.h"
 #include "tessera/models/training/algorithm_run.h"
-#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
@@ -42,11 +41,9 @@ std::vector<AlgorithmTime> timed(const Op& op, const Specs& in, const std::vecto
   for (int64_t round = 0; round < rounds; ++round)
     for (size_t i = 0; i < runs.size(); ++i) us[i].push_back(us_of(runs[i]));
   std::vector<AlgorithmTime> times;
-  for (size_t i = 0; i < all.size(); ++i) {
-    std::sort(us[i].begin(), us[i].end());
+  for (size_t i = 0; i < all.size(); ++i)
     times.push_back({std::string(all[i].name), static_cast<int64_t>(all[i].scratch_bytes),
-                     us[i][us[i].size() / 2]});
-  }
+                     spread_of(us[i]).median});
   return times;
 }
 
@@ -103,10 +100,7 @@ std::string AlgorithmTimes::json() const {
 }
 
 AlgorithmTimes algorithm_times(const Config& config, int64_t rounds) {
-  if (config.mode == Mode::kEager)
-    throw ConfigError("profile: mode: eager has no graph whose ops could be timed; add mode=graph");
-  const auto session = prepared_session(config, DataNeed(), Purpose::timing);
-  require_fit(config, DataNeed(), Purpose::timing, *session);
+  const auto session = session_to_time(config);
   if (!session->device().is_cpu())
     throw ConfigError("profile: --algorithms times those of the CPU; add device=cpu");
   const Program& program = *session->train_step(config.data.batch).program();

@@ -50,13 +50,6 @@ class NodeTimes final : public NodeObserver {
   std::vector<TimeSpan> spans_;
 };
 
-// Of at least one value.
-Spread spread_of(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
-  return {values.front(), median, values.back()};
-}
-
 std::string shapes_text(const Graph& graph, const std::vector<ValueId>& values) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -131,6 +124,21 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
 
 }  // namespace
 
+Spread spread_of(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+  return {values.front(), median, values.back()};
+}
+
+std::unique_ptr<Session> session_to_time(const Config& config, const CompileOptions& compile) {
+  if (config.mode == Mode::kEager)
+    throw ConfigError(
+        "profile: mode: eager has no graph whose ops could be timed one by one; add mode=graph");
+  auto session = prepared_session(config, DataNeed(), Purpose::timing, compile);
+  require_fit(config, DataNeed(), Purpose::timing, *session);
+  return session;
+}
+
 ProfiledOp describe_op(const Program& program, size_t n) {
   const Graph& graph = program.graph();
   const Node& node = graph.nodes[n];
@@ -155,13 +163,9 @@ double Profile::ops_us() const {
 }
 
 Profile profile(const Config& given, const ProfileOptions& options) {
-  if (given.mode == Mode::kEager)
-    throw ConfigError(
-        "profile: mode: eager has no graph whose ops could be timed one by one; add mode=graph");
   Config config = given;
   config.gpu.synchronous = true;  // an op's time is its own only when it is waited for
-  const auto session = prepared_session(config, DataNeed(), Purpose::timing, options.compile);
-  require_fit(config, DataNeed(), Purpose::timing, *session);
+  const auto session = session_to_time(config, options.compile);
   CompiledStep& step = session->train_step(config.data.batch);
   Profile profile{.device = configured_device(config).name(),
                   .kernels = cpu_context().kernels_name(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 namespace tessera {
 
 class Program;  // graph/program.h
+class Session;  // session.h
 
 struct ProfileOptions {
   int64_t steps = 20;  // to time, at least 1
@@ -26,6 +28,7 @@ inline constexpr const char* kProfileFormat = "tessera profile 1";
 struct Spread {
   double min = 0, median = 0, max = 0;
 };
+Spread spread_of(std::vector<double>& values);  // of at least one; sorts them
 
 // A node of the program, views aside. What was fused into it counts with it.
 struct ProfiledOp {
@@ -38,7 +41,9 @@ struct ProfiledOp {
   Cost cost;
   Spread us;  // microseconds
 };
-ProfiledOp describe_op(const Program& program, size_t node);            // without its times
+ProfiledOp describe_op(const Program& program, size_t node);  // without its times
+// With a program whose ops can be timed, for which there is memory. Throws what profile() throws.
+std::unique_ptr<Session> session_to_time(const Config& config, const CompileOptions& compile = {});
 std::string op_title(const std::string& op, const std::string& place);  // "conv2d layer1.0.conv1"
 
 // When something began and ended, in microseconds since the profile began.

@@ -34,7 +34,7 @@ struct Times {
 // than counted they take. How much depends on where: on what fits into caches and registers.
 class Samples {
  public:
-  void add(const Cost& cost, double ratio) { all_.push_back({place_of(cost), std::log(ratio)}); }
+  void add(const Cost& cost, double ratio) { all_.push_back({position_of(cost), std::log(ratio)}); }
 
   // The mean of the nearest, in proportion to their nearness.
   double ratio(const Cost& cost) const {
@@ -42,11 +42,11 @@ class Samples {
     constexpr double kSame = 0.02;  // a distance at which two are as good as one
     std::array<std::pair<double, double>, kNearest> nearest;  // distance squared, logarithm
     nearest.fill({HUGE_VAL, 0});
-    const Place place = place_of(cost);
+    const Position position = position_of(cost);
     for (const Sample& sample : all_) {
       double apart = 0;
-      for (size_t i = 0; i < place.size(); ++i)
-        apart += (place[i] - sample.place[i]) * (place[i] - sample.place[i]);
+      for (size_t i = 0; i < position.size(); ++i)
+        apart += (position[i] - sample.position[i]) * (position[i] - sample.position[i]);
       if (apart >= nearest.back().first) continue;
       nearest.back() = {apart, sample.log_ratio};
       std::sort(nearest.begin(), nearest.end());
@@ -61,13 +61,13 @@ class Samples {
   }
 
  private:
-  using Place = std::array<double, 3>;
+  using Position = std::array<double, 3>;
   struct Sample {
-    Place place;
+    Position position;
     double log_ratio;
   };
 
-  static Place place_of(const Cost& cost) {
+  static Position position_of(const Cost& cost) {
     const auto octave = [](int64_t amount) {
       constexpr double kSmall = 64;  // below it nothing is told apart
       return std::log2(static_cast<double>(amount) + kSmall);

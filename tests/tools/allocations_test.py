@@ -90,8 +90,10 @@ class Allocations(unittest.TestCase):
             self.assertEqual((run.steps, run.inside, run.between), (50, 0, 0), way)
 
     def test_taking_the_time_of_every_op_asks_for_nothing(self):
-        run = Counted(self.folder, "profile", "--config", CONFIG, "--steps", 10, "--warmup", 5,
-                      "data.batch=2", "threads=2")
+        words = ("profile", "--config", CONFIG, "--steps", 10, "data.batch=2", "threads=2", "--warmup")
+        run = Counted(self.folder, *words, 0)
+        self.assertEqual((run.steps, run.inside, run.between), (20, 0, 0))
+        run = Counted(self.folder, *words, 5)
         self.assertGreaterEqual(run.steps, 25)  # more to warm up where steps are short
         self.assertEqual((run.inside, run.between), (0, 0))
 

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-NETWORKS = [  # name, side of the images, images, what else is chosen
+NETWORKS = [  # name, side of the images, images
     ("lenet5", 28, 128), ("cnn_bn", 32, 128), ("resnet20", 32, 128), ("resnet56", 32, 128),
     ("resnet18_cifar", 32, 128), ("wide_resnet", 32, 32), ("densenet_bc", 32, 64),
     ("mobilenet_v2", 32, 128), ("vgg16_bn", 32, 64), ("alexnet", 224, 16), ("resnet18", 224, 16),

@@ -1,3 +1,5 @@
+#include "tessera/models/zoo/convnext.h"
+
 #include <fmt/format.h>
 
 #include "tessera/models/zoo/names/name_tables.h"
@@ -8,9 +10,9 @@ namespace tessera {
 // there as here.
 NameTable timm_convnext_tiny() {
   NameTable table{"timm", "convnext_tiny"};
-  constexpr int kBlocks[] = {3, 3, 9, 3};
-  for (int stage = 0; stage < 4; ++stage)
-    for (int i = 0; i < kBlocks[stage]; ++i)
+  const std::vector<int64_t> blocks = ConvNext::of_size("tiny").blocks;
+  for (size_t stage = 0; stage < blocks.size(); ++stage)
+    for (int64_t i = 0; i < blocks[stage]; ++i)
       table.linear.push_back(fmt::format("stages.{}.blocks.{}.mlp", stage, i));
   return table;
 }

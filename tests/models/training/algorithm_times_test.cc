@@ -67,7 +67,7 @@ TEST(AlgorithmTimes, WhatAMiBLessCosts) {
       << times.text();
 }
 
-TEST(AlgorithmTimes, NeedAGraphOnTheCpu) {
+TEST(AlgorithmTimes, NeedAGraph) {
   Config eager = small();
   eager.mode = Mode::kEager;
   EXPECT_THROW(algorithm_times(eager, 1), ConfigError);
