@@ -5,18 +5,19 @@
 #include "tessera/layers/conv2d_cpu/convolution.h"
 #include "tessera/layers/conv2d_cpu/depthwise3x3.h"
 #include "tessera/layers/conv2d_cpu/gather.h"
-#include "tessera/layers/conv2d_cpu/image_lanes.h"
+#include "tessera/layers/conv2d_cpu/lanes.h"
 #include "tessera/layers/conv2d_cpu/weight_grad.h"
 
 namespace tessera {
 namespace {
 
-enum class Way { depthwise3x3, image_lanes, weight_grad, gather };
+enum class Way { depthwise3x3, image_lanes, column_lanes, weight_grad, gather };
 
 template <class T>
 Way way_for(ConvPass pass, const ConvShape& shape) {
   if (depthwise3x3_applies(shape)) return Way::depthwise3x3;
-  if (image_lanes_apply(pass, shape, sizeof(T))) return Way::image_lanes;
+  if (const auto lanes = lanes_for(pass, shape, sizeof(T)))
+    return *lanes == LanesAre::images ? Way::image_lanes : Way::column_lanes;
   return pass == ConvPass::weight_grad ? Way::weight_grad : Way::gather;
 }
 
@@ -26,7 +27,9 @@ size_t scratch_of(ConvPass pass, const ConvShape& shape, ConvForm form, int thre
     case Way::depthwise3x3:
       return depthwise3x3_scratch<T>(pass, shape);
     case Way::image_lanes:
-      return image_lanes_scratch<T>(pass, shape, threads);
+      return lanes_scratch<T>(pass, shape, LanesAre::images, threads);
+    case Way::column_lanes:
+      return lanes_scratch<T>(pass, shape, LanesAre::columns, threads);
     case Way::weight_grad:
       return weight_grad_scratch<T>(shape, form, threads);
     case Way::gather:
@@ -41,7 +44,9 @@ std::unique_ptr<Convolution<T>> make(ConvPass pass, const ConvShape& shape, Conv
     case Way::depthwise3x3:
       return make_depthwise3x3<T>(pass, shape);
     case Way::image_lanes:
-      return make_image_lanes<T>(pass, shape);
+      return make_lanes<T>(pass, shape, LanesAre::images);
+    case Way::column_lanes:
+      return make_lanes<T>(pass, shape, LanesAre::columns);
     case Way::weight_grad:
       return make_weight_grad<T>(shape, form);
     case Way::gather:

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -13,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
-#include "tessera/layers/conv2d_cpu/image_lanes.h"
+#include "tessera/layers/conv2d_cpu/lanes.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/runtime/simd/isa.h"
 
@@ -116,9 +118,10 @@ const Case kWinogradCases[] = {
     {"filters beyond the caches", square(3, 5, 352, 352, 3, 1, 1)},
 };
 
-// More for groups of images: whole ones and parts, every number of output channels that a tile may
-// have, images that only padding makes large enough, rows shorter than a vector.
-const Case kImageCases[] = {
+// More for lanes, groups of images or parts of rows: whole ones and parts, every number of output
+// channels that a tile may have, images that only padding makes large enough, rows shorter than a
+// vector.
+const Case kLanesCases[] = {
     {"whole groups", square(32, 6, 1, 6, 5, 1, 2)},
     {"a part of a group", square(19, 7, 2, 7, 3, 1, 1)},
     {"one output", square(17, 9, 3, 1, 3, 1, 1)},
@@ -136,7 +139,18 @@ const Case kImageCases[] = {
     {"groups", square(16, 8, 12, 18, 3, 1, 1, 1, 3)},
     {"many rows of blocks", square(5, 40, 6, 7, 3, 1, 1)},
     {"oblong", {17, 3, 21, 2, 6, 3, 2, 1, 2, 1, 0, 1, 2, 1}},
+    {"rows of two vectors and a part", square(2, 37, 3, 6, 5, 1, 2)},
+    {"rows of whole vectors, stride 2 down", {3, 9, 32, 17, 5, 3, 3, 2, 1, 1, 1, 1, 1, 1}},
+    {"padding beyond the filter in rows", {2, 4, 18, 3, 5, 2, 2, 1, 1, 1, 5, 1, 1, 1}},
+    {"columns that no tap reads", {2, 5, 30, 2, 3, 1, 3, 1, 1, 0, 0, 1, 13, 1}},
 };
+
+std::vector<Case> cases_of_columns() {
+  std::vector<Case> all(std::begin(kCases), std::end(kCases));
+  all.insert(all.end(), std::begin(kLanesCases), std::end(kLanesCases));
+  std::erase_if(all, [](const Case& one) { return one.shape.stride_w != 1; });
+  return all;
+}
 
 int64_t x_size(const ConvShape& s) { return s.n * s.h * s.w * s.c; }
 int64_t w_size(const ConvShape& s) { return s.o * s.kh * s.kw * (s.c / s.groups); }
@@ -230,9 +244,17 @@ struct Results {
 };
 
 // The algorithms that there are; native ones where this build and processor have them. Native takes
-// lanes for images where a rule says so; here they are asked for on any shape.
-enum class Algorithm { native, eigen, winograd2, winograd4, image_lanes };
-constexpr const char* kNames[] = {"native", "eigen", "winograd2", "winograd4", "image_lanes"};
+// lanes of images or columns where a rule says so; here they are asked for on any shape that they
+// can compute.
+enum class Algorithm { native, eigen, winograd2, winograd4, image_lanes, column_lanes };
+constexpr const char* kNames[] = {"native",    "eigen",       "winograd2",
+                                  "winograd4", "image_lanes", "column_lanes"};
+
+std::optional<LanesAre> lanes_of(Algorithm algorithm) {
+  if (algorithm == Algorithm::image_lanes) return LanesAre::images;
+  if (algorithm == Algorithm::column_lanes) return LanesAre::columns;
+  return std::nullopt;
+}
 
 int tile_of(Algorithm algorithm) {
   return algorithm == Algorithm::winograd2 ? 2 : algorithm == Algorithm::winograd4 ? 4 : 0;
@@ -242,7 +264,7 @@ template <class T>
 std::shared_ptr<const Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
   if constexpr (kNativeKernels) {
     if (algorithm == Algorithm::native) return native_convolution<T>(pass, s);
-    if (algorithm == Algorithm::image_lanes) return make_image_lanes<T>(pass, s);
+    if (const auto lanes = lanes_of(algorithm)) return make_lanes<T>(pass, s, *lanes);
     if constexpr (std::is_same_v<T, float>)
       if (const int m = tile_of(algorithm)) return make_winograd(pass, s, m);
   }
@@ -253,9 +275,9 @@ size_t scratch_of(Algorithm algorithm, ConvPass pass, const ConvShape& s, size_t
                   int threads) {
   if constexpr (kNativeKernels) {
     if (algorithm == Algorithm::native) return native_conv_scratch(pass, s, element, threads);
-    if (algorithm == Algorithm::image_lanes)
-      return element == sizeof(float) ? image_lanes_scratch<float>(pass, s, threads)
-                                      : image_lanes_scratch<double>(pass, s, threads);
+    if (const auto lanes = lanes_of(algorithm))
+      return element == sizeof(float) ? lanes_scratch<float>(pass, s, *lanes, threads)
+                                      : lanes_scratch<double>(pass, s, *lanes, threads);
     if (const int m = tile_of(algorithm)) return winograd_scratch(pass, s, m, threads);
   }
   return eigen_conv_scratch(pass, s, element, threads);
@@ -454,10 +476,14 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dAlgorithms,
                                                           Algorithm::image_lanes),
                                           testing::ValuesIn(kCases)),
                          case_name);
-INSTANTIATE_TEST_SUITE_P(ImageShapes, Conv2dAlgorithms,
+INSTANTIATE_TEST_SUITE_P(LanesShapes, Conv2dAlgorithms,
                          testing::Combine(testing::Values(Algorithm::native,
                                                           Algorithm::image_lanes),
-                                          testing::ValuesIn(kImageCases)),
+                                          testing::ValuesIn(kLanesCases)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(ColumnsShapes, Conv2dAlgorithms,
+                         testing::Combine(testing::Values(Algorithm::column_lanes),
+                                          testing::ValuesIn(cases_of_columns())),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(WinogradShapes, Conv2dAlgorithms,
                          testing::Combine(testing::Values(Algorithm::winograd2,
@@ -489,19 +515,23 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
   }
 }
 
-TEST(ImageLanes, AreTakenWhereChannelsFillNoVectors) {
+// Of LeNet's convolutions with batches and with one image, and of what fills vectors by channels.
+TEST(Lanes, AreTakenWhereChannelsFillNoVectors) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   if constexpr (kNativeKernels) {
+    using Passes = std::vector<std::optional<LanesAre>>;
     const auto passes = [](const ConvShape& s) {
-      return std::vector<bool>{image_lanes_apply(ConvPass::forward, s, sizeof(float)),
-                               image_lanes_apply(ConvPass::input_grad, s, sizeof(float)),
-                               image_lanes_apply(ConvPass::weight_grad, s, sizeof(float))};
+      return Passes{lanes_for(ConvPass::forward, s, sizeof(float)),
+                    lanes_for(ConvPass::input_grad, s, sizeof(float)),
+                    lanes_for(ConvPass::weight_grad, s, sizeof(float))};
     };
-    const std::vector<bool> all(3, true), none(3, false);
-    EXPECT_EQ(passes(square(64, 28, 1, 6, 5, 1, 2)), all);  // LeNet's first
-    EXPECT_EQ(passes(square(64, 14, 32, 32, 3, 1, 1, 1, 8)), all);
-    EXPECT_TRUE(image_lanes_apply(ConvPass::input_grad, square(64, 14, 6, 16, 5, 1, 0), 4));
-    for (const ConvShape& s : {square(1, 28, 1, 6, 5, 1, 2), square(64, 32, 64, 64, 3, 1, 1),
+    const Passes images(3, LanesAre::images), columns(3, LanesAre::columns), none(3);
+    EXPECT_EQ(passes(square(64, 28, 1, 6, 5, 1, 2)), images);
+    EXPECT_EQ(passes(square(64, 14, 32, 32, 3, 1, 1, 1, 8)), images);
+    EXPECT_EQ(passes(square(1, 28, 1, 6, 5, 1, 2)), columns);
+    EXPECT_EQ(passes(square(64, 14, 6, 16, 5, 1, 0))[1], LanesAre::images);
+    EXPECT_EQ(passes(square(1, 14, 6, 16, 5, 1, 0))[1], LanesAre::columns);
+    for (const ConvShape& s : {square(1, 28, 1, 6, 5, 2, 2), square(64, 32, 64, 64, 3, 1, 1),
                                square(64, 32, 6, 6, 1, 1, 0), square(64, 32, 8, 8, 3, 1, 1, 1, 8),
                                square(0, 28, 1, 6, 5, 1, 2), square(16, 2048, 64, 1, 3, 1, 1)})
       EXPECT_EQ(passes(s), none) << s.n << " images, " << s.c << " channels";

@@ -1,9 +1,9 @@
-#include "tessera/layers/conv2d_cpu/image_lanes.h"
+#include "tessera/layers/conv2d_cpu/lanes.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "tessera/layers/conv2d_cpu/image_lanes_tiling.h"
+#include "tessera/layers/conv2d_cpu/lanes_tiling.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
@@ -13,7 +13,7 @@ template <class T>
 struct Buffers {
   T* filters;  // of each phase [group][tap row][tap][input channel][output channel]
   T* block;    // per thread: input of a task
-  T* row;      // per thread: a row of outputs [column][channel][image]
+  T* row;      // per thread: a row of outputs in vectors
   size_t size;
 };
 
@@ -24,29 +24,29 @@ struct Phase {
 
 // The convolution and its gradient with respect to x, which gathers from dy.
 template <class T>
-class ImageLanes final : public Convolution<T> {
+class Lanes final : public Convolution<T> {
  public:
-  ImageLanes(const ConvShape& shape, bool backward);
+  Lanes(const ConvShape& shape, bool backward, LanesAre lanes_are);
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
   Buffers<T> lay_out(int threads, void* scratch) const;
 
  private:
   void pack(const Phase& p, const T* filters, T* packed) const;
-  void run_row(const ImageLanesTask& task, int64_t i, const Buffers<T>& own) const;
-  void run_task(const ImageLanesTask& task, const T* in, T* out, const Buffers<T>& own,
+  void run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) const;
+  void run_task(const LanesTask& task, const T* in, T* out, const Buffers<T>& own,
                 const Epilogue<T>& epilogue) const;
 
   const GatherGeometry g_;
-  const ImageLanesTiling tiling_;
+  const LanesTiling tiling_;
   const int64_t in_c_, out_c_;  // of a group
   std::vector<Phase> phases_;
 };
 
 template <class T>
-ImageLanes<T>::ImageLanes(const ConvShape& shape, bool backward)
+Lanes<T>::Lanes(const ConvShape& shape, bool backward, LanesAre lanes_are)
     : g_(shape, backward),
-      tiling_(g_, sizeof(T), image_lanes_kernels<T>().lanes),
+      tiling_(g_, lanes_are, sizeof(T), lanes_kernels<T>().lanes),
       in_c_(g_.in_c / shape.groups),
       out_c_(g_.out_c / shape.groups) {
   int64_t filters = 0;
@@ -57,40 +57,40 @@ ImageLanes<T>::ImageLanes(const ConvShape& shape, bool backward)
 }
 
 template <class T>
-Buffers<T> ImageLanes<T>::lay_out(int threads, void* scratch) const {
+Buffers<T> Lanes<T>::lay_out(int threads, void* scratch) const {
   ScratchLayout layout(scratch);
   Buffers<T> b{};
   b.filters = layout.take<T>(g_.shape.weights());
-  b.block = layout.take<T>(threads * tiling_.block_elements(g_));
-  b.row = layout.take<T>(threads * g_.out_w * g_.out_c * tiling_.lanes);
+  b.block = layout.take<T>(threads * tiling_.block_elements());
+  b.row = layout.take<T>(threads * tiling_.output_row(g_));
   b.size = layout.size();
   return b;
 }
 
 template <class T>
-void ImageLanes<T>::pack(const Phase& p, const T* filters, T* packed) const {
+void Lanes<T>::pack(const Phase& p, const T* filters, T* packed) const {
   const ConvShape& s = g_.shape;
-  const int64_t c = s.c / s.groups;
+  const int64_t c = s.c / s.groups, filter = s.kh * s.kw * c;
+  const int64_t k_step = g_.backward ? filter : 1, q_step = g_.backward ? 1 : filter;
   for (int64_t group = 0; group < s.groups; ++group)
     for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t) {
       const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
       const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
-      for (int64_t k = 0; k < in_c_; ++k)
-        for (int64_t q = 0; q < out_c_; ++q) {
-          const int64_t filter = group * (s.o / s.groups) + (g_.backward ? k : q);
-          *packed++ = filters[((filter * s.kh + u) * s.kw + v) * c + (g_.backward ? q : k)];
-        }
+      const T* from = filters + group * (s.o / s.groups) * filter + (u * s.kw + v) * c;
+      for (int64_t k = 0; k < in_c_; ++k, from += k_step)
+        for (int64_t q = 0; q < out_c_; ++q) *packed++ = from[q * q_step];
     }
 }
 
 // Row i of the output.
 template <class T>
-void ImageLanes<T>::run_row(const ImageLanesTask& task, int64_t i, const Buffers<T>& own) const {
-  const int64_t lanes = tiling_.lanes, pixel = g_.in_c * lanes, q = i / g_.out_step_h;
-  ImageLanesRow<T> row{};
-  row.x_column = g_.in_step_w * pixel, row.y_column = g_.out_step_w * g_.out_c * lanes;
+void Lanes<T>::run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) const {
+  const int64_t lanes = tiling_.lanes, q = i / g_.out_step_h;
+  LanesRow<T> row{};
+  row.x_next = tiling_.next_vector, row.x_channel = tiling_.channel;
+  row.y_next = g_.out_step_w * g_.out_c * lanes;
   row.depth = in_c_, row.outputs = out_c_;
-  row.step = g_.in_step_w, row.width = g_.in_w;
+  row.width = g_.in_w;
   for (int64_t h = 0; h < g_.out_step_w; ++h) {
     const Phase& p = phases_[i % g_.out_step_h * g_.out_step_w + h];
     const int64_t start = q * g_.in_step_h + p.v.base;  // the first tap's row
@@ -100,31 +100,34 @@ void ImageLanes<T>::run_row(const ImageLanesTask& task, int64_t i, const Buffers
     while (row.first_tap_row < row.last_tap_row &&
            start + (row.last_tap_row - 1) * p.v.spacing >= g_.in_h)
       --row.last_tap_row;
-    row.x_row = p.v.spacing * g_.block_w * pixel, row.x_tap = p.h.spacing * pixel;
-    row.taps = p.h.taps, row.spacing = p.h.spacing, row.base = p.h.base;
-    row.columns = p.h.count;
-    const int64_t first = (start - task.first_row) * g_.block_w + p.h.base - g_.base_w;
+    row.x_row = p.v.spacing * tiling_.row, row.x_tap = p.h.spacing * tiling_.column;
+    row.taps = p.h.taps, row.vectors = tiling_.vectors;
+    if (tiling_.lanes_are == LanesAre::images) {
+      row.step = g_.in_step_w, row.spacing = p.h.spacing, row.base = p.h.base;
+      row.vectors = p.h.count;
+    }
+    const int64_t first = (start - task.first_row) * tiling_.row;
     const int64_t filters = p.v.taps * p.h.taps * in_c_ * out_c_;
     for (int64_t group = 0; group < g_.shape.groups; ++group) {
-      row.x = own.block + first * pixel + group * in_c_ * lanes;
+      row.x = own.block + first + (p.h.base - g_.base_w) * tiling_.column +
+              group * in_c_ * tiling_.channel;
       row.f = own.filters + p.filters + group * filters;
       row.y = own.row + (p.h.first * g_.out_c + group * out_c_) * lanes;
-      image_lanes_kernels<T>().row(row);
+      lanes_kernels<T>().row(row);
     }
   }
 }
 
 template <class T>
-void ImageLanes<T>::run_task(const ImageLanesTask& task, const T* in, T* out, const Buffers<T>& own,
-                             const Epilogue<T>& epilogue) const {
-  fill_image_lanes(g_, task, in, own.block);
+void Lanes<T>::run_task(const LanesTask& task, const T* in, T* out, const Buffers<T>& own,
+                        const Epilogue<T>& epilogue) const {
+  fill_block(g_, tiling_, task, in, own.block);
   const int64_t row = g_.out_w * g_.out_c;
   const int64_t first = task.first * g_.out_step_h;
   const int64_t last = std::min(task.last * g_.out_step_h, g_.out_h);
   for (int64_t i = first; i < last; ++i) {
     run_row(task, i, own);
-    image_lanes_kernels<T>().scatter(own.row, g_.out_h * row, task.images, row,
-                                     out + (task.image * g_.out_h + i) * row);
+    store_outputs(g_, tiling_, task, i, i + 1, own.row, out);
   }
   if (!epilogue.apply) return;
   for (int64_t image = task.image; image < task.image + task.images; ++image) {
@@ -134,37 +137,41 @@ void ImageLanes<T>::run_task(const ImageLanesTask& task, const T* in, T* out, co
 }
 
 template <class T>
-void ImageLanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
-                        const ConvHooks<T>& hooks) const {
+void Lanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+                   const ConvHooks<T>& hooks) const {
   if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
   const Buffers<T> all = lay_out(pool.size(), scratch);
   for (const Phase& p : phases_) pack(p, filters, all.filters + p.filters);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
     Buffers<T> own = all;
-    own.block += thread * tiling_.block_elements(g_);
-    own.row += thread * g_.out_w * g_.out_c * tiling_.lanes;
+    own.block += thread * tiling_.block_elements();
+    own.row += thread * tiling_.output_row(g_);
     run_task(tiling_.task(g_, task), in, out, own, hooks.epilogue);
   });
 }
 
 }  // namespace
 
-template <class T>
-size_t image_lanes_scratch(ConvPass pass, const ConvShape& shape, int threads) {
-  if (pass == ConvPass::weight_grad) return image_lanes_weight_grad_scratch<T>(shape, threads);
-  return ImageLanes<T>(shape, pass == ConvPass::input_grad).lay_out(threads, nullptr).size;
+bool may_be_lanes(LanesAre lanes, const ConvShape& shape) {
+  return lanes == LanesAre::images || shape.stride_w == 1;
 }
 
 template <class T>
-std::unique_ptr<Convolution<T>> make_image_lanes(ConvPass pass, const ConvShape& shape) {
-  if (pass == ConvPass::weight_grad) return make_image_lanes_weight_grad<T>(shape);
-  return std::make_unique<ImageLanes<T>>(shape, pass == ConvPass::input_grad);
+size_t lanes_scratch(ConvPass pass, const ConvShape& shape, LanesAre lanes, int threads) {
+  if (pass == ConvPass::weight_grad) return lanes_weight_grad_scratch<T>(shape, lanes, threads);
+  return Lanes<T>(shape, pass == ConvPass::input_grad, lanes).lay_out(threads, nullptr).size;
 }
 
-#define TESSERA_IMAGE_LANES(T)                                             \
-  template size_t image_lanes_scratch<T>(ConvPass, const ConvShape&, int); \
-  template std::unique_ptr<Convolution<T>> make_image_lanes(ConvPass, const ConvShape&);
-TESSERA_IMAGE_LANES(float)
-TESSERA_IMAGE_LANES(double)
+template <class T>
+std::unique_ptr<Convolution<T>> make_lanes(ConvPass pass, const ConvShape& shape, LanesAre lanes) {
+  if (pass == ConvPass::weight_grad) return make_lanes_weight_grad<T>(shape, lanes);
+  return std::make_unique<Lanes<T>>(shape, pass == ConvPass::input_grad, lanes);
+}
+
+#define TESSERA_LANES(T)                                                       \
+  template size_t lanes_scratch<T>(ConvPass, const ConvShape&, LanesAre, int); \
+  template std::unique_ptr<Convolution<T>> make_lanes(ConvPass, const ConvShape&, LanesAre);
+TESSERA_LANES(float)
+TESSERA_LANES(double)
 
 }  // namespace tessera

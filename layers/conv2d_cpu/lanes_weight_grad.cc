@@ -1,11 +1,12 @@
-// The gradient with respect to the filters with a lane for each image. A task sums over its rows in
-// vectors, adds their lanes up at its end, and the sums of all tasks are folded in their order.
+// The gradient with respect to the filters with lanes of images or columns. A task sums over its
+// rows in vectors, adds their lanes up at its end, and the sums of all tasks are folded in their
+// order.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "tessera/layers/conv2d_cpu/image_lanes.h"
-#include "tessera/layers/conv2d_cpu/image_lanes_tiling.h"
+#include "tessera/layers/conv2d_cpu/lanes.h"
+#include "tessera/layers/conv2d_cpu/lanes_tiling.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
@@ -19,48 +20,47 @@ template <class T>
 struct Buffers {
   T* partial;  // [task][weights]
   T* block;    // per thread: x of a task
-  T* dy;       // per thread: some rows of dy
-  T* sum;      // per thread: [weights][image]
+  T* dy;       // per thread: some rows of dy in vectors
+  T* sum;      // per thread: [weights][lane]
   size_t size;
 };
 
 template <class T>
-class ImageLanesWeightGrad final : public Convolution<T> {
+class LanesWeightGrad final : public Convolution<T> {
  public:
-  explicit ImageLanesWeightGrad(const ConvShape& shape);
+  LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are);
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
            const ConvHooks<T>&) const override;
   Buffers<T> lay_out(int threads, void* scratch) const;
 
  private:
-  void add_rows(const ImageLanesTask& task, int64_t first, int64_t last,
-                const Buffers<T>& own) const;
-  void add_tap_row(const ImageLanesOuter<T>& lines, int64_t u, const Buffers<T>& own) const;
+  void add_rows(const LanesTask& task, int64_t first, int64_t last, const Buffers<T>& own) const;
+  void add_tap_row(const LanesOuter<T>& lines, int64_t u, const Buffers<T>& own) const;
 
-  int64_t dy_row() const { return g_.out_w * g_.out_c * tiling_.lanes; }
+  int64_t dy_row() const { return tiling_.output_row(g_); }
 
   const GatherGeometry g_;
-  const ImageLanesTiling tiling_;
+  const LanesTiling tiling_;
   std::vector<int64_t> offsets_;  // of the taps of a filter row, channel by channel
   int64_t dy_rows_;
 };
 
 template <class T>
-ImageLanesWeightGrad<T>::ImageLanesWeightGrad(const ConvShape& shape)
-    : g_(shape, false), tiling_(g_, sizeof(T), image_lanes_kernels<T>().lanes) {
+LanesWeightGrad<T>::LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are)
+    : g_(shape, false), tiling_(g_, lanes_are, sizeof(T), lanes_kernels<T>().lanes) {
   for (int64_t v = 0; v < shape.kw; ++v)
     for (int64_t k = 0; k < shape.c / shape.groups; ++k)
-      offsets_.push_back((v * shape.dilation_w * shape.c + k) * tiling_.lanes);
+      offsets_.push_back(v * shape.dilation_w * tiling_.column + k * tiling_.channel);
   const int64_t row = std::max<int64_t>(1, dy_row()) * static_cast<int64_t>(sizeof(T));
   dy_rows_ = std::clamp<int64_t>(kDyBytes / row, 1, tiling_.rows);
 }
 
 template <class T>
-Buffers<T> ImageLanesWeightGrad<T>::lay_out(int threads, void* scratch) const {
+Buffers<T> LanesWeightGrad<T>::lay_out(int threads, void* scratch) const {
   ScratchLayout layout(scratch);
   Buffers<T> b{};
   b.partial = layout.take<T>(tiling_.tasks * g_.shape.weights());
-  b.block = layout.take<T>(threads * tiling_.block_elements(g_));
+  b.block = layout.take<T>(threads * tiling_.block_elements());
   b.dy = layout.take<T>(threads * dy_rows_ * dy_row());
   b.sum = layout.take<T>(threads * g_.shape.weights() * tiling_.lanes);
   b.size = layout.size();
@@ -69,9 +69,9 @@ Buffers<T> ImageLanesWeightGrad<T>::lay_out(int threads, void* scratch) const {
 
 // Row u of all filters: tiles of taps by filters, as equal as can be.
 template <class T>
-void ImageLanesWeightGrad<T>::add_tap_row(const ImageLanesOuter<T>& lines, int64_t u,
-                                          const Buffers<T>& own) const {
-  const ImageLanesMicrokernelsOf<T>& kernels = image_lanes_kernels<T>();
+void LanesWeightGrad<T>::add_tap_row(const LanesOuter<T>& lines, int64_t u,
+                                     const Buffers<T>& own) const {
+  const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const ConvShape& s = g_.shape;
   const int64_t taps = std::ssize(offsets_), filters = s.o / s.groups, lanes = tiling_.lanes;
   const int64_t tap_parts = (taps + kernels.most_taps - 1) / kernels.most_taps;
@@ -79,12 +79,12 @@ void ImageLanesWeightGrad<T>::add_tap_row(const ImageLanesOuter<T>& lines, int64
   for (int64_t group = 0; group < s.groups; ++group)
     for (int64_t i = 0; i < tap_parts; ++i)
       for (int64_t j = 0; j < filter_parts; ++j) {
-        ImageLanesOuter<T> tile = lines;
+        LanesOuter<T> tile = lines;
         const int64_t tap = taps * i / tap_parts, filter = filters * j / filter_parts;
         tile.taps = static_cast<int>(taps * (i + 1) / tap_parts - tap);
         tile.filters = static_cast<int>(filters * (j + 1) / filter_parts - filter);
         tile.offsets = offsets_.data() + tap;
-        tile.x += group * (s.c / s.groups) * lanes;
+        tile.x += group * (s.c / s.groups) * tiling_.channel;
         tile.dy += (group * filters + filter) * lanes;
         tile.sum_filter = s.kh * taps * lanes;
         tile.sum =
@@ -96,48 +96,47 @@ void ImageLanesWeightGrad<T>::add_tap_row(const ImageLanesOuter<T>& lines, int64
 // Rows [first, last) of the outputs, whose dy own.dy has. Rows of taps outside the image add
 // nothing.
 template <class T>
-void ImageLanesWeightGrad<T>::add_rows(const ImageLanesTask& task, int64_t first, int64_t last,
-                                       const Buffers<T>& own) const {
+void LanesWeightGrad<T>::add_rows(const LanesTask& task, int64_t first, int64_t last,
+                                  const Buffers<T>& own) const {
   const ConvShape& s = g_.shape;
-  const int64_t row = g_.block_w * s.c * tiling_.lanes;
+  const int64_t row = tiling_.row;
   for (int64_t u = 0; u < s.kh; ++u) {
     int64_t begin = first, end = last;
     const int64_t shift = u * s.dilation_h - s.pad_h;  // input row = output row * stride + shift
     while (begin < end && begin * s.stride_h + shift < 0) ++begin;
     while (begin < end && (end - 1) * s.stride_h + shift >= s.h) --end;
     if (begin == end) continue;
-    ImageLanesOuter<T> lines{};
-    lines.lines = end - begin, lines.columns = g_.out_w;
+    LanesOuter<T> lines{};
+    lines.lines = end - begin, lines.vectors = tiling_.vectors;
     lines.x = own.block + (begin * s.stride_h + shift - task.first_row) * row;
-    lines.x += (-s.pad_w - g_.base_w) * s.c * tiling_.lanes;
-    lines.x_line = s.stride_h * row, lines.x_column = s.stride_w * s.c * tiling_.lanes;
+    lines.x += (-s.pad_w - g_.base_w) * tiling_.column;
+    lines.x_line = s.stride_h * row, lines.x_next = tiling_.next_vector;
     lines.dy = own.dy + (begin - first) * dy_row();
-    lines.dy_line = dy_row(), lines.dy_column = s.o * tiling_.lanes;
+    lines.dy_line = dy_row(), lines.dy_next = s.o * tiling_.lanes;
     add_tap_row(lines, u, own);
   }
 }
 
 template <class T>
-void ImageLanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
-                                  const ConvHooks<T>&) const {
-  const ImageLanesMicrokernelsOf<T>& kernels = image_lanes_kernels<T>();
+void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
+                             const ConvHooks<T>&) const {
+  const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const Buffers<T> all = lay_out(pool.size(), scratch);
-  const int64_t weights = g_.shape.weights(), row = g_.out_w * g_.out_c;
-  if (tiling_.tasks * g_.rows.count * row == 0) {  // no pixels: nothing to sum
+  const int64_t weights = g_.shape.weights();
+  if (tiling_.tasks * g_.rows.count * g_.out_w * g_.out_c == 0) {  // no pixels: nothing to sum
     std::memset(df, 0, weights * sizeof(T));
     return;
   }
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t index, int thread) {
-    const ImageLanesTask task = tiling_.task(g_, index);
+    const LanesTask task = tiling_.task(g_, index);
     Buffers<T> own = all;
-    own.block += thread * tiling_.block_elements(g_);
+    own.block += thread * tiling_.block_elements();
     own.dy += thread * dy_rows_ * dy_row(), own.sum += thread * weights * tiling_.lanes;
-    fill_image_lanes(g_, task, x, own.block);
+    fill_block(g_, tiling_, task, x, own.block);
     std::memset(own.sum, 0, weights * tiling_.lanes * sizeof(T));
     for (int64_t first = task.first; first < task.last; first += dy_rows_) {
       const int64_t last = std::min(first + dy_rows_, task.last);
-      kernels.gather(dy + (task.image * g_.out_h + first) * row, g_.out_h * row, task.images,
-                     (last - first) * row, own.dy);
+      load_outputs(g_, tiling_, task, first, last, dy, own.dy);
       add_rows(task, first, last, own);
     }
     kernels.reduce(own.sum, weights, all.partial + index * weights);
@@ -148,19 +147,19 @@ void ImageLanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* 
 }  // namespace
 
 template <class T>
-size_t image_lanes_weight_grad_scratch(const ConvShape& shape, int threads) {
-  return ImageLanesWeightGrad<T>(shape).lay_out(threads, nullptr).size;
+size_t lanes_weight_grad_scratch(const ConvShape& shape, LanesAre lanes, int threads) {
+  return LanesWeightGrad<T>(shape, lanes).lay_out(threads, nullptr).size;
 }
 
 template <class T>
-std::unique_ptr<Convolution<T>> make_image_lanes_weight_grad(const ConvShape& shape) {
-  return std::make_unique<ImageLanesWeightGrad<T>>(shape);
+std::unique_ptr<Convolution<T>> make_lanes_weight_grad(const ConvShape& shape, LanesAre lanes) {
+  return std::make_unique<LanesWeightGrad<T>>(shape, lanes);
 }
 
-#define TESSERA_IMAGE_LANES_WEIGHT_GRAD(T)                                   \
-  template size_t image_lanes_weight_grad_scratch<T>(const ConvShape&, int); \
-  template std::unique_ptr<Convolution<T>> make_image_lanes_weight_grad(const ConvShape&);
-TESSERA_IMAGE_LANES_WEIGHT_GRAD(float)
-TESSERA_IMAGE_LANES_WEIGHT_GRAD(double)
+#define TESSERA_LANES_WEIGHT_GRAD(T)                                             \
+  template size_t lanes_weight_grad_scratch<T>(const ConvShape&, LanesAre, int); \
+  template std::unique_ptr<Convolution<T>> make_lanes_weight_grad(const ConvShape&, LanesAre);
+TESSERA_LANES_WEIGHT_GRAD(float)
+TESSERA_LANES_WEIGHT_GRAD(double)
 
 }  // namespace tessera

@@ -1,19 +1,19 @@
-#include "tessera/layers/conv2d_cpu/image_lanes_simd.h"
+#include "tessera/layers/conv2d_cpu/lanes_simd.h"
 
 #include "tessera/layers/shared/transpose_simd.h"
 
 namespace tessera {
 namespace {
 
-// Outputs of a tile, its columns for so many outputs, and the taps and filters of a tile of sums:
-// as many as leave registers for what is multiplied.
+// Outputs of a tile, its vectors of each for so many outputs, and the taps and filters of a tile of
+// sums: as many as leave registers for what is multiplied.
 #if defined(__AVX512F__)
 constexpr int kMostOutputs = 8;
-constexpr int columns_for(int outputs) { return outputs > 4 ? 3 : outputs > 2 ? 6 : 8; }
+constexpr int vectors_for(int outputs) { return outputs > 4 ? 3 : outputs > 2 ? 6 : 8; }
 constexpr int kMostTaps = 5, kMostFilters = 4;
 #else
 constexpr int kMostOutputs = 6;
-constexpr int columns_for(int outputs) {
+constexpr int vectors_for(int outputs) {
   return outputs > 4 ? 2 : outputs > 2 ? 3 : outputs > 1 ? 4 : 6;
 }
 constexpr int kMostTaps = 5, kMostFilters = 2;
@@ -49,9 +49,9 @@ inline __attribute__((always_inline)) void store(const Tile<T, P, Q>& tile, T* t
   for (int o = 0; o < Q; ++o) Vector<T>::store(to + i * i_step + o * o_step, tile.sum[i][o]);
 }
 
-// P columns from j on by Q outputs from q on. Taps that all its columns have outside are left out.
+// P vectors from j on of Q outputs from q on. Taps that all of them have outside are left out.
 template <class T, int Q, int P>
-void row_tile(const ImageLanesRow<T>& p, int64_t j, int64_t q) {
+void row_tile(const LanesRow<T>& p, int64_t j, int64_t q) {
   using V = Vector<T>;
   Tile<T, P, Q> tile;
   clear(tile);
@@ -61,12 +61,12 @@ void row_tile(const ImageLanesRow<T>& p, int64_t j, int64_t q) {
   while (first < last && left + (last - 1) * p.spacing >= p.width) --last;
   for (int64_t u = p.first_tap_row; u < p.last_tap_row; ++u) {
     for (int64_t v = first; v < last; ++v) {
-      const T* x = p.x + u * p.x_row + v * p.x_tap + j * p.x_column;
+      const T* x = p.x + u * p.x_row + v * p.x_tap + j * p.x_next;
       const T* f = p.f + (u * p.taps + v) * p.depth * p.outputs + q;
-      for (int64_t k = 0; k < p.depth; ++k, x += V::kLanes, f += p.outputs) {
+      for (int64_t k = 0; k < p.depth; ++k, x += p.x_channel, f += p.outputs) {
         typename V::Register xv[P];
         TESSERA_UNROLL
-        for (int i = 0; i < P; ++i) xv[i] = V::load(x + i * p.x_column);
+        for (int i = 0; i < P; ++i) xv[i] = V::load(x + i * p.x_next);
         TESSERA_UNROLL
         for (int o = 0; o < Q; ++o) {
           const auto fv = V::fill(f + o);
@@ -76,32 +76,32 @@ void row_tile(const ImageLanesRow<T>& p, int64_t j, int64_t q) {
       }
     }
   }
-  store(tile, p.y + j * p.y_column + q * V::kLanes, p.y_column, V::kLanes);
+  store(tile, p.y + j * p.y_next + q * V::kLanes, p.y_next, V::kLanes);
 }
 
-// The last columns, up to P.
+// The last vectors, up to P.
 template <class T, int Q, int P>
-inline void row_rest(const ImageLanesRow<T>& p, int64_t j, int64_t q) {
+inline void row_rest(const LanesRow<T>& p, int64_t j, int64_t q) {
   if constexpr (P > 0) {
-    if (p.columns - j == P) return row_tile<T, Q, P>(p, j, q);
+    if (p.vectors - j == P) return row_tile<T, Q, P>(p, j, q);
     row_rest<T, Q, P - 1>(p, j, q);
   }
 }
 
-// Q or fewer outputs of all columns.
+// All vectors of Q or fewer outputs.
 template <class T, int Q>
-inline void row_outputs(const ImageLanesRow<T>& p, int64_t q, int64_t outputs) {
+inline void row_outputs(const LanesRow<T>& p, int64_t q, int64_t outputs) {
   if constexpr (Q > 0) {
     if (outputs < Q) return row_outputs<T, Q - 1>(p, q, outputs);
-    constexpr int P = columns_for(Q);
+    constexpr int P = vectors_for(Q);
     int64_t j = 0;
-    for (; j + P <= p.columns; j += P) row_tile<T, Q, P>(p, j, q);
+    for (; j + P <= p.vectors; j += P) row_tile<T, Q, P>(p, j, q);
     row_rest<T, Q, P - 1>(p, j, q);
   }
 }
 
 template <class T>
-void row(const ImageLanesRow<T>& p) {
+void row(const LanesRow<T>& p) {
   const int64_t parts = (p.outputs + kMostOutputs - 1) / kMostOutputs;
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t first = p.outputs * i / parts, last = p.outputs * (i + 1) / parts;
@@ -110,7 +110,7 @@ void row(const ImageLanesRow<T>& p) {
 }
 
 template <class T, int S, int Q>
-void outer_tile(const ImageLanesOuter<T>& p) {
+void outer_tile(const LanesOuter<T>& p) {
   using V = Vector<T>;
   Tile<T, S, Q> tile;
   load(tile, p.sum, V::kLanes, p.sum_filter);
@@ -119,7 +119,7 @@ void outer_tile(const ImageLanesOuter<T>& p) {
   for (int t = 0; t < S; ++t) offset[t] = p.offsets[t];
   for (int64_t line = 0; line < p.lines; ++line) {
     const T *x = p.x + line * p.x_line, *dy = p.dy + line * p.dy_line;
-    for (int64_t j = p.columns; j > 0; --j, x += p.x_column, dy += p.dy_column) {
+    for (int64_t j = p.vectors; j > 0; --j, x += p.x_next, dy += p.dy_next) {
       typename V::Register d[Q];
       TESSERA_UNROLL
       for (int q = 0; q < Q; ++q) d[q] = V::load(dy + q * V::kLanes);
@@ -135,7 +135,7 @@ void outer_tile(const ImageLanesOuter<T>& p) {
 }
 
 template <class T, int S, int Q>
-inline void outer_filters(const ImageLanesOuter<T>& p) {
+inline void outer_filters(const LanesOuter<T>& p) {
   if constexpr (Q > 0) {
     if (p.filters == Q) return outer_tile<T, S, Q>(p);
     outer_filters<T, S, Q - 1>(p);
@@ -143,7 +143,7 @@ inline void outer_filters(const ImageLanesOuter<T>& p) {
 }
 
 template <class T, int S>
-inline void outer_taps(const ImageLanesOuter<T>& p) {
+inline void outer_taps(const LanesOuter<T>& p) {
   if constexpr (S > 0) {
     if (p.taps == S) return outer_filters<T, S, kMostFilters>(p);
     outer_taps<T, S - 1>(p);
@@ -151,70 +151,86 @@ inline void outer_taps(const ImageLanesOuter<T>& p) {
 }
 
 template <class T>
-void outer(const ImageLanesOuter<T>& p) {
+void outer(const LanesOuter<T>& p) {
   outer_taps<T, kMostTaps>(p);
 }
 
-// A square of elements of all images, or of some with zeros for the others.
-template <class T, bool kAll>
-inline void gather_square(const T* from, int64_t stride, int images, T* to) {
+// A square of elements, of all lanes or of those used with zeros for the others. The lines in
+// memory are whole, or have fewer elements than there are lanes.
+template <class T, bool kAll, bool kWhole>
+inline void gather_square(const T* from, int64_t stride, int used, int elements, T* to,
+                          int64_t next) {
   using V = Vector<T>;
   constexpr int L = V::kLanes;
   typename V::Register a[L];
   TESSERA_UNROLL
-  for (int i = 0; i < L; ++i) a[i] = kAll || i < images ? V::load(from + i * stride) : V::zero();
-  transpose(a);
-  TESSERA_UNROLL
-  for (int i = 0; i < L; ++i) V::store(to + i * L, a[i]);
-}
-
-template <class T, bool kAll>
-inline void scatter_square(const T* from, int64_t stride, int images, T* to) {
-  using V = Vector<T>;
-  constexpr int L = V::kLanes;
-  typename V::Register a[L];
-  TESSERA_UNROLL
-  for (int i = 0; i < L; ++i) a[i] = V::load(from + i * L);
+  for (int i = 0; i < L; ++i)
+    a[i] = !kAll && i >= used ? V::zero()
+           : kWhole           ? V::load(from + i * stride)
+                              : V::load_first(from + i * stride, elements);
   transpose(a);
   TESSERA_UNROLL
   for (int i = 0; i < L; ++i)
-    if (kAll || i < images) V::store(to + i * stride, a[i]);
+    if (kWhole || i < elements) V::store(to + i * next, a[i]);
 }
 
-// The last square begins within the one before it where elements are not a multiple.
-template <class T>
-inline int64_t square(int64_t e, int64_t elements) {
-  return e + Vector<T>::kLanes <= elements ? e : elements - Vector<T>::kLanes;
+template <class T, bool kAll, bool kWhole>
+inline void scatter_square(const T* from, int64_t stride, int used, int elements, T* to) {
+  using V = Vector<T>;
+  constexpr int L = V::kLanes;
+  typename V::Register a[L];
+  TESSERA_UNROLL
+  for (int i = 0; i < L; ++i) a[i] = kWhole || i < elements ? V::load(from + i * L) : V::zero();
+  transpose(a);
+  TESSERA_UNROLL
+  for (int i = 0; i < L; ++i) {
+    if (!kAll && i >= used) continue;
+    if (kWhole) {
+      V::store(to + i * stride, a[i]);
+    } else {
+      V::store_first(to + i * stride, a[i], elements);
+    }
+  }
 }
 
-template <class T>
-void gather(const T* from, int64_t stride, int images, int64_t elements, T* to) {
+// Calls square(its first element) for all; the last one begins within the one before it where
+// elements are not a multiple.
+template <class T, class Square>
+inline void for_squares(int64_t elements, const Square& square) {
   constexpr int L = Vector<T>::kLanes;
-  if (elements < L) {
-    for (int64_t e = 0; e < elements; ++e) TESSERA_UNROLL
-    for (int i = 0; i < L; ++i) to[e * L + i] = i < images ? from[i * stride + e] : T(0);
+  for (int64_t e = 0; e < elements; e += L) square(e + L <= elements ? e : elements - L);
+}
+
+template <class T>
+void gather(const T* from, int64_t stride, int used, int64_t elements, T* to, int64_t next) {
+  using V = Vector<T>;
+  constexpr int L = V::kLanes;
+  if (elements == 1 && stride == 1)  // they lie as they must
+    return V::store(to, used == L ? V::load(from) : V::load_first(from, used));
+  const bool all = used == L, whole = elements >= L;
+  const auto turn = whole ? all ? gather_square<T, true, true> : gather_square<T, false, true>
+                    : all ? gather_square<T, true, false>
+                          : gather_square<T, false, false>;
+  if (!whole) {
+    if (elements > 0) turn(from, stride, used, static_cast<int>(elements), to, next);
     return;
   }
-  for (int64_t e = 0; e < elements; e += L) {
-    const int64_t at = square<T>(e, elements);
-    const auto turn = images == L ? gather_square<T, true> : gather_square<T, false>;
-    turn(from + at, stride, images, to + at * L);
-  }
+  for_squares<T>(elements,
+                 [&](int64_t e) { turn(from + e, stride, used, L, to + e * next, next); });
 }
 
 template <class T>
-void scatter(const T* from, int64_t stride, int images, int64_t elements, T* to) {
+void scatter(const T* from, int64_t stride, int used, int64_t elements, T* to) {
   constexpr int L = Vector<T>::kLanes;
-  if (elements < L) {
-    for (int i = 0; i < images; ++i)
-      for (int64_t e = 0; e < elements; ++e) to[i * stride + e] = from[e * L + i];
+  const bool all = used == L, whole = elements >= L;
+  const auto turn = whole ? all ? scatter_square<T, true, true> : scatter_square<T, false, true>
+                    : all ? scatter_square<T, true, false>
+                          : scatter_square<T, false, false>;
+  if (!whole) {
+    if (elements > 0) turn(from, stride, used, static_cast<int>(elements), to);
     return;
   }
-  for (int64_t e = 0; e < elements; e += L) {
-    const int64_t at = square<T>(e, elements);
-    const auto turn = images == L ? scatter_square<T, true> : scatter_square<T, false>;
-    turn(from + at * L, stride, images, to + at);
-  }
+  for_squares<T>(elements, [&](int64_t e) { turn(from + e * L, stride, used, L, to + e); });
 }
 
 template <class T>
@@ -237,14 +253,14 @@ void reduce(const T* from, int64_t elements, T* to) {
 }
 
 template <class T>
-constexpr ImageLanesMicrokernelsOf<T> microkernels_of = {
+constexpr LanesMicrokernelsOf<T> microkernels_of = {
     Vector<T>::kLanes, kMostTaps, kMostFilters, row<T>, outer<T>, gather<T>, scatter<T>, reduce<T>};
 
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const ImageLanesMicrokernels image_lanes_microkernels = {microkernels_of<float>,
-                                                                microkernels_of<double>};
+extern const LanesMicrokernels lanes_microkernels = {microkernels_of<float>,
+                                                     microkernels_of<double>};
 }
 
 }  // namespace tessera
