@@ -213,6 +213,23 @@ struct ThreadBuffers {
   T *x, *made, *dy;
 };
 
+// Has the product fetch what the next tile is packed from, where blocks are whole rows.
+template <class T>
+void fetch_next(const WeightGradTiling& tiling, const Block& b, const Part& part, int64_t t,
+                const T* x, OuterProduct<T>& product) {
+  const ConvShape& s = tiling.shape;
+  if (tiling.block_pixels % tiling.out_w != 0 || b.pixels % tiling.out_w != 0) return;
+  product.lines = b.pixels / tiling.out_w, product.points = tiling.out_w;
+  product.b_line = tiling.out_w * product.b_point;
+  const bool same = t + 1 < part.last_tile;
+  const Tile next = tile_of(tiling, same ? t + 1 : part.first_tile);
+  const int64_t row = (b.first_pixel + (same ? 0 : b.pixels)) / tiling.out_w;
+  const int64_t image = row / tiling.out_h, y = row % tiling.out_h;
+  const int64_t line = image * s.h + y * s.stride_h - s.pad_h + next.row * s.dilation_h;
+  product.next_b = x + (line * s.w - s.pad_w) * s.c + part.group * (s.c / s.groups) + next.column;
+  product.next_b_line = s.stride_h * s.w * s.c, product.next_b_point = s.stride_w * s.c;
+}
+
 // Adds one block of pixels to a part of `sum`.
 template <class T>
 void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part, const T* x,
@@ -263,6 +280,8 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
         product.next_b = x + next;
         if (prologue.second) product.next_b2 = prologue.second + next;
         product.next_b_point = s.c;
+      } else if (!prologue.read) {
+        fetch_next(tiling, b, part, t, x, product);
       }
     }
     product.c = sum + first * filter + tile.row * tiling.row_columns + tile.column;

@@ -121,6 +121,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, 
   const T* a = p.a + first / R * p.a_quad;
   const int64_t a_point = p.a_point, b_point = p.b_point;
   const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
+  const int64_t next_line = next ? p.next_b_line - p.points * next_point : 0;
   for (int64_t line = 0; line < p.lines; ++line) {
     const T* b = p.b + line * p.b_line;
     for (int64_t l = p.points; l > 0; --l) {
@@ -141,6 +142,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, 
       a += a_point;
       b += b_point;
     }
+    if constexpr (kFetch) next += next_line;
   }
   finish(tile, c, rows, p.columns, p.accumulate);
 }

@@ -39,7 +39,7 @@ struct GatherProduct {
 // them) a_quad elements apart; B(p) is b + line * b_line + point * b_point, read `vectors` whole
 // vectors wide, and A whole quads high. What comes after is fetched into the cache meanwhile: A
 // a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b and next_b2,
-// unless null.
+// whose lines and points are next_b_line and next_b_point apart, unless null.
 template <class T>
 struct OuterProduct {
   const T* a;
@@ -53,7 +53,7 @@ struct OuterProduct {
   bool accumulate;
   const T* next_b;
   const T* next_b2;
-  int64_t next_b_point;
+  int64_t next_b_line, next_b_point;
 };
 
 // C[i * c_stride + j] (+)= sum over l < k of A[i * a_stride + l] * B[j * b_stride + l], i < m, j <
