@@ -74,6 +74,8 @@ void fill_block(const GatherGeometry& g, const LanesTiling& tiling, const LanesT
   const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const int64_t left = std::clamp<int64_t>(-g.base_w, 0, g.block_w);
   const int64_t end = std::clamp<int64_t>(g.in_w - g.base_w, left, g.block_w);
+  if (tiling.lanes_are == LanesAre::columns)  // at once: the parts to clear are small
+    std::memset(block, 0, task.rows * tiling.row * sizeof(T));
   for (int64_t r = 0; r < task.rows; ++r, block += tiling.row) {
     const int64_t row = task.image * g.in_h + task.first_row + r;
     const T* first = from + (row * g.in_w + g.base_w + left) * g.in_c;
@@ -84,15 +86,10 @@ void fill_block(const GatherGeometry& g, const LanesTiling& tiling, const LanesT
       std::memset(block + end * tiling.column, 0, (g.block_w - end) * tiling.column * sizeof(T));
       continue;
     }
-    int64_t j = left;
-    for (; j < end; j += tiling.lanes)
+    for (int64_t j = left; j < end; j += tiling.lanes)
       kernels.gather(first + (j - left) * g.in_c, g.in_c,
                      static_cast<int>(std::min(tiling.lanes, end - j)), g.in_c, block + j,
                      tiling.channel);
-    for (T* line = block; line < block + tiling.row; line += tiling.channel) {
-      std::fill(line, line + left, T(0));
-      std::fill(line + j, line + tiling.channel, T(0));
-    }
   }
 }
 

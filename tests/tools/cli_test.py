@@ -13,12 +13,12 @@ import re
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 import unittest.mock
 from pathlib import Path
 
 import cifar10_files
+from program_case import ProgramTest
 
 CONFIGS = Path(__file__).resolve().parents[2] / "models" / "configs"
 QUICKSTART, RESNET = CONFIGS / "quickstart.yaml", CONFIGS / "resnet.yaml"
@@ -35,25 +35,8 @@ def trainer(*words, folder=None):
                           check=False)
 
 
-class Test(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-
-    def succeed(self, *words):
-        done = trainer(*words, folder=self.folder)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "")
-        return done.stdout
-
-    def fail_with(self, code, texts, *words):
-        done = trainer(*words, folder=self.folder)
-        self.assertEqual(done.returncode, code, done.stderr)
-        for text in texts:
-            self.assertIn(text, done.stderr)
-        self.assertEqual(done.stdout, "")
-        self.assertNotIn("internal error", done.stderr)
+class Test(ProgramTest):
+    program = TRAINER
 
 
 class Usage(Test):

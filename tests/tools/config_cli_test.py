@@ -5,11 +5,11 @@
 """
 
 import json
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "models" / "configs" / "quickstart.yaml"
@@ -17,25 +17,13 @@ TRAINER = str(Path(sys.argv[1]).resolve())
 SMALL = ["data.batch=8", "data.train_count=16", "data.test_count=8", "model.widths=[4, 4, 4, 4]"]
 
 
-class Test(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-
-    def trainer(self, *words):
-        return subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True,
-                              text=True, check=False)
-
-    def succeed(self, *words):
-        done = self.trainer(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout
+class Test(ProgramTest):
+    program = TRAINER
 
     def test_errors_begin_with_their_place(self):
         (self.folder / "c.yaml").write_text("data:\n  bacth: 3\nseed: 010\n", encoding="utf-8")
         for verb in ([], ["train"], ["plan"], ["bench"]):
-            done = self.trainer(*verb, "--config", "c.yaml", "train.stesp=5")
+            done = self.run_program(*verb, "--config", "c.yaml", "train.stesp=5")
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertEqual(
                 done.stderr,
@@ -72,11 +60,11 @@ class Test(unittest.TestCase):
         self.assertIn("the lower bound", said)
         self.assertIn("nothing was written; training would write to runs/quickstart", said)
         self.assertEqual(list(self.folder.iterdir()), [])
-        done = self.trainer("--config", QUICKSTART, "--dry-run", "data.name=cifar10",
-                            "data.root=nowhere")
+        done = self.run_program("--config", QUICKSTART, "--dry-run", "data.name=cifar10",
+                                "data.root=nowhere")
         self.assertEqual(done.returncode, 3)
         self.assertIn("nowhere", done.stderr)
-        done = self.trainer("--config", QUICKSTART, "--dry-run", "model.classes=3")
+        done = self.run_program("--config", QUICKSTART, "--dry-run", "model.classes=3")
         self.assertEqual(done.returncode, 2)
         self.assertIn("model.classes", done.stderr)
 
@@ -91,10 +79,10 @@ class Test(unittest.TestCase):
         self.assertEqual(self.succeed("config", "init", "--model", "cnn_bn", "-o", "my.yaml"), "")
         self.assertIn("  name: cnn_bn", (self.folder / "my.yaml").read_text(encoding="utf-8"))
         self.succeed("--config", "my.yaml", "--dry-run", *SMALL)
-        done = self.trainer("config", "init", "-o", "my.yaml")
+        done = self.run_program("config", "init", "-o", "my.yaml")
         self.assertEqual(done.returncode, 2)
         self.assertIn("my.yaml exists", done.stderr)
-        done = self.trainer("config", "init", "--model", "resnet21")
+        done = self.run_program("config", "init", "--model", "resnet21")
         self.assertEqual(done.returncode, 2)
         self.assertIn("did you mean 'resnet20'", done.stderr)
 

@@ -6,11 +6,11 @@
 
 import json
 import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 WITH_ONNX = sys.argv[2] == "1"
@@ -35,17 +35,15 @@ def tensors(path):
     return found, about
 
 
-class Weights(unittest.TestCase):
+class Weights(ProgramTest):
+    program = TRAINER
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         (self.folder / "s.yaml").write_text(SMALL, encoding="utf-8")
 
     def run_it(self, *words, code=0):
-        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stderr)
+        done = self.run_program(*words, code=code)
         return done.stdout if code == 0 else done.stderr
 
     def train(self, name, *words, code=0):

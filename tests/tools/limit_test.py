@@ -23,6 +23,7 @@ from pathlib import Path
 
 import cifar10_files
 from data_test import png, png_of
+from program_case import ProgramTest
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 CONFIG = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
@@ -60,12 +61,7 @@ def trainer(*words):
         return process.returncode, out.read().decode(), err.read().decode(), most
 
 
-class Limit(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-
+class Limit(ProgramTest):
     def words(self, model, batch, *more):
         return ["--config", CONFIG, f"model.name={model}", "~model.widths", *MODELS[model], f"data.batch={batch}",
                 "data.train_count=600", "data.test_count=64", "schedule.warmup=0", "train.steps=2",

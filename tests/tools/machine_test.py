@@ -8,11 +8,11 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 WITH_CUDA = sys.argv[2] not in ("0", "OFF")
@@ -25,17 +25,15 @@ run: {dir: run}
 """
 
 
-class Machine(unittest.TestCase):
+class Machine(ProgramTest):
+    program = TRAINER
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         (self.folder / "c.yaml").write_text(SMALL, encoding="utf-8")
 
     def run_it(self, *words, code=0, before=None, **environment):
-        done = subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
-                              check=False, env=os.environ | environment, preexec_fn=before)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        done = self.run_program(*words, code=code, env=os.environ | environment, preexec_fn=before)
         return done.stdout, done.stderr
 
 

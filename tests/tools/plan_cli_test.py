@@ -6,11 +6,11 @@
 
 import json
 import re
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 TRAINER, PLANNER = (str(Path(word).resolve()) for word in sys.argv[1:3])
 MISUSE, NO_MEMORY = 2, 4  # runtime/error.h
@@ -21,17 +21,15 @@ train: {steps: 6}
 """
 
 
-class Test(unittest.TestCase):
+class Test(ProgramTest):
+    program = TRAINER
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         (self.folder / "s.yaml").write_text(SMALL, encoding="utf-8")
 
     def run_it(self, *words, code=0, program=TRAINER):
-        done = subprocess.run([program, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stderr)
+        done = self.run_program(*words, code=code, program=program)
         return done.stdout, done.stderr
 
     def plan(self, *words, code=0):

@@ -9,10 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 from xml.etree import ElementTree
+
+from program_case import ProgramTest
 
 PLANNER, TRAINER = (str(Path(word).resolve()) for word in sys.argv[1:3])
 LENET = Path(__file__).resolve().parents[2] / "models" / "configs" / "fashion_mnist_cnn.yaml"
@@ -23,11 +24,11 @@ TINY = "id,lower,upper,size\na,0,2,8\nb,0,5,4\nc,2,5,8\nd,4,6,1\n"
 HOLES = "id,lower,upper,size\n0,2,4,3\n1,5,6,6\n2,3,9,5\n3,4,5,5\n4,2,3,4\n"
 
 
-class Test(unittest.TestCase):
+class Test(ProgramTest):
+    program = PLANNER
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         self.write("tiny.csv", TINY)
 
     def write(self, name, text):
@@ -36,23 +37,6 @@ class Test(unittest.TestCase):
 
     def read(self, name):
         return (self.folder / name).read_text(encoding="utf-8")
-
-    def planner(self, *words):
-        return subprocess.run([PLANNER, *map(str, words)], cwd=self.folder, capture_output=True,
-                              text=True, check=False)
-
-    def succeed(self, *words):
-        done = self.planner(*words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "")
-        return done.stdout
-
-    def fail_with(self, code, texts, *words):
-        done = self.planner(*words)
-        self.assertEqual(done.returncode, code, done.stderr)
-        for text in texts:
-            self.assertIn(text, done.stderr)
-        self.assertEqual(done.stdout, "")
 
 
 class LostOutput(Test):
@@ -189,7 +173,7 @@ class Solve(Test):
         self.assertTrue(self.read("plan.csv").startswith("id,lower,upper,size,offset\na,0,2,8,"))
         self.assertEqual(self.succeed("check", "plan.csv", "--capacity", 13).split()[1], "13")
         self.assertIn("lower bound 13  unplanned 21  buffers 4", self.succeed("bound", "tiny.csv"))
-        done = self.planner("solve", "--input", "tiny.csv", "--output", "-")
+        done = self.run_program("solve", "--input", "tiny.csv", "--output", "-")
         self.assertEqual(done.stdout, self.read("plan.csv"))
 
     def test_wrong_plans(self):
@@ -212,7 +196,7 @@ class Solve(Test):
                          ["clash.csv", "holes.csv", "tiny.csv"])
 
     def test_the_limit_of_a_user(self):
-        done = self.planner("solve", "tiny.csv", "--max-bytes", 12, "-o", "plan.csv")
+        done = self.run_program("solve", "tiny.csv", "--max-bytes", 12, "-o", "plan.csv")
         self.assertEqual(done.returncode, INFEASIBLE)
         self.assertIn("--max-bytes allows 12", done.stderr)
         self.assertFalse((self.folder / "plan.csv").exists())

@@ -5,37 +5,19 @@
 """
 
 import json
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 QUICKSTART = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
 TRAINER = str(Path(sys.argv[1]).resolve())
 MISUSE, NO_DEVICE = 2, 4  # runtime/error.h
 
 
-class Profile(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-
-    def run_it(self, *words):
-        return subprocess.run([TRAINER, *map(str, words)], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-
-    def succeed(self, *words):
-        done = self.run_it(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout
-
-    def fail_with(self, code, texts, *words):
-        done = self.run_it(*words)
-        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
-        for text in texts:
-            self.assertIn(text, done.stderr)
+class Profile(ProgramTest):
+    program = TRAINER
 
     def test_profile(self):
         words = ("profile", "--config", QUICKSTART, "--steps", 2, "--warmup", 1, "data.batch=4", "threads=2")

@@ -11,10 +11,11 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "models" / "configs" / "quickstart.yaml"
@@ -26,20 +27,18 @@ TINY = ["--config", str(QUICKSTART), "model.widths=[4,4,8,8]", "data.batch=8",
         "schedule.name=constant", "threads=1", "run.dir=run"]
 
 
-class Resuming(unittest.TestCase):
+class Resuming(ProgramTest):
+    program = TRAINER
+
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         self.run_folder = self.folder / "run"
 
     def trainer(self, *words, code=0):
         return self.trainer_plain(*TINY, *words, code=code)
 
     def trainer_plain(self, *words, code):
-        done = subprocess.run([TRAINER, *words], cwd=self.folder, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        done = self.run_program(*words, code=code)
         return done.stdout, done.stderr
 
     def interrupted(self, number, again=0):

@@ -9,9 +9,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 TRAINER, PLANNER = (str(Path(word).resolve()) for word in sys.argv[1:3])
 WITH_CUDA = sys.argv[3] not in ("0", "OFF")
@@ -23,17 +24,14 @@ train: {steps: 2}
 OF_A_GPU = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn|nv\w*|nvidia-ml)\b[^/]*\.so")
 
 
-class Start(unittest.TestCase):
+class Start(ProgramTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         (self.folder / "c.yaml").write_text(LENET, encoding="utf-8")
 
     def looked_for(self, *words, code=0):
         """The GPU's libraries that the loader looked for or initialised."""
-        done = subprocess.run(list(map(str, words)), cwd=self.folder, capture_output=True, text=True,
-                              env=os.environ | {"LD_DEBUG": "libs"}, check=False)
+        done = self.run_program(*words[1:], program=words[0], env=os.environ | {"LD_DEBUG": "libs"})
         self.assertEqual(done.returncode, code, done.stderr[-500:])
         lines = [line for line in done.stderr.splitlines()
                  if "find library=" in line or "calling init:" in line]
