@@ -25,6 +25,7 @@ const GemmMicrokernelsOf<T>& microkernels() {
 
 // From the shape alone. C is cut into tasks of `rows` by `columns`; the summed index into chunks.
 struct Plan {
+  bool outer;             // a summed index of one value: rows of B, scaled
   bool dots;              // few rows, B transposed: plain dot products
   bool packed;            // B is packed into panels; else read where it lies
   int64_t chunk;          // of k
@@ -38,6 +39,7 @@ Plan make_plan(const GemmShape& s) {
   Plan plan{};
   plan.panel = 2 * microkernels<T>().lanes;
   const int64_t size = sizeof(T), width = std::max<int64_t>(1, s.n);
+  plan.outer = s.k == 1;
   plan.dots = s.m <= kFewRows && s.transpose_b && !s.transpose_a;
   plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b);
   const int64_t chunks = std::max<int64_t>(1, ceil_div(s.k * size, kChunkBytes));
@@ -65,9 +67,9 @@ template <class T>
 Buffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, void* scratch) {
   ScratchLayout layout(scratch);
   Buffers<T> buffers{};
-  const int64_t columns = plan.dots ? 0 : plan.packed ? plan.together : plan.panel;
-  buffers.b = layout.take<T>(columns * plan.chunk);
-  buffers.a = layout.take<T>(s.transpose_a ? plan.rows * plan.chunk * threads : 0);
+  const int64_t columns = plan.packed ? plan.together : plan.panel;
+  if (!plan.outer && !plan.dots) buffers.b = layout.take<T>(columns * plan.chunk);
+  if (!plan.outer && s.transpose_a) buffers.a = layout.take<T>(plan.rows * plan.chunk * threads);
   buffers.size = layout.size();
   return buffers;
 }
@@ -132,6 +134,16 @@ void run_dots(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a
   });
 }
 
+// Transposed or not: op(A) is a column and op(B) a row.
+template <class T>
+void run_outer(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a, const T* b,
+               T* c) {
+  pool.parallel_for(ceil_div(s.m, plan.rows), s.m * s.n / kProductsAtOnce, [&](int64_t task) {
+    const int64_t i = task * plan.rows, rows = std::min(plan.rows, s.m - i);
+    microkernels<T>().scaled_rows(a + i, rows, b, s.n, c + i * s.n, s.accumulate);
+  });
+}
+
 }  // namespace
 
 size_t gemm_scratch(const GemmShape& shape, size_t element, int threads) {
@@ -144,6 +156,7 @@ template <class T>
 void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, void* scratch) {
   if (s.m == 0 || s.n == 0) return;
   const Plan plan = make_plan<T>(s);
+  if (plan.outer) return run_outer(pool, s, plan, a, b, c);
   if (plan.dots) return run_dots(pool, s, plan, a, b, c);
   if (s.k == 0) {
     if (!s.accumulate) std::memset(c, 0, s.m * s.n * sizeof(T));

@@ -300,10 +300,29 @@ void copy_points(const T* from, int64_t from_stride, int64_t points, int64_t len
     for (int64_t j = 0; j < length; ++j) to[j] = from[j];
 }
 
+// A sum of one product, as the others are sums: a product of -0 becomes 0.
 template <class T>
-constexpr GemmMicrokernelsOf<T> microkernels_of = {Vector<T>::kLanes,  kOuterRows,    gather<T>,
-                                                   outer<T>,           dots<T>,       pack_quads<T>,
-                                                   pack_transposed<T>, copy_points<T>};
+void scaled_rows(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumulate) {
+  using V = Vector<T>;
+  const auto zero = V::zero();
+  for (int64_t i = 0; i < m; ++i, c += n) {
+    const auto row = V::fill(a + i);
+    int64_t j = 0;
+    for (; j + V::kLanes <= n; j += V::kLanes) {
+      const auto y = V::fma(row, V::load(b + j), zero);
+      V::store(c + j, accumulate ? V::load(c + j) + y : y);
+    }
+    if (const int rest = static_cast<int>(n - j); rest > 0) {
+      const auto y = V::fma(row, V::load_first(b + j, rest), zero);
+      V::store_first(c + j, accumulate ? V::load_first(c + j, rest) + y : y, rest);
+    }
+  }
+}
+
+template <class T>
+constexpr GemmMicrokernelsOf<T> microkernels_of = {
+    Vector<T>::kLanes, kOuterRows,    gather<T>,          outer<T>,      dots<T>,
+    scaled_rows<T>,    pack_quads<T>, pack_transposed<T>, copy_points<T>};
 
 }  // namespace
 

@@ -76,6 +76,8 @@ struct GemmMicrokernelsOf {
   void (*gather)(const GatherProduct<T>&);
   void (*outer)(const OuterProduct<T>&);
   void (*dots)(const DotProduct<T>&);
+  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: the product for a summed index of one value
+  void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumulate);
   // to[i / row_tile][p][i % row_tile] = from[p * stride + i], i < count padded with zeros
   void (*pack_quads)(const T* from, int64_t stride, int64_t points, int64_t count, T* to);
   // to[p * width + j] = from[j * stride + p] for j < count, zero for count <= j < width
