@@ -96,8 +96,11 @@ class TensorflowKit:
         return tf.nn.relu6
 
     def max_pool(self, kernel, stride=None, padding=0):
-        return lambda x: tf.nn.max_pool2d(x, kernel, stride or kernel,
-                                          same(padding) if padding else "VALID")
+        def pool(x):
+            if padding:  # XLA has no maximum pooling with padding of its own
+                x = tf.pad(x, same(padding), constant_values=x.dtype.min)
+            return tf.nn.max_pool2d(x, kernel, stride or kernel, "VALID")
+        return pool
 
     def average_pool(self, kernel):
         return lambda x: tf.nn.avg_pool2d(x, kernel, kernel, "VALID")
