@@ -13,7 +13,7 @@ namespace {
 // output; fitted to measurements of an AMD Zen 5 with AVX-512 and with AVX2.
 
 // What products take beyond that in a tile of outputs, and in a tile of sums; and the fewest sums
-// that hide how long each product takes.
+// of a tile with which products do not wait, for what they load or for one another.
 constexpr double kOutputs = 1.1, kSums = 1.4, kSumsAtOnce = 8;
 // To begin and end a pixel's panel of up to two vectors of output channels.
 constexpr double kPanel = 10;
