@@ -530,7 +530,10 @@ TEST(Lanes, AreTakenWhereChannelsFillNoVectors) {
     EXPECT_EQ(passes(square(64, 14, 32, 32, 3, 1, 1, 1, 8)), images);
     EXPECT_EQ(passes(square(1, 28, 1, 6, 5, 1, 2)), columns);
     EXPECT_EQ(passes(square(64, 14, 6, 16, 5, 1, 0))[1], LanesAre::images);
-    EXPECT_EQ(passes(square(1, 14, 6, 16, 5, 1, 0))[1], LanesAre::columns);
+    // Six channels fill much of a vector of eight.
+    const std::optional<LanesAre> wide =
+        current_isa() == Isa::avx512 ? std::optional(LanesAre::columns) : std::nullopt;
+    EXPECT_EQ(passes(square(1, 14, 6, 16, 5, 1, 0))[1], wide);
     for (const ConvShape& s : {square(1, 28, 1, 6, 5, 2, 2), square(64, 32, 64, 64, 3, 1, 1),
                                square(64, 32, 6, 6, 1, 1, 0), square(64, 32, 8, 8, 3, 1, 1, 1, 8),
                                square(0, 28, 1, 6, 5, 1, 2), square(16, 2048, 64, 1, 3, 1, 1)})
