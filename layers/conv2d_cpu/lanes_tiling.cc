@@ -15,16 +15,26 @@ constexpr int64_t kTaskWork = 1 << 18;
 // Tasks wanted, so that up to 16 threads find work; they take them one by one.
 constexpr int64_t kMinTasks = 16;
 
-// Calls turn(index of the first value in memory, of the first vector, columns) for the vectors of
-// the rows [first, last) of a task's outputs, where lanes are columns.
-template <class Turn>
-void for_vectors(const GatherGeometry& g, const LanesTiling& t, const LanesTask& task,
-                 int64_t first, int64_t last, const Turn& turn) {
-  for (int64_t row = first; row < last; ++row)
+// What load_outputs and store_outputs turn at once: `used` lines of `elements` values, `stride`
+// apart from index `at` on in memory, and vectors from index `vector` on.
+struct Turn {
+  int64_t at, stride;
+  int used;
+  int64_t elements, vector;
+};
+
+// Calls turn(Turn) for the rows [first, last) of a task's outputs.
+template <class F>
+void for_turns(const GatherGeometry& g, const LanesTiling& t, const LanesTask& task, int64_t first,
+               int64_t last, const F& turn) {
+  const int64_t row = g.out_w * g.out_c, begin = (task.image * g.out_h + first) * row;
+  if (t.lanes_are == LanesAre::images)
+    return turn(Turn{begin, g.out_h * row, task.images, (last - first) * row, 0});
+  for (int64_t y = 0; y < last - first; ++y)
     for (int64_t i = 0; i < t.vectors; ++i)
-      turn(((task.image * g.out_h + row) * g.out_w + i * t.lanes) * g.out_c,
-           ((row - first) * t.vectors + i) * g.out_c * t.lanes,
-           static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)));
+      turn(Turn{begin + y * row + i * t.lanes * g.out_c, g.out_c,
+                static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
+                (y * t.vectors + i) * g.out_c * t.lanes});
 }
 
 }  // namespace
@@ -96,26 +106,17 @@ void fill_block(const GatherGeometry& g, const LanesTiling& tiling, const LanesT
 template <class T>
 void load_outputs(const GatherGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                   int64_t first, int64_t last, const T* from, T* vectors) {
-  const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
-  const int64_t row = g.out_w * g.out_c;
-  if (tiling.lanes_are == LanesAre::images)
-    return kernels.gather(from + (task.image * g.out_h + first) * row, g.out_h * row, task.images,
-                          (last - first) * row, vectors, tiling.lanes);
-  for_vectors(g, tiling, task, first, last, [&](int64_t at, int64_t vector, int columns) {
-    kernels.gather(from + at, g.out_c, columns, g.out_c, vectors + vector, tiling.lanes);
+  for_turns(g, tiling, task, first, last, [&](const Turn& t) {
+    lanes_kernels<T>().gather(from + t.at, t.stride, t.used, t.elements, vectors + t.vector,
+                              tiling.lanes);
   });
 }
 
 template <class T>
 void store_outputs(const GatherGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                    int64_t first, int64_t last, const T* vectors, T* to) {
-  const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
-  const int64_t row = g.out_w * g.out_c;
-  if (tiling.lanes_are == LanesAre::images)
-    return kernels.scatter(vectors, g.out_h * row, task.images, (last - first) * row,
-                           to + (task.image * g.out_h + first) * row);
-  for_vectors(g, tiling, task, first, last, [&](int64_t at, int64_t vector, int columns) {
-    kernels.scatter(vectors + vector, g.out_c, columns, g.out_c, to + at);
+  for_turns(g, tiling, task, first, last, [&](const Turn& t) {
+    lanes_kernels<T>().scatter(vectors + t.vector, t.stride, t.used, t.elements, to + t.at);
   });
 }
 

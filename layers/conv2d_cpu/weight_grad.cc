@@ -218,7 +218,7 @@ template <class T>
 void fetch_next(const WeightGradTiling& tiling, const Block& b, const Part& part, int64_t t,
                 const T* x, OuterProduct<T>& product) {
   const ConvShape& s = tiling.shape;
-  if (tiling.block_pixels % tiling.out_w != 0 || b.pixels % tiling.out_w != 0) return;
+  if (tiling.block_pixels % tiling.out_w != 0) return;
   product.lines = b.pixels / tiling.out_w, product.points = tiling.out_w;
   product.b_line = tiling.out_w * product.b_point;
   const bool same = t + 1 < part.last_tile;

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import struct
-import subprocess
 import sys
 import unittest
 import unittest.mock
@@ -28,11 +27,6 @@ MISUSE, BAD_DATA, NO_DEVICE, BAD_WEIGHTS, DIVERGED = 2, 3, 4, 5, 6  # runtime/er
 
 TINY = ["model.widths=[4,4,8,8]", "data.batch=16", "data.train_count=88", "data.test_count=40",
         "train.epochs=2", "train.log_every=2st", "schedule.warmup=0", "threads=2"]
-
-
-def trainer(*words, folder=None):
-    return subprocess.run([TRAINER, *map(str, words)], cwd=folder, capture_output=True, text=True,
-                          check=False)
 
 
 class Test(ProgramTest):
@@ -255,8 +249,8 @@ class Training(Test):
         self.assertEqual((again / "config.resolved.yaml").read_text(), wanted)
 
     def test_a_loss_that_is_not_finite_ends_with_a_word_about_the_learning_rate(self):
-        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30",
-                       f"run.dir={self.folder / 'run'}")
+        done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30",
+                                f"run.dir={self.folder / 'run'}")
         self.assertEqual(done.returncode, DIVERGED, done.stderr)
         self.assertRegex(done.stderr, r"the loss is \S+ at step \d+ .*: .*%\d+:\S+ float32.* "
                                       r"before the first op; lower optimizer.lr")
@@ -265,8 +259,8 @@ class Training(Test):
         said = {}
         for mix in ("[]", "[{mixup: {}}]"):
             for mode in ("graph", "eager"):
-                done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"mode={mode}",
-                               f"data.augment={mix}", f"run.dir={self.folder / (mode + mix[:5])}")
+                done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"mode={mode}",
+                                        f"data.augment={mix}", f"run.dir={self.folder / (mode + mix[:5])}")
                 self.assertEqual(done.returncode, DIVERGED, done.stderr)
                 self.assertRegex(done.stderr, "made|before the first op")
                 said[mix, mode] = re.sub(r"%\d+", "", done.stderr)
@@ -401,7 +395,7 @@ class Questions(Test):
         need = plan["need_bytes"]
         words = ("plan", "--config", QUICKSTART, *TINY, f"memory.limit={need}B", "run.dir=run", "--max-bytes")
         self.succeed(*words, need)
-        done = trainer(*words, need - 1)
+        done = self.run_program(*words, need - 1)
         self.assertEqual(done.returncode, NO_DEVICE)
         self.assertIn(f"({need} bytes), 1 B more than", done.stderr)
 
@@ -453,7 +447,7 @@ class Questions(Test):
         self.assertLessEqual(planned, watched)
 
     def findings(self, code, *words):
-        done = trainer("doctor", "--config", QUICKSTART, *TINY, *words, folder=self.folder)
+        done = self.run_program("doctor", "--config", QUICKSTART, *TINY, *words)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         lines = [line for line in done.stdout.splitlines()
                  if line.startswith(("ok ", "problem ", "warning "))]

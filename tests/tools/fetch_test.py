@@ -15,10 +15,11 @@ import re
 import subprocess
 import sys
 import tarfile
-import tempfile
 import threading
 import unittest
 from pathlib import Path
+
+from program_case import ProgramTest
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 REAL = Path(os.environ.get("TESSERA_TEST_DATA", "")) / "fashion-mnist"
@@ -109,11 +110,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Test(unittest.TestCase):
+class Test(ProgramTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         self.root = self.folder / "root"
         self.name = "cifar-100-binary.tar.gz"
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

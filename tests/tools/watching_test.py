@@ -14,7 +14,7 @@ import sys
 import termios
 import unittest
 
-from cli_test import BAD_WEIGHTS, DIVERGED, QUICKSTART, TINY, TRAINER, Test, metrics, trainer
+from cli_test import BAD_WEIGHTS, DIVERGED, QUICKSTART, TINY, TRAINER, Test, metrics
 
 
 def read_terminal(terminal):
@@ -108,7 +108,7 @@ class Watching(Test):
         run = self.folder / "run"
         run.mkdir()
         (run / "metrics.jsonl").symlink_to("/dev/full")
-        done = trainer("--config", QUICKSTART, *TINY, f"run.dir={run}")
+        done = self.run_program("--config", QUICKSTART, *TINY, f"run.dir={run}")
         self.assertEqual(done.returncode, 0, done.stderr)
         first, last = done.stderr.splitlines()
         self.assertIn("metrics.jsonl' cannot be written: No space left on device", first)
@@ -120,7 +120,7 @@ class Watching(Test):
     def test_weights_that_cannot_be_written(self):
         run = self.folder / "run"
         (run / "weights.h5" / "in_the_way").mkdir(parents=True)
-        done = trainer("--config", QUICKSTART, *TINY, f"run.dir={run}")
+        done = self.run_program("--config", QUICKSTART, *TINY, f"run.dir={run}")
         self.assertEqual(done.returncode, BAD_WEIGHTS, done.stderr)
         self.assertRegex(done.stderr, r"weights.h5': cannot be written .*; the last checkpoint is "
                                       r"'.*/step-000000012.h5': remedy that and go on .* --resume")
