@@ -13,7 +13,7 @@ import sys
 import unittest
 
 from cli_test import (BAD_DATA, BAD_WEIGHTS, DIVERGED, FASHION, MISUSE, NO_DEVICE, QUICKSTART, TINY,
-                      TRAINER, Data, Test, metrics, trainer)
+                      TRAINER, Data, Test, metrics)
 
 
 class Refusals(Test):
@@ -40,10 +40,10 @@ class Refusals(Test):
             with self.subTest(words=words):
                 common = ["--config", config, *(TINY[1:] if config == QUICKSTART else []), *words]
                 for verb in (["train", "--dry-run"], ["train"]):
-                    done = trainer(*verb, *common, folder=self.folder)
+                    done = self.run_program(*verb, *common)
                     self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
                     self.assertEqual(done.stderr.count(text), 1, done.stderr)
-                done = trainer("doctor", *common, folder=self.folder)
+                done = self.run_program("doctor", *common)
                 self.assertEqual(done.returncode, code, done.stdout)
                 self.assertEqual(len(re.findall("^problem ", done.stdout, re.M)), 1, done.stdout)
                 self.assertEqual(done.stdout.count(text), 1, done.stdout)
@@ -139,14 +139,13 @@ class Refusals(Test):
 
     def test_log_level(self):
         words = ("--config", QUICKSTART, *TINY, "train.epochs=0.1", "--overwrite", "run.dir=run")
-        self.assertIn("tessera info: checkpoint", trainer("--log-level", "info", *words,
-                                                          folder=self.folder).stderr)
-        self.assertEqual(trainer("--log-level=warning", *words, folder=self.folder).stderr, "")
+        self.assertIn("tessera info: checkpoint", self.run_program("--log-level", "info", *words).stderr)
+        self.assertEqual(self.run_program("--log-level=warning", *words).stderr, "")
         self.fail_with(MISUSE, ["'loud' is not a level", "debug, info"], "--log-level", "loud", *words)
 
     def test_losses_that_diverge_can_be_read(self):
-        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e9", "train.epochs=0.5",
-                       "train.log_every=1st", f"run.dir={self.folder / 'run'}", "model.name=mlp", "model.widths=[]")
+        done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e9", "train.epochs=0.5",
+                                "train.log_every=1st", f"run.dir={self.folder / 'run'}", "model.name=mlp", "model.widths=[]")
         self.assertRegex(done.stdout, r"train loss [\d.]+e\+\d+ accuracy")
         for line in re.findall(r"train loss (\S+)", done.stdout):
             self.assertLess(len(line), 12)
@@ -188,9 +187,8 @@ class Refusals(Test):
 class Endings(Test):
     def test_batches_are_skipped_until_it_is_certain_that_the_weights_are_lost(self):
         run = self.folder / "run"
-        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
-                       "train.non_finite=skip", "train.epochs=5")
-        self.assertEqual(done.returncode, DIVERGED, done.stderr)
+        done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
+                                "train.non_finite=skip", "train.epochs=5", code=DIVERGED)
         self.assertEqual(done.stderr.count("the batch is skipped"), 9)
         self.assertIn("the weights are lost: 10 batches in a row were skipped, all of an epoch", done.stderr)
         self.assertNotIn("final test accuracy", done.stdout)
@@ -199,17 +197,15 @@ class Endings(Test):
         self.assertEqual((nothing["loss"], nothing["accuracy"]), (None, None))
 
     def test_weights_that_are_no_numbers_end_it_at_once(self):
-        done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e37", "optimizer.weight_decay=1e37",
-                       f"run.dir={self.folder / 'run'}", "train.non_finite=skip")
-        self.assertEqual(done.returncode, DIVERGED, done.stderr)
+        done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e37", "optimizer.weight_decay=1e37",
+                                f"run.dir={self.folder / 'run'}", "train.non_finite=skip", code=DIVERGED)
         self.assertRegex(done.stderr, r"the weights are lost: \S+ is not finite at element \d+")
         self.assertNotIn("the batch is skipped", done.stderr)
 
     def test_a_training_does_not_end_well_with_a_loss_that_is_no_number(self):
         for mode in ("stop", "skip"):
-            done = trainer("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", "train.epochs=0.1",
-                           f"run.dir={self.folder / mode}", f"train.non_finite={mode}")
-            self.assertEqual(done.returncode, DIVERGED, done.stderr)
+            done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", "train.epochs=0.1",
+                                    f"run.dir={self.folder / mode}", f"train.non_finite={mode}", code=DIVERGED)
             self.assertRegex(done.stderr, "training: the test loss at its end is -?(nan|inf): the weights are lost")
             self.assertFalse((self.folder / mode / "weights.h5").exists())
 
