@@ -30,7 +30,7 @@ class WinogradConvolution final : public Convolution<float> {
   WinogradScratch lay_out(int threads, bool prologue, void* base) const {
     return s_.lay_out(base, packed_ ? 0 : 1, filter_position_, threads, threads, prologue);
   }
-  int64_t packed_elements() const override { return s_.positions * filter_position_; }
+  int64_t packed_elements() const override { return s_.filter_positions * filter_position_; }
   void pack(ThreadPool& pool, const float* w, float* packed) const override {
     s_.transform_all(pool, w, packed, filter_position_);
   }
@@ -48,7 +48,7 @@ class WinogradConvolution final : public Convolution<float> {
 // The rows that the next block reads and this one has not.
 WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) const {
   if (index + 1 >= s_.blocks.count || s_.blocks.column_blocks > 1) return {};
-  const PixelRows rows = s_.blocks.new_rows(s_.blocks.block(index + 1), s_.in.pad_h, s_.in.h);
+  const PixelRows rows = s_.blocks.new_rows(s_.blocks.block(index + 1), s_.in);
   return {in + rows.first * s_.in.w * s_.in.c, rows.count * s_.in.w * s_.in.c, 0, 1};
 }
 

@@ -2,11 +2,17 @@
 // p x p multiplications a channel instead of 9 m x m, p = m + 2 (Lavin and Gray, "Fast algorithms
 // for convolutional neural networks", 2016).
 //
-//   y = A^T [ (G g G^T) * (B^T d B) ] A        for each tile of p x p inputs d; * by elements,
-//                                              summed over the channels: p^2 matrix products
+//   y = A^T [ (G g G^T) * (B^T d B) ] A        for each tile of inputs d; * by elements, summed
+//                                              over the channels: p^2 matrix products
 //   df = G^T [ (A dy A^T) * (B^T d B) ] G      summed over the tiles
 //
 // The gradient with respect to the input is the convolution of dy with the filters turned around.
+//
+// With stride 2, a tap meets either the even or the odd rows and columns, and the convolution is
+// the sum of four with stride 1, of 2x2, 2x1, 1x2 and 1x1 taps: one tile of 9x9 inputs is made 4x4
+// outputs with 81 multiplications instead of 144, many of them with the same filters, of which
+// there are 36.
+//
 // Only float: rounding errors grow a little with m, which double is asked for to avoid.
 // A value that is not finite spreads over its tile, and comes out as NaN.
 #pragma once
@@ -17,8 +23,9 @@
 
 namespace tessera {
 
-// Stride and dilation 1, one group, 3x3 filters, padding up to 2.
-bool winograd_applies(const ConvShape& shape);
+// m is 2 or 4 everywhere. 3x3 filters, dilation 1, one group; stride 1 and padding up to 2, or, for
+// m = 4, stride 2 and padding 1.
+bool winograd_applies(const ConvShape& shape, int m);
 
 // The m with which a pass takes least time by a count of what it computes and moves, 2 or 4; 0
 // where the direct convolution does.
@@ -34,7 +41,7 @@ bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape);
 // Bytes; more with a prologue.
 size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
                         ConvForm form = {});
-// m is 2 or 4. winograd_applies() holds.
+// winograd_applies() holds.
 std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m,
                                                   bool packed = false);
 

@@ -12,15 +12,15 @@ namespace {
 
 // Of transformed filters, measured with 32 MiB of L3 for two cores.
 constexpr int64_t kFilterBytes = 16 << 20;
-// Tiles for which the filters are transformed once, and output channels of a task: what a position
-// takes of both stays in L2.
-constexpr int64_t kTiles = 128;
-constexpr int64_t kTogether = 64;
+// Tiles for which the filters are transformed once, with 36 positions or with 81, and output
+// channels of a task: what a position takes of both stays in L2.
+constexpr int64_t kTiles = 128, kTilesStride2 = 64;
+constexpr int64_t kTogether = 32;
 
 class WinogradByFilters final : public Convolution<float> {
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, bool packed)
-      : s_(pass, shape, m, kTiles, kTogether),
+      : s_(pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTiles, kTogether),
         filter_position_(s_.in.c * (packed ? s_.columns : s_.together) + kWinogradSkew),
         packed_(packed) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
@@ -29,7 +29,7 @@ class WinogradByFilters final : public Convolution<float> {
   WinogradScratch lay_out(int threads, bool prologue, void* base) const {
     return s_.lay_out(base, packed_ ? 0 : threads, filter_position_, 1, threads, prologue);
   }
-  int64_t packed_elements() const override { return s_.positions * filter_position_; }
+  int64_t packed_elements() const override { return s_.filter_positions * filter_position_; }
   void pack(ThreadPool& pool, const float* w, float* packed) const override {
     s_.transform_all(pool, w, packed, filter_position_);
   }
@@ -77,7 +77,7 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
     read(pool, block, in, hooks.prologue, all);
     pool.parallel_for_thread(ceil_div(s_.columns, s_.together), [&](int64_t part, int thread) {
       WinogradScratch own = s_.of_thread(all, thread);
-      if (!packed_) own.own_filters += thread * s_.positions * filter_position_;
+      if (!packed_) own.own_filters += thread * s_.filter_positions * filter_position_;
       run_part(block, part, filters, out, own);
     });
     if (!hooks.epilogue.apply) continue;
@@ -92,8 +92,8 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
 }  // namespace
 
 bool winograd_goes_by_filters(const ConvShape& s, int m) {
-  const int64_t bytes = (m + 2) * (m + 2) * s.c * s.o * static_cast<int64_t>(sizeof(float));
-  return bytes > kFilterBytes;
+  const int64_t weights = winograd_transforms(s, m).filter_positions * s.c * s.o;
+  return weights * static_cast<int64_t>(sizeof(float)) > kFilterBytes;
 }
 
 size_t winograd_by_filters_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,

@@ -1,5 +1,8 @@
 #include "tessera/layers/conv2d_cpu/winograd_simd.h"
 
+#include <algorithm>
+#include <array>
+
 #include "tessera/layers/shared/vector_simd.h"
 
 namespace tessera {
@@ -10,7 +13,8 @@ using Register = V::Register;
 constexpr int kLanes = V::kLanes;
 
 // Loops over registers are of use only where they are unrolled, with the arrays in registers.
-#define TESSERA_INLINE inline __attribute__((always_inline))
+#define TESSERA_INLINED __attribute__((always_inline))  // of lambdas, too
+#define TESSERA_INLINE inline TESSERA_INLINED
 
 #if defined(__AVX512F__)
 constexpr int kRows = 8;
@@ -21,41 +25,47 @@ constexpr int kRows = 4;
 Register constant(float value) { return V::fill(&value); }
 Register multiply_add(float a, Register b, Register c) { return V::fma(constant(a), b, c); }
 
-// The polynomial x (x - a) (x + a) (x - b) (x + b) of Toom and Cook's method, with the point at
-// infinity. a and b are exact, and so are all entries of A and B; of the pairs of short fractions
-// this one leaves about an eighth of the error that 1 and 2 leave.
-constexpr float kA = 0.75f, kB = 1.5f;
-constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
-constexpr float kProduct = kA2 * kB2, kSum = kA2 + kB2;
-constexpr double kN0 = 1.0 / kProduct, kNa = 1.0 / (2.0 * kA2 * (kA2 - kB2)),
-                 kNb = 1.0 / (2.0 * kB2 * (kB2 - kA2));
+// An algorithm, along one side of a tile: kPoints of a tile and kFilterPoints of a filter, of which
+// the last one serves all further points; passes, whose tiles of kIn pixels, kStep apart, give
+// kOut; tiles of kTile pixels of y, which the gradients of filters are made from. The points are
+// Toom and Cook's, with the one at infinity.
 
-template <int M>
-struct Transform;
+// F(4, 3), from the polynomial x (x - a) (x + a) (x - b) (x + b). a and b are exact, and so are all
+// entries of A and B; of the pairs of short fractions this one leaves about an eighth of the error
+// that 1 and 2 leave.
+struct F4 {
+  static constexpr int kPoints = 6, kFilterPoints = 6, kTile = 4;
+  static constexpr float kA = 0.75f, kB = 1.5f;
+  static constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
+  static constexpr float kProduct = kA2 * kB2, kSum = kA2 + kB2;
+  static constexpr double kN0 = 1.0 / kProduct, kNa = 1.0 / (2.0 * kA2 * (kA2 - kB2)),
+                          kNb = 1.0 / (2.0 * kB2 * (kB2 - kA2));
 
-template <>
-struct Transform<4> {
-  static constexpr int kPoints = 6;
+  struct Forward {
+    static constexpr int kIn = 6, kStep = 4, kOut = 4;
 
-  static TESSERA_INLINE void input(const Register* d, Register* t) {
-    t[0] = multiply_add(kProduct, d[0], multiply_add(-kSum, d[2], d[4]));
-    const Register even_a = multiply_add(-kB2, d[2], d[4]), odd_a = multiply_add(-kB2, d[1], d[3]);
-    t[1] = multiply_add(kA, odd_a, even_a);
-    t[2] = multiply_add(-kA, odd_a, even_a);
-    const Register even_b = multiply_add(-kA2, d[2], d[4]), odd_b = multiply_add(-kA2, d[1], d[3]);
-    t[3] = multiply_add(kB, odd_b, even_b);
-    t[4] = multiply_add(-kB, odd_b, even_b);
-    t[5] = multiply_add(kProduct, d[1], multiply_add(-kSum, d[3], d[5]));
-  }
-
-  static TESSERA_INLINE void output(const Register* m, Register* y) {
-    const Register sum_a = m[1] + m[2], difference_a = m[1] - m[2];
-    const Register sum_b = m[3] + m[4], difference_b = m[3] - m[4];
-    y[0] = (m[0] + sum_a) + sum_b;
-    y[1] = multiply_add(kA, difference_a, constant(kB) * difference_b);
-    y[2] = multiply_add(kA2, sum_a, constant(kB2) * sum_b);
-    y[3] = multiply_add(kA3, difference_a, multiply_add(kB3, difference_b, m[5]));
-  }
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      t[0] = multiply_add(kProduct, d[0], multiply_add(-kSum, d[2], d[4]));
+      const Register even_a = multiply_add(-kB2, d[2], d[4]);
+      const Register odd_a = multiply_add(-kB2, d[1], d[3]);
+      t[1] = multiply_add(kA, odd_a, even_a);
+      t[2] = multiply_add(-kA, odd_a, even_a);
+      const Register even_b = multiply_add(-kA2, d[2], d[4]);
+      const Register odd_b = multiply_add(-kA2, d[1], d[3]);
+      t[3] = multiply_add(kB, odd_b, even_b);
+      t[4] = multiply_add(-kB, odd_b, even_b);
+      t[5] = multiply_add(kProduct, d[1], multiply_add(-kSum, d[3], d[5]));
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      const Register sum_a = m[1] + m[2], difference_a = m[1] - m[2];
+      const Register sum_b = m[3] + m[4], difference_b = m[3] - m[4];
+      y[0] = (m[0] + sum_a) + sum_b;
+      y[1] = multiply_add(kA, difference_a, constant(kB) * difference_b);
+      y[2] = multiply_add(kA2, sum_a, constant(kB2) * sum_b);
+      y[3] = multiply_add(kA3, difference_a, multiply_add(kB3, difference_b, m[5]));
+    }
+  };
+  using InputGrad = Forward;
 
   static TESSERA_INLINE void gradient(const Register* y, Register* m) {
     m[0] = y[0];
@@ -67,7 +77,6 @@ struct Transform<4> {
     m[4] = multiply_add(-kB, odd_b, even_b);
     m[5] = y[3];
   }
-
   static TESSERA_INLINE void filters(const Register* g, Register* u) {
     u[0] = constant(kN0) * g[0];
     const Register even_a = multiply_add(kA2, g[2], g[0]), odd_a = constant(kA) * g[1];
@@ -78,7 +87,6 @@ struct Transform<4> {
     u[4] = constant(kNb) * (even_b - odd_b);
     u[5] = g[2];
   }
-
   static TESSERA_INLINE void filter_gradient(const Register* u, Register* g) {
     const Register sum_a = constant(kNa) * (u[1] + u[2]), sum_b = constant(kNb) * (u[3] + u[4]);
     const Register difference_a = constant(kNa) * (u[1] - u[2]);
@@ -89,21 +97,26 @@ struct Transform<4> {
   }
 };
 
-// The points 0, 1, -1 and infinity.
-template <>
-struct Transform<2> {
-  static constexpr int kPoints = 4;
+// F(2, 3), from the points 0, 1 and -1.
+struct F2 {
+  static constexpr int kPoints = 4, kFilterPoints = 4, kTile = 2;
 
-  static TESSERA_INLINE void input(const Register* d, Register* t) {
-    t[0] = d[0] - d[2];
-    t[1] = d[1] + d[2];
-    t[2] = d[2] - d[1];
-    t[3] = d[3] - d[1];
-  }
-  static TESSERA_INLINE void output(const Register* m, Register* y) {
-    y[0] = (m[0] + m[1]) + m[2];
-    y[1] = (m[1] - m[2]) + m[3];
-  }
+  struct Forward {
+    static constexpr int kIn = 4, kStep = 2, kOut = 2;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      t[0] = d[0] - d[2];
+      t[1] = d[1] + d[2];
+      t[2] = d[2] - d[1];
+      t[3] = d[3] - d[1];
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      y[0] = (m[0] + m[1]) + m[2];
+      y[1] = (m[1] - m[2]) + m[3];
+    }
+  };
+  using InputGrad = Forward;
+
   static TESSERA_INLINE void gradient(const Register* y, Register* m) {
     m[0] = y[0];
     m[1] = y[0] + y[1];
@@ -122,6 +135,89 @@ struct Transform<2> {
     g[0] = u[0] + sum;
     g[1] = constant(0.5f) * (u[1] - u[2]);
     g[2] = sum + u[3];
+  }
+};
+
+// Stride 2 with padding 1. The taps 0 and 2 meet every second pixel of x, where they are F(4, 2)
+// from the polynomial x (x - a) (x + a) (x - b); tap 1 meets the others, where it is a product of
+// each. So 9 multiplications, 5 and 4, give 4 pixels of y, or 8 of dx, instead of 12. Of the short
+// fractions these leave the least error.
+struct F4Stride2 {
+  static constexpr int kPoints = 9, kFilterPoints = 6, kTile = 4;
+  static constexpr float kA = 0.75f, kB = 2;
+  static constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
+  static constexpr double kN0 = 1.0 / (kA2 * kB), kNa = 1.0 / (2 * kA2 * (kA - kB)),
+                          kNc = -1.0 / (2 * kA2 * (kA + kB)), kNb = 1.0 / (kB * (kB2 - kA2));
+
+  // F(4, 2).
+  static TESSERA_INLINE void pairs_input(const Register* d, int64_t step, Register* t) {
+    const Register even = multiply_add(-kA2, d[0], d[2 * step]);
+    const Register odd = multiply_add(-kA2, d[step], d[3 * step]);
+    const Register low = multiply_add(-kB, d[step], d[2 * step]);
+    const Register high = multiply_add(-kB, d[2 * step], d[3 * step]);
+    t[0] = multiply_add(-kB, even, odd);
+    t[1] = multiply_add(kA, low, high);
+    t[2] = multiply_add(-kA, low, high);
+    t[3] = odd;
+    t[4] = multiply_add(-kB, odd, multiply_add(-kA2, d[2 * step], d[4 * step]));
+  }
+  // Added to what is in y.
+  static TESSERA_INLINE void pairs_output(const Register* m, Register* y, int64_t step) {
+    const Register sum = m[1] + m[2], difference = m[1] - m[2];
+    y[0] = (y[0] + m[0]) + (sum + m[3]);
+    y[step] = multiply_add(kA, difference, multiply_add(kB, m[3], y[step]));
+    y[2 * step] = multiply_add(kA2, sum, multiply_add(kB2, m[3], y[2 * step]));
+    y[3 * step] = multiply_add(kA3, difference, multiply_add(kB3, m[3], y[3 * step] + m[4]));
+  }
+
+  struct Forward {
+    static constexpr int kIn = 9, kStep = 8, kOut = 4;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      pairs_input(d, 2, t);
+      for (int i = 0; i < 4; ++i) t[5 + i] = d[2 * i + 1];
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      for (int i = 0; i < 4; ++i) y[i] = m[5 + i];
+      pairs_output(m, y, 1);
+    }
+  };
+  // An even pixel of dx meets tap 1 of one pixel of dy; an odd one meets taps 2 and 0 of two.
+  struct InputGrad {
+    static constexpr int kIn = 5, kStep = 4, kOut = 8;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      pairs_input(d, 1, t);
+      for (int i = 0; i < 4; ++i) t[5 + i] = d[i];
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      for (int i = 0; i < 4; ++i) y[2 * i] = m[5 + i], y[2 * i + 1] = V::zero();
+      pairs_output(m, y + 1, 2);
+    }
+  };
+
+  static TESSERA_INLINE void gradient(const Register* y, Register* m) {
+    m[0] = y[0];
+    const Register even = multiply_add(kA2, y[2], y[0]), odd = multiply_add(kA2, y[3], y[1]);
+    m[1] = multiply_add(kA, odd, even);
+    m[2] = multiply_add(-kA, odd, even);
+    m[3] = multiply_add(kB, multiply_add(kB, multiply_add(kB, y[3], y[2]), y[1]), y[0]);
+    m[4] = y[3];
+    for (int i = 0; i < 4; ++i) m[5 + i] = y[i];
+  }
+  static TESSERA_INLINE void filters(const Register* g, Register* u) {
+    u[0] = constant(kN0) * g[0];
+    u[1] = constant(kNa) * multiply_add(kA, g[2], g[0]);
+    u[2] = constant(kNc) * multiply_add(-kA, g[2], g[0]);
+    u[3] = constant(kNb) * multiply_add(kB, g[2], g[0]);
+    u[4] = g[2];
+    u[5] = g[1];
+  }
+  static TESSERA_INLINE void filter_gradient(const Register* u, Register* g) {
+    const Register a = constant(kNa) * u[1], c = constant(kNc) * u[2], b = constant(kNb) * u[3];
+    g[0] = multiply_add(kN0, u[0], (a + c) + b);
+    g[1] = u[5];
+    g[2] = multiply_add(kA, a - c, multiply_add(kB, b, u[4]));
   }
 };
 
@@ -148,16 +244,16 @@ TESSERA_INLINE void for_vectors(int64_t channels, F run) {
 template <int kFrom, int kTo, class Load, class Store, class F>
 TESSERA_INLINE void both_ways(Load load, F transform, Store store) {
   Register half[kFrom][kTo];
-  for (int j = 0; j < kFrom; ++j) {
+  TESSERA_UNROLL for (int j = 0; j < kFrom; ++j) {
     Register column[kFrom];
-    for (int i = 0; i < kFrom; ++i) column[i] = load(i, j);
+    TESSERA_UNROLL for (int i = 0; i < kFrom; ++i) column[i] = load(i, j);
     transform(column, half[j]);
   }
-  for (int i = 0; i < kTo; ++i) {
+  TESSERA_UNROLL for (int i = 0; i < kTo; ++i) {
     Register row[kFrom], result[kTo];
-    for (int j = 0; j < kFrom; ++j) row[j] = half[j][i];
+    TESSERA_UNROLL for (int j = 0; j < kFrom; ++j) row[j] = half[j][i];
     transform(row, result);
-    for (int j = 0; j < kTo; ++j) store(i, j, result[j]);
+    TESSERA_UNROLL for (int j = 0; j < kTo; ++j) store(i, j, result[j]);
   }
 }
 
@@ -167,9 +263,10 @@ bool whole(const WinogradExtent& in) {
 }
 
 template <int kFrom, int kTo, bool kWhole, class F>
-TESSERA_INLINE void transform_image(const WinogradRead& t, F transform) {
+TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
+  const WinogradRead t = tile;
   const WinogradExtent in = t.inside;
-  for_vectors(t.channels, [&](int64_t c, auto vector) {
+  for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
     const float* image = t.image + c;
     float* block = t.block + c;
     both_ways<kFrom, kTo>(
@@ -191,29 +288,28 @@ TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
   transform_image<kFrom, kTo, false>(t, transform);
 }
 
-template <int M>
+template <class W, class Pass>
 void input(const WinogradRead& t) {
-  using W = Transform<M>;
-  from_image<W::kPoints, W::kPoints>(
-      t, [](const Register* from, Register* to) { W::input(from, to); });
+  from_image<Pass::kIn, W::kPoints>(
+      t, [](const Register* from, Register* to) { Pass::input(from, to); });
 }
 
-template <int M>
+template <class W>
 void gradient(const WinogradRead& t) {
-  using W = Transform<M>;
-  from_image<M, W::kPoints>(t, [](const Register* from, Register* to) { W::gradient(from, to); });
+  from_image<W::kTile, W::kPoints>(
+      t, [](const Register* from, Register* to) { W::gradient(from, to); });
 }
 
-template <int M>
-void output(const WinogradWrite& t) {
-  using W = Transform<M>;
+template <class W, class Pass>
+void output(const WinogradWrite& tile) {
+  const WinogradWrite t = tile;
   const WinogradExtent in = t.inside;
-  const bool all = whole<M>(in);
-  for_vectors(t.channels, [&](int64_t c, auto vector) {
+  const bool all = whole<Pass::kOut>(in);
+  for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
     const float* block = t.block + c;
-    both_ways<W::kPoints, M>(
+    both_ways<W::kPoints, Pass::kOut>(
         [&](int i, int j) { return V::load(block + (i * W::kPoints + j) * t.position); },
-        [](const Register* from, Register* to) { W::output(from, to); },
+        [](const Register* from, Register* to) { Pass::output(from, to); },
         [&](int i, int j, Register v) {
           if (all || (i < in.row_end && j < in.column_end))
             vector.store(t.image + i * t.row + j * t.pixel + c, v);
@@ -221,34 +317,36 @@ void output(const WinogradWrite& t) {
   });
 }
 
-template <int M>
-void filters(const WinogradFilters& f) {
-  using W = Transform<M>;
+template <class W>
+void filters(const WinogradFilters& all) {
+  const WinogradFilters f = all;
   for (int64_t k = 0; k < f.depth; ++k)
-    for_vectors(f.columns, [&](int64_t c, auto vector) {
+    for_vectors(f.columns, [&](int64_t c, auto vector) TESSERA_INLINED {
       const float* from = f.from + k * f.from_k + c;
       float* to = f.to + k * f.to_k + c;
-      both_ways<3, W::kPoints>(
+      both_ways<3, W::kFilterPoints>(
           [&](int i, int j) {
             const int tap = f.flip ? 8 - (i * 3 + j) : i * 3 + j;
             return vector.load(from + tap * f.from_position);
           },
           [](const Register* from, Register* to) { W::filters(from, to); },
           [&](int i, int j, Register v) {
-            V::store(to + (i * W::kPoints + j) * f.to_position, v);
+            V::store(to + (i * W::kFilterPoints + j) * f.to_position, v);
           });
     });
 }
 
-template <int M>
-void filter_gradient(const WinogradFilters& f) {
-  using W = Transform<M>;
+template <class W>
+void filter_gradient(const WinogradFilters& all) {
+  const WinogradFilters f = all;
   for (int64_t k = 0; k < f.depth; ++k)
-    for_vectors(f.columns, [&](int64_t c, auto vector) {
+    for_vectors(f.columns, [&](int64_t c, auto vector) TESSERA_INLINED {
       const float* from = f.from + k * f.from_k + c;
       float* to = f.to + k * f.to_k + c;
-      both_ways<W::kPoints, 3>(
-          [&](int i, int j) { return V::load(from + (i * W::kPoints + j) * f.from_position); },
+      both_ways<W::kFilterPoints, 3>(
+          [&](int i, int j) {
+            return V::load(from + (i * W::kFilterPoints + j) * f.from_position);
+          },
           [](const Register* from, Register* to) { W::filter_gradient(from, to); },
           [&](int i, int j, Register v) { vector.store(to + (i * 3 + j) * f.to_position, v); });
     });
@@ -286,7 +384,7 @@ TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
   const float* rows[R / 4];
-  const int64_t row = p.a_row;
+  const int64_t row = p.a_row, c_row = p.c_row;
   for (int r = 0; r < R / 4; ++r) rows[r] = a + 4 * r * row;
   for (int64_t k = 0; k < p.depth; ++k) {
     Register bv[N];
@@ -299,7 +397,7 @@ TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const
     for (int r = 0; r < R / 4; ++r) ++rows[r];
   }
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) V::store(c + r * p.c_row + v * kLanes, sum[r][v]);
+    for (int v = 0; v < N; ++v) V::store(c + r * c_row + v * kLanes, sum[r][v]);
 }
 
 void product(const WinogradProduct& p) {
@@ -307,7 +405,7 @@ void product(const WinogradProduct& p) {
   const int64_t calls = p.positions * ((p.columns + kPanel - 1) / kPanel) * (p.tiles / kRows);
   Fetcher read(p.read, calls), write(p.write, calls);
   for (int64_t i = 0; i < p.positions; ++i) {
-    const float *a = p.a + i * p.a_position, *b = p.b + i * p.b_position;
+    const float *a = p.a + i * p.a_position, *b = p.b + p.filter_of[i] * p.b_position;
     float* c = p.c + i * p.c_position;
     int64_t j = 0;
     for (; j + kPanel <= p.columns; j += kPanel, b += p.b_panel)
@@ -330,21 +428,23 @@ void product(const WinogradProduct& p) {
   }
 }
 
+// The strides are copied: a store of a vector might change what `sum` points to, to the compiler.
 template <int N>
-TESSERA_INLINE void sum_tile(const WinogradSum& p, const float* a, const float* b, float* c) {
-  Register sum[kRows][N];
+TESSERA_INLINE void sum_tile(const WinogradSum& sum, const float* a, const float* b, float* c) {
+  const int64_t c_row = sum.c_row, a_tile = sum.a_tile, b_tile = sum.b_tile;
+  Register sums[kRows][N];
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < N; ++v) sum[r][v] = V::load(c + r * p.c_row + v * kLanes);
-  for (int64_t t = 0; t < p.tiles; ++t, a += p.a_tile, b += p.b_tile) {
+    for (int v = 0; v < N; ++v) sums[r][v] = V::load(c + r * c_row + v * kLanes);
+  for (int64_t t = sum.tiles; t > 0; --t, a += a_tile, b += b_tile) {
     Register bv[N];
     for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * kLanes);
     for (int r = 0; r < kRows; ++r) {
       const Register av = V::fill(a + r);
-      for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+      for (int v = 0; v < N; ++v) sums[r][v] = V::fma(av, bv[v], sums[r][v]);
     }
   }
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < N; ++v) V::store(c + r * p.c_row + v * kLanes, sum[r][v]);
+    for (int v = 0; v < N; ++v) V::store(c + r * c_row + v * kLanes, sums[r][v]);
 }
 
 void sum(const WinogradSum& p) {
@@ -353,7 +453,7 @@ void sum(const WinogradSum& p) {
   Fetcher first(p.fetch[0], calls), second(p.fetch[1], calls);
   for (int64_t i = 0; i < p.positions; ++i) {
     const float *a = p.a + i * p.a_position, *b = p.b + i * p.b_position;
-    float* c = p.c + i * p.c_position;
+    float* c = p.c + p.filter_of[i] * p.c_position;
     for (int64_t r = 0; r < p.rows; r += kRows)
       for (int64_t j = 0; j < p.columns; j += kPanel) {
         first.some();
@@ -366,15 +466,34 @@ void sum(const WinogradSum& p) {
   }
 }
 
-template <int M>
-constexpr WinogradTransforms transforms = {input<M>, output<M>, gradient<M>, filters<M>,
-                                           filter_gradient<M>};
+template <class W>
+constexpr std::array<uint8_t, W::kPoints * W::kPoints> filter_of = [] {
+  std::array<uint8_t, W::kPoints * W::kPoints> all{};
+  constexpr int kLast = W::kFilterPoints - 1;
+  for (int i = 0; i < W::kPoints; ++i)
+    for (int j = 0; j < W::kPoints; ++j)
+      all[i * W::kPoints + j] = std::min(i, kLast) * W::kFilterPoints + std::min(j, kLast);
+  return all;
+}();
+
+template <class W, class Pass>
+constexpr WinogradPass pass = {Pass::kIn, Pass::kStep, Pass::kOut, input<W, Pass>, output<W, Pass>};
+
+template <class W>
+constexpr WinogradTransforms transforms = {W::kPoints* W::kPoints,
+                                           W::kFilterPoints* W::kFilterPoints,
+                                           filter_of<W>.data(),
+                                           pass<W, typename W::Forward>,
+                                           pass<W, typename W::InputGrad>,
+                                           gradient<W>,
+                                           filters<W>,
+                                           filter_gradient<W>};
 
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const WinogradMicrokernels winograd_microkernels = {kLanes,        kRows,   transforms<2>,
-                                                           transforms<4>, product, sum};
+extern const WinogradMicrokernels winograd_microkernels = {
+    kLanes, kRows, transforms<F2>, transforms<F4>, transforms<F4Stride2>, product, sum};
 }
 
 }  // namespace tessera

@@ -1,9 +1,8 @@
 // The leaf loops of Winograd convolutions (winograd.h): transforms of single tiles, over all their
-// channels, and the products between transforms. Tiles are m x m outputs and p x p inputs, p = m
-// + 2.
+// channels, and the products between transforms.
 //
-// A transformed block is [p * p positions][tiles][channels], positions `position` elements apart
-// and channels padded to whole vectors.
+// A transformed block is [positions][tiles][channels], positions `position` elements apart and
+// channels padded to whole vectors.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +38,12 @@ struct WinogradFetch {
   int64_t length = 0, stride = 0, runs = 0;
 };
 
-// C[p][t][j] = sum over k of A[p][t][k] B[p][j / panel][k][j % panel] for each position p: `tiles`
-// rows, a multiple of the row tile, and `columns` columns, a multiple of lanes. A panel has two
-// vectors; the last one may have one.
+// C[p][t][j] = sum over k of A[p][t][k] B[q][j / panel][k][j % panel] for each position p, with the
+// filters' position q = filter_of[p]: `tiles` rows, a multiple of the row tile, and `columns`
+// columns, a multiple of lanes. A panel has two vectors; the last one may have one.
 struct WinogradProduct {
   int64_t positions;
+  const uint8_t* filter_of;
   const float* a;
   int64_t a_position, a_row, tiles, depth;
   const float* b;
@@ -53,9 +53,11 @@ struct WinogradProduct {
   WinogradFetch read, write;  // what is read next, and what this block's outputs are written to
 };
 
-// C[p][i][j] += sum over t of A[p][t][i] B[p][t][j]: `rows` rows, a multiple of the row tile.
+// C[filter_of[p]][i][j] += sum over t of A[p][t][i] B[p][t][j] for each position p: `rows` rows, a
+// multiple of the row tile.
 struct WinogradSum {
   int64_t positions;
+  const uint8_t* filter_of;
   const float* a;
   int64_t a_position, a_tile, rows;
   const float* b;
@@ -76,17 +78,27 @@ struct WinogradFilters {
   bool flip;  // taps from the last to the first
 };
 
+// What is read in tiles of in x in pixels, `step` from one to the next, is written in tiles of
+// out x out.
+struct WinogradPass {
+  int in, step, out;
+  void (*input)(const WinogradRead&);    // block = B^T image B
+  void (*output)(const WinogradWrite&);  // image = A^T block A
+};
+
 struct WinogradTransforms {
-  void (*input)(const WinogradRead&);               // block = B^T image B
-  void (*output)(const WinogradWrite&);             // image = A^T block A
-  void (*gradient)(const WinogradRead&);            // block = A image A^T
+  int positions, filter_positions;
+  // The position of the transformed filters that each position of a tile is multiplied with.
+  const uint8_t* filter_of;
+  WinogradPass forward, input_grad;
+  void (*gradient)(const WinogradRead&);            // of y's tiles: block = A image A^T
   void (*filters)(const WinogradFilters&);          // to = G from G^T
   void (*filter_gradient)(const WinogradFilters&);  // to = G^T from G
 };
 
 struct WinogradMicrokernels {
   int lanes, row_tile;
-  WinogradTransforms f2, f4;
+  WinogradTransforms f2, f4, f4_stride2;
   void (*product)(const WinogradProduct&);
   void (*sum)(const WinogradSum&);
 };

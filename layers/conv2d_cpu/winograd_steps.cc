@@ -18,13 +18,13 @@ constexpr int64_t kMostTurned = 9 * WinogradSteps::kDepth * 2 * 16;
 WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t wanted,
                              int64_t most_together)
     : backward(pass == ConvPass::input_grad),
-      transforms(winograd_transforms(m)),
-      m(m),
-      positions((m + 2) * (m + 2)),
-      in(backward ? ImageRead{s.out_h(), s.out_w(), s.o, 2 - s.pad_h, 2 - s.pad_w}
-                  : ImageRead{s.h, s.w, s.c, s.pad_h, s.pad_w}),
+      transforms(winograd_transforms(s, m)),
+      tile(backward ? transforms.input_grad : transforms.forward),
+      positions(transforms.positions),
+      filter_positions(transforms.filter_positions),
+      in(image_read(s, transforms, pass)),
       out_c(backward ? s.c : s.o),
-      blocks({s.n, backward ? s.h : s.out_h(), backward ? s.w : s.out_w(), m}, wanted),
+      blocks(tile_plane(s, transforms, pass), wanted),
       panel(2 * winograd_kernels().lanes),
       depth(round_up(in.c, winograd_kernels().lanes)),
       columns(round_up(out_c, winograd_kernels().lanes)),
@@ -72,10 +72,10 @@ void WinogradSteps::read(const TileBlock& block, const float* image,
                          const Prologue<float>& prologue, float* window, float* to) const {
   for (int64_t i = block.image; i < block.image + block.images; ++i) {
     const ImagePlace from = blocks.read(block, i, in, image, prologue, window);
-    for_tiles_of_image(block, m, [&](int64_t y, int64_t x) {
+    for_tiles_of_image(block, in.step, [&](int64_t y, int64_t x) {
       y -= in.pad_h, x -= in.pad_w;
-      transforms.input({from.base + y * from.row + x * in.c, from.row, in.c,
-                        inside(y, x, m + 2, in.h, in.w), in.c, to, in_position});
+      tile.input({from.base + y * from.row + x * in.c, from.row, in.c,
+                  inside(y, x, in.size, in.h, in.w), in.c, to, in_position});
       to += depth;
     });
   }
@@ -91,9 +91,9 @@ void WinogradSteps::write(const TileBlock& block, int64_t first, int64_t count, 
                           float* out) const {
   const int64_t h = blocks.plane.h, w = blocks.plane.w;
   for (int64_t i = block.image; i < block.image + block.images; ++i)
-    for_tiles_of_image(block, m, [&](int64_t y, int64_t x) {
-      transforms.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
-                         inside(y, x, m, h, w), count, from, out_position});
+    for_tiles_of_image(block, tile.out, [&](int64_t y, int64_t x) {
+      tile.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
+                   inside(y, x, tile.out, h, w), count, from, out_position});
       from += together;
     });
 }
@@ -108,7 +108,7 @@ void WinogradSteps::finish(const TileBlock& block, float* out,
 WinogradProduct WinogradSteps::product(const TileBlock& block, const float* a, const float* u,
                                        int64_t u_position, int64_t count, float* out) const {
   WinogradProduct p{};
-  p.positions = positions;
+  p.positions = positions, p.filter_of = transforms.filter_of;
   p.a = a, p.a_position = in_position, p.a_row = depth, p.depth = in.c;
   p.tiles = round_up(block.tiles(), winograd_kernels().row_tile);
   p.b = u, p.b_position = u_position, p.b_panel = in.c * panel;
@@ -120,7 +120,7 @@ WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filt
                                        int64_t tile_blocks, int threads, bool prologue) const {
   ScratchLayout layout(base);
   WinogradScratch all{};
-  all.own_filters = layout.take<float>(filters * positions * filter_position);
+  all.own_filters = layout.take<float>(filters * filter_positions * filter_position);
   all.filters = all.own_filters;
   all.in = layout.take<float>(tile_blocks * positions * in_position);
   all.out = layout.take<float>(threads * positions * out_position);

@@ -55,7 +55,8 @@ struct WinogradSteps {
 
   const bool backward;
   const WinogradTransforms& transforms;
-  const int64_t m, positions;
+  const WinogradPass& tile;
+  const int64_t positions, filter_positions;
   const ImageRead in;
   const int64_t out_c;
   const TileBlocks blocks;

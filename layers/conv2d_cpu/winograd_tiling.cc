@@ -7,6 +7,20 @@ namespace tessera {
 TilePlane::TilePlane(int64_t n, int64_t h, int64_t w, int64_t m)
     : n(n), h(h), w(w), m(m), rows(ceil_div(h, m)), columns(ceil_div(w, m)) {}
 
+TilePlane tile_plane(const ConvShape& s, const WinogradTransforms& transforms, ConvPass pass) {
+  if (pass == ConvPass::input_grad) return {s.n, s.h, s.w, transforms.input_grad.out};
+  return {s.n, s.out_h(), s.out_w(), transforms.forward.out};
+}
+
+ImageRead image_read(const ConvShape& s, const WinogradTransforms& transforms, ConvPass pass) {
+  const bool back = pass == ConvPass::input_grad;
+  const WinogradPass& tiles = back ? transforms.input_grad : transforms.forward;
+  if (!back) return {s.h, s.w, s.c, s.pad_h, s.pad_w, tiles.in, tiles.step};
+  // Of the pixels of dy that dx[0] is made of, the first is (2 - pad) / stride before dy[0].
+  return {s.out_h(), s.out_w(), s.o, (2 - s.pad_h) / s.stride_h, (2 - s.pad_w) / s.stride_w,
+          tiles.in,  tiles.step};
+}
+
 TileBlocks::TileBlocks(const TilePlane& plane, int64_t wanted) : plane(plane) {
   const int64_t of_image = std::max<int64_t>(1, plane.rows * plane.columns);
   images = std::clamp<int64_t>(wanted / of_image, 1, std::max<int64_t>(1, plane.n));
@@ -35,11 +49,12 @@ TileBlock TileBlocks::block(int64_t index) const {
   return b;
 }
 
-PixelRows TileBlocks::new_rows(const TileBlock& b, int64_t pad, int64_t in_h) const {
-  const int64_t above = b.row == 0 ? 0 : b.row * plane.m - pad + 2;
-  const int64_t first = std::clamp<int64_t>(above, 0, in_h);
-  const int64_t last = std::clamp<int64_t>((b.row + b.rows) * plane.m - pad + 2, first, in_h);
-  return {b.image * in_h + first, (b.images - 1) * in_h + last - first};
+PixelRows TileBlocks::new_rows(const TileBlock& b, const ImageRead& s) const {
+  const int64_t shared = s.size - s.step - s.pad_h;
+  const int64_t above = b.row == 0 ? 0 : b.row * s.step + shared;
+  const int64_t first = std::clamp<int64_t>(above, 0, s.h);
+  const int64_t last = std::clamp<int64_t>((b.row + b.rows) * s.step + shared, first, s.h);
+  return {b.image * s.h + first, (b.images - 1) * s.h + last - first};
 }
 
 PixelRows TileBlocks::own_rows(const TileBlock& b) const {
@@ -50,11 +65,12 @@ PixelRows TileBlocks::own_rows(const TileBlock& b) const {
 ImagePlace TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const float* in,
                             const Prologue<float>& prologue, float* window) const {
   if (prologue.read == nullptr) return {in + image * s.h * s.w * s.c, s.w * s.c};
-  const int64_t m = plane.m;
-  const int64_t top = std::clamp<int64_t>(b.row * m - s.pad_h, 0, s.h);
-  const int64_t bottom = std::clamp<int64_t>((b.row + b.rows) * m - s.pad_h + 2, top, s.h);
-  const int64_t left = std::clamp<int64_t>(b.column * m - s.pad_w, 0, s.w);
-  const int64_t right = std::clamp<int64_t>((b.column + b.columns) * m - s.pad_w + 2, left, s.w);
+  const int64_t step = s.step, more = s.size - s.step;
+  const int64_t top = std::clamp<int64_t>(b.row * step - s.pad_h, 0, s.h);
+  const int64_t bottom = std::clamp<int64_t>((b.row + b.rows) * step - s.pad_h + more, top, s.h);
+  const int64_t left = std::clamp<int64_t>(b.column * step - s.pad_w, 0, s.w);
+  const int64_t right =
+      std::clamp<int64_t>((b.column + b.columns) * step - s.pad_w + more, left, s.w);
   const int64_t row = (right - left) * s.c, whole = right - left == s.w ? bottom - top : 1;
   for (int64_t y = top; y < bottom; y += whole)
     prologue.read(prologue.context, window + (y - top) * row,
@@ -63,7 +79,8 @@ ImagePlace TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& 
 }
 
 int64_t TileBlocks::window(const ImageRead& s) const {
-  return std::min(s.h, rows * plane.m + 2) * std::min(s.w, columns * plane.m + 2) * s.c;
+  const int64_t more = s.size - s.step;
+  return std::min(s.h, rows * s.step + more) * std::min(s.w, columns * s.step + more) * s.c;
 }
 
 WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tessera/layers/conv2d_cpu/convolution.h"
 #include "tessera/layers/conv2d_cpu/winograd_simd.h"
 #include "tessera/layers/shared/epilogue_hook.h"
 
@@ -12,8 +13,9 @@ namespace tessera {
 inline const WinogradMicrokernels& winograd_kernels() {
   return TESSERA_SELECT_AVX_MICROKERNELS(winograd_microkernels);
 }
-inline const WinogradTransforms& winograd_transforms(int m) {
-  return m == 4 ? winograd_kernels().f4 : winograd_kernels().f2;
+inline const WinogradTransforms& winograd_transforms(const ConvShape& shape, int m) {
+  const WinogradMicrokernels& all = winograd_kernels();
+  return shape.stride_h == 2 ? all.f4_stride2 : m == 4 ? all.f4 : all.f2;
 }
 
 // Positions of a transformed block lie a cache line, in floats, further apart than they need: most
@@ -29,16 +31,23 @@ struct TilePlane {
   int64_t tiles() const { return n * rows * columns; }
 };
 
+// Of what a pass makes, or, for the gradient with respect to the filters, reads as dy.
+TilePlane tile_plane(const ConvShape& shape, const WinogradTransforms& transforms, ConvPass pass);
+
 // Some tiles of a plane: all of several images, several rows of one image, or a part of a row.
 struct TileBlock {
   int64_t image, images, row, rows, column, columns;
   int64_t tiles() const { return images * rows * columns; }
 };
 
-// Images that are read: of h x w pixels with c channels, `pad` zeros around them.
+// Images that are read: of h x w pixels with c channels, `pad` zeros around them, in tiles of
+// `size` pixels a side, `step` from one to the next.
 struct ImageRead {
-  int64_t h, w, c, pad_h, pad_w;
+  int64_t h, w, c, pad_h, pad_w, size, step;
 };
+// What a pass reads.
+ImageRead image_read(const ConvShape& shape, const WinogradTransforms& transforms, ConvPass pass);
+
 // Where the pixels of an image stand: (y, x) at base + y * row + x * c.
 struct ImagePlace {
   const float* base;
@@ -60,9 +69,9 @@ struct TileBlocks {
   int64_t tiles() const { return images * rows * columns; }  // the most of a block
   TileBlock block(int64_t index) const;
 
-  // Of blocks of whole rows of tiles: the rows of an input of `in_h` rows an image that a block
-  // reads, without the two that it shares with the block above.
-  PixelRows new_rows(const TileBlock& block, int64_t pad, int64_t in_h) const;
+  // Of blocks of whole rows of tiles: the rows that a block reads, without those that it shares
+  // with the block above.
+  PixelRows new_rows(const TileBlock& block, const ImageRead& shape) const;
   // The block's own rows.
   PixelRows own_rows(const TileBlock& block) const;
 
@@ -88,12 +97,12 @@ struct TileBlocks {
   }
 };
 
-// Calls run(y, x) for each tile of a block in one of its images, y and x being its first output
-// pixel.
+// Calls run(y, x) for each tile of a block in one of its images, y and x being its first pixel
+// where tiles begin `step` pixels apart.
 template <class F>
-void for_tiles_of_image(const TileBlock& b, int64_t m, F run) {
+void for_tiles_of_image(const TileBlock& b, int64_t step, F run) {
   for (int64_t r = b.row; r < b.row + b.rows; ++r)
-    for (int64_t c = b.column; c < b.column + b.columns; ++c) run(r * m, c * m);
+    for (int64_t c = b.column; c < b.column + b.columns; ++c) run(r * step, c * step);
 }
 
 // The part of a tile of `size` pixels a side at (y, x) that lies in an image of h x w.

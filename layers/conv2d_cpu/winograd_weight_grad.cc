@@ -59,9 +59,9 @@ class WinogradWeightGrad final : public Convolution<float> {
   void run_task(const Task& task, int64_t run, float* df) const;
 
   const ConvShape s_;
-  const ImageRead in_;
   const WinogradTransforms& transforms_;
-  const int64_t m_, positions_;
+  const ImageRead in_;
+  const int64_t tile_, positions_, filter_positions_;  // tile_: pixels a side, of y
   const TileBlocks blocks_;
   const Parts channels_, filters_;
   int64_t runs_, x_position_, dy_position_, sum_position_;
@@ -69,11 +69,12 @@ class WinogradWeightGrad final : public Convolution<float> {
 
 WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
     : s_(s),
-      in_{s.h, s.w, s.c, s.pad_h, s.pad_w},
-      transforms_(winograd_transforms(m)),
-      m_(m),
-      positions_((m + 2) * (m + 2)),
-      blocks_({s.n, s.out_h(), s.out_w(), m}, kTiles),
+      transforms_(winograd_transforms(s, m)),
+      in_(image_read(s, transforms_, ConvPass::weight_grad)),
+      tile_(transforms_.forward.out),
+      positions_(transforms_.positions),
+      filter_positions_(transforms_.filter_positions),
+      blocks_(tile_plane(s, transforms_, ConvPass::weight_grad), kTiles),
       channels_(s.c, winograd_kernels().lanes),
       filters_(s.o, winograd_kernels().lanes) {
   const int64_t most = std::max<int64_t>(1, blocks_.plane.tiles() / kTilesOfRun);
@@ -88,7 +89,7 @@ Scratch WinogradWeightGrad::lay_out(int threads, bool prologue, void* base) cons
   ScratchLayout layout(base);
   Scratch all{};
   if (runs_ > 1) all.partial = layout.take<float>(runs_ * s_.weights());
-  all.sums = layout.take<float>(threads * positions_ * sum_position_);
+  all.sums = layout.take<float>(threads * filter_positions_ * sum_position_);
   all.x = layout.take<float>(threads * positions_ * x_position_);
   all.dy = layout.take<float>(threads * positions_ * dy_position_);
   all.window = layout.take<float>(prologue ? threads * blocks_.window(in_) : 0);
@@ -102,13 +103,14 @@ void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
   for (int64_t image = block.image; image < block.image + block.images; ++image) {
     const ImagePlace x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
     const float* dy = task.dy + image * out_h * out_w * s_.o + task.o;
-    for_tiles_of_image(block, m_, [&](int64_t row, int64_t column) {
-      const int64_t top = row - s_.pad_h, left = column - s_.pad_w;
-      transforms_.input({x.base + top * x.row + left * s_.c + task.c, x.row, s_.c,
-                         inside(top, left, m_ + 2, s_.h, s_.w), task.channels, to_x, x_position_});
-      transforms_.gradient({dy + (row * out_w + column) * s_.o, out_w * s_.o, s_.o,
-                            inside(row, column, m_, out_h, out_w), task.filters, to_dy,
-                            dy_position_});
+    for_tiles_of_image(block, 1, [&](int64_t row, int64_t column) {
+      const int64_t top = row * in_.step - s_.pad_h, left = column * in_.step - s_.pad_w;
+      transforms_.forward.input({x.base + top * x.row + left * s_.c + task.c, x.row, s_.c,
+                                 inside(top, left, in_.size, s_.h, s_.w), task.channels, to_x,
+                                 x_position_});
+      const int64_t y = row * tile_, z = column * tile_;
+      transforms_.gradient({dy + (y * out_w + z) * s_.o, out_w * s_.o, s_.o,
+                            inside(y, z, tile_, out_h, out_w), task.filters, to_dy, dy_position_});
       to_x += channels_.size, to_dy += filters_.size;
     });
   }
@@ -118,7 +120,7 @@ void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
 void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, WinogradSum& sum) const {
   if (index + 1 >= blocks_.count || blocks_.column_blocks > 1) return;
   const TileBlock next = blocks_.block(index + 1);
-  const PixelRows in = blocks_.new_rows(next, s_.pad_h, s_.h), out = blocks_.own_rows(next);
+  const PixelRows in = blocks_.new_rows(next, in_), out = blocks_.own_rows(next);
   sum.fetch[0] = {task.x + in.first * s_.w * s_.c + task.c, task.channels, s_.c, in.count * s_.w};
   sum.fetch[1] = {task.dy + out.first * s_.out_w() * s_.o + task.o, task.filters, s_.o,
                   out.count * s_.out_w()};
@@ -126,13 +128,14 @@ void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, WinogradSum
 
 void WinogradWeightGrad::run_task(const Task& task, int64_t run, float* df) const {
   const int lanes = winograd_kernels().lanes, row_tile = winograd_kernels().row_tile;
-  std::memset(task.own.sums, 0, positions_ * sum_position_ * sizeof(float));
+  std::memset(task.own.sums, 0, filter_positions_ * sum_position_ * sizeof(float));
   const int64_t end = blocks_.count * (run + 1) / runs_;
   for (int64_t i = blocks_.count * run / runs_; i < end; ++i) {
     const TileBlock block = blocks_.block(i);
     read(task, block);
     WinogradSum sum{};
-    sum.positions = positions_, sum.tiles = block.tiles();
+    sum.positions = positions_, sum.filter_of = transforms_.filter_of;
+    sum.tiles = block.tiles();
     sum.a = task.own.dy, sum.a_position = dy_position_, sum.a_tile = filters_.size;
     sum.b = task.own.x, sum.b_position = x_position_, sum.b_tile = channels_.size;
     sum.c = task.own.sums, sum.c_position = sum_position_, sum.c_row = channels_.size;
@@ -162,7 +165,7 @@ void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, 
               filters_.begin(oi),
               filters_.length(oi),
               all};
-    task.own.sums += thread * positions_ * sum_position_;
+    task.own.sums += thread * filter_positions_ * sum_position_;
     task.own.x += thread * positions_ * x_position_;
     task.own.dy += thread * positions_ * dy_position_;
     task.own.window += thread * blocks_.window(in_);

@@ -118,6 +118,26 @@ const Case kWinogradCases[] = {
     {"filters beyond the caches", square(3, 5, 352, 352, 3, 1, 1)},
 };
 
+// With stride 2: the same, and images whose last pixels only some tiles read.
+const Case kStride2WinogradCases[] = {
+    {"one pixel", square(2, 1, 8, 8, 3, 2, 1)},
+    {"two pixels", square(2, 2, 16, 8, 3, 2, 1)},
+    {"one tile", square(3, 8, 16, 16, 3, 2, 1)},
+    {"less than a tile", square(3, 5, 16, 20, 3, 2, 1)},
+    {"tiles", square(5, 16, 32, 40, 3, 2, 1)},
+    {"tiles, odd", square(2, 17, 17, 9, 3, 2, 1)},
+    {"tiles and a part", square(2, 22, 9, 33, 3, 2, 1)},
+    {"many images", square(37, 7, 19, 24, 3, 2, 1)},
+    {"filters of hundreds of channels", square(3, 6, 520, 512, 3, 2, 1)},
+    {"the same for many tiles", square(131, 2, 352, 345, 3, 2, 1)},
+    {"rows of tiles", square(2, 64, 16, 16, 3, 2, 1)},
+    {"rows of tiles, odd", square(2, 59, 24, 40, 3, 2, 1)},
+    {"parts of a row", {1, 18, 300, 9, 16, 3, 3, 2, 2, 1, 1, 1, 1, 1}},
+    {"oblong", {2, 41, 12, 16, 24, 3, 3, 2, 2, 1, 1, 1, 1, 1}},
+    {"runs of tiles", square(40, 24, 8, 12, 3, 2, 1)},
+    {"parts of the output channels", square(1, 12, 20, 300, 3, 2, 1)},
+};
+
 // More for lanes, groups of images or parts of rows: whole ones and parts, every number of output
 // channels that a tile may have, images that only padding makes large enough, rows shorter than a
 // vector.
@@ -490,6 +510,10 @@ INSTANTIATE_TEST_SUITE_P(WinogradShapes, Conv2dAlgorithms,
                                                           Algorithm::winograd4),
                                           testing::ValuesIn(kWinogradCases)),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Stride2WinogradShapes, Conv2dAlgorithms,
+                         testing::Combine(testing::Values(Algorithm::winograd4),
+                                          testing::ValuesIn(kStride2WinogradCases)),
+                         case_name);
 
 // The rule, where it decides clearly: what it is for, and what it must leave alone.
 TEST(Winograd, IsTakenWhereItComputesLess) {
@@ -500,12 +524,15 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
                               winograd_tile(ConvPass::weight_grad, s)};
     };
     const std::vector<int> direct(3, 0), four(3, 4);
-    for (const ConvShape& s : {square(128, 32, 16, 16, 3, 1, 1), square(128, 32, 64, 64, 3, 1, 1),
-                               square(128, 4, 512, 512, 3, 1, 1), square(16, 7, 512, 512, 3, 1, 1),
-                               square(32, 8, 640, 640, 3, 1, 1), square(16, 14, 256, 256, 3, 1, 1)})
+    for (const ConvShape& s :
+         {square(128, 32, 16, 16, 3, 1, 1), square(128, 32, 64, 64, 3, 1, 1),
+          square(128, 4, 512, 512, 3, 1, 1), square(16, 7, 512, 512, 3, 1, 1),
+          square(32, 8, 640, 640, 3, 1, 1), square(16, 14, 256, 256, 3, 1, 1),
+          square(128, 32, 64, 128, 3, 2, 1), square(128, 8, 256, 512, 3, 2, 1)})
       EXPECT_EQ(tiles(s), four) << s.h << "x" << s.w << ", " << s.c << " channels";
     for (const ConvShape& s :
-         {square(128, 32, 3, 64, 3, 1, 1), square(128, 32, 64, 64, 3, 2, 1),
+         {square(128, 32, 3, 64, 3, 1, 1), square(128, 32, 64, 64, 3, 2, 0),
+          square(128, 32, 64, 64, 3, 3, 1), square(128, 30, 16, 16, 3, 2, 1),
           square(128, 32, 64, 64, 1, 1, 0), square(128, 32, 64, 64, 5, 1, 2),
           square(128, 32, 64, 64, 3, 1, 2, 2), square(128, 32, 64, 64, 3, 1, 1, 1, 64),
           square(64, 1, 64, 64, 3, 1, 1), square(1, 4, 512, 512, 3, 1, 1),
