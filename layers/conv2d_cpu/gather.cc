@@ -301,6 +301,8 @@ void Gather<T>::multiply(const Phase& p, const TaskRows& rows, const T* in, cons
           product.next = j + panel < std::min(o + together, out_c)
                              ? product.b + p.depth * panel
                              : filters + o * p.depth + p.chunks[(i + 1) % chunks].k * panel;
+          // A single tap reads each input once, from memory.
+          product.fetch_rows = geometry_.direct && p.taps.size() == 1 && j == 0;
           multiply_bands(p, rows, i, product);
         }
       }

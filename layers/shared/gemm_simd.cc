@@ -43,7 +43,8 @@ inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* 
   }
 }
 
-template <class T, int R, int N, bool kFetch>
+// kFetch: of the next product's B; kAhead: of the rows of A after these, which are there.
+template <class T, int R, int N, bool kFetch, bool kAhead = false>
 inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
   using V = Vector<T>;
   const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
@@ -55,11 +56,15 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
     a[r] = p.a + p.a_rows[row];
     c[r] = p.c + p.c_rows[row];
     __builtin_prefetch(c[r], 1);
+    if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
   }
   Tile<T, R, N> tile;
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) TESSERA_UNROLL
   for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  const T* ahead[R];
+  if constexpr (kAhead)
+    for (int r = 0; r < R; ++r) ahead[r] = p.a + p.a_rows[first + R + r];
   const T *b = p.b, *next = p.next;
   const int64_t b_stride = p.b_stride;
   for (int64_t s = 0; s < p.segment_count; ++s) {
@@ -72,6 +77,11 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
         constexpr int kLine = 64 / sizeof(T);
         for (int e = 0; e < N * V::kLanes; e += kLine) __builtin_prefetch(next + e, 0, 2);
         next += b_stride;
+      }
+      if constexpr (kAhead) {  // within a line's elements l passes each row
+        constexpr int64_t kLine = 64 / sizeof(T);
+        static_assert(R <= kLine);
+        __builtin_prefetch(ahead[l % R] + l / kLine * kLine);
       }
       b += b_stride;
       TESSERA_UNROLL
@@ -90,6 +100,8 @@ void gather_vectors(const GatherProduct<T>& p) {
   constexpr int R = N == 1 ? kNarrowRows : kGatherRows;
   int64_t row = 0;
   if (p.next && p.rows >= R) gather_tile<T, R, N, true>(p, row), row += R;
+  if (p.fetch_rows)
+    for (; p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, false, true>(p, row);
   for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N, false>(p, row);
   if (p.rows - row > 1) gather_tile<T, R / 2, N, false>(p, row);
   if (p.rows - row == 1) gather_tile<T, 1, N, false>(p, row);

@@ -31,7 +31,8 @@ struct GatherProduct {
   T* c;
   const int64_t* c_rows;
   bool accumulate;
-  const T* next;  // what B will be in the next product, fetched into the cache meanwhile; or null
+  const T* next;    // what B will be in the next product, fetched into the cache meanwhile; or null
+  bool fetch_rows;  // A is not in the cache: fetch its next rows meanwhile
 };
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.
