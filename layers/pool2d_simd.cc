@@ -142,9 +142,33 @@ inline void max_window(const PoolRow& p, const Columns& v, int64_t j, const T* x
   for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
 }
 
+// The first windows, where a vector takes a pixel, while they lie in the image and others behind
+// them: returns how many.
+template <int kSide, class T>
+inline int64_t max_narrow_windows(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
+  using V = WholeVector<T>;
+  const PoolRow row = p;  // a store might change `p`, to the compiler
+  if (row.c > V::kLanes || row.pad_w != 0 || !positions) return 0;
+  const int64_t step = row.stride_w * row.c;
+  Columns v{0, kSide, 0};
+  int64_t j = 0;
+  for (; (row.out_w - j) * row.c >= V::kLanes && v.end <= row.w; ++j, v.end += row.stride_w) {
+    if ((row.w - v.end + 1) * row.c + row.behind < V::kLanes) break;
+    typename V::Values best;
+    typename V::Integers where;
+    max_vector<kSide>(row, v, x + j * step, &best, &where);
+    __builtin_memcpy(y + j * row.c, &best, sizeof best);
+    store_bytes<V>(&where, positions + j * row.c);
+  }
+  return j;
+}
+
 template <int kSide, class T>
 void max_row_of(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
-  for (int64_t j = 0; j < p.out_w; ++j, y += p.c, positions += positions ? p.c : 0) {
+  int64_t j = 0;
+  if constexpr (kSide > 0) j = max_narrow_windows<kSide>(x, p, y, positions);
+  y += j * p.c, positions += positions ? j * p.c : 0;
+  for (; j < p.out_w; ++j, y += p.c, positions += positions ? p.c : 0) {
     const Columns v = columns_of(p, j);
     if (v.end - v.begin == kSide) {
       max_window<kSide>(p, v, j, x, y, positions);
@@ -208,8 +232,23 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
   using V = WholeVector<T>;
   const auto first = static_cast<int>(p.first_row * p.kernel_w);
   const T* const end = dx + p.w * p.c;
-  int64_t readable = p.out_w * p.c + p.behind;
-  for (int64_t q = 0; q < p.out_w; ++q, dy += p.c, positions += p.c, readable -= p.c) {
+  int64_t readable = p.out_w * p.c + p.behind, q = 0;
+  if (p.c <= V::kLanes) {  // a vector for each pixel, while others lie behind it
+    const int64_t c = p.c, kernel_w = p.kernel_w, window = (kernel_w - 1) * c + V::kLanes;
+    for (; q < p.out_w && readable >= V::kLanes && end - dx >= window;
+         ++q, dy += c, positions += c, readable -= c) {
+      typename V::Values value;
+      typename V::Integers where;
+      __builtin_memcpy(&value, dy, sizeof value);
+      load_bytes<V>(positions, &where);
+      for (int v = 0; v < kernel_w; ++v, dx += c) {
+        const auto here = where == first + v;
+        const typename V::Values to = here ? value : typename V::Values{};
+        __builtin_memcpy(dx, &to, sizeof to);
+      }
+    }
+  }
+  for (; q < p.out_w; ++q, dy += p.c, positions += p.c, readable -= p.c) {
     for (int v = 0; v < p.kernel_w; ++v, dx += p.c) {
       int64_t k = 0;
       for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {

@@ -1,9 +1,12 @@
 #include "tessera/layers/pool2d.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "tessera/engine/structural.h"
+#include "tessera/layers/pool2d_cpu.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
@@ -86,6 +89,28 @@ TEST(Pool2d, ManyChannelsPoolLikeOne) {
     for (const int64_t c : {2, 3, 6, 8, 9, 12, 37})
       for (const DType dtype : {DType::f64, DType::f32})
         expect_channels_pool_like_one(params, c, dtype);
+}
+
+// Vectors hold more than the channels of a pixel: what they have too much stays in the tensors.
+TEST(Pool2d, NothingIsWrittenBehindTheLastPixel) {
+  ThreadPool pool(1);
+  for (const int64_t c : {1, 2, 3, 5, 6, 7, 8, 11})
+    for (const int64_t w : {2, 3, 4, 9}) {
+      PoolShape s{.n = 1, .h = 4, .w = w, .c = c, .kernel_h = 2, .kernel_w = 2};
+      s.stride_h = s.stride_w = 2;
+      const auto in = static_cast<size_t>(s.h * w * c);
+      const auto out = static_cast<size_t>(s.out_h() * s.out_w() * c);
+      constexpr size_t kMore = 16;
+      const std::vector<float> x(in + kMore, 1);
+      std::vector<float> y(out + kMore, -1), dx(in + kMore, -1);
+      std::vector<uint8_t> positions(out + kMore, 77);
+      max_pool2d(pool, s, x.data(), y.data(), positions.data());
+      max_pool2d_grad(pool, s, y.data(), positions.data(), dx.data());
+      const std::vector<float> floats(kMore, -1);
+      EXPECT_TRUE(std::equal(floats.begin(), floats.end(), y.end() - kMore)) << c << ", " << w;
+      EXPECT_TRUE(std::equal(floats.begin(), floats.end(), dx.end() - kMore)) << c << ", " << w;
+      EXPECT_EQ(std::count(positions.end() - kMore, positions.end(), 77), kMore) << c << ", " << w;
+    }
 }
 
 TEST(Pool2d, GradientsMatchDifferences) {
