@@ -56,7 +56,7 @@ Search::Search(const Sections& sections, int64_t capacity, const Inferences& inf
       seen_blocks_(sections.blocks.size()),
       seen_sections_(sections.count()),
       ends_(sections.count() + 1),
-      failed_(size_t{1} << 12),
+      failed_(size_t{1} << 8),  // most searches end before it fills
       possible_(floors_.reset(capacity)) {
   for (int s = 0; s < sections.count(); ++s) {
     int64_t live = 0;
