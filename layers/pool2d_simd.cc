@@ -142,23 +142,24 @@ inline void max_window(const PoolRow& p, const Columns& v, int64_t j, const T* x
   for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
 }
 
-// The first windows, where a vector takes a pixel, while they lie in the image and others behind
-// them: returns how many.
+// The first windows, where a vector takes a pixel, while they lie in the image and a whole vector
+// may be read and written: returns how many.
 template <int kSide, class T>
 inline int64_t max_narrow_windows(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
   using V = WholeVector<T>;
   const PoolRow row = p;  // a store might change `p`, to the compiler
-  if (row.c > V::kLanes || row.pad_w != 0 || !positions) return 0;
+  if (row.c > V::kLanes || row.pad_w != 0) return 0;
   const int64_t step = row.stride_w * row.c;
   Columns v{0, kSide, 0};
   int64_t j = 0;
-  for (; (row.out_w - j) * row.c >= V::kLanes && v.end <= row.w; ++j, v.end += row.stride_w) {
+  for (; (row.out_w - j) * row.c >= V::kLanes && v.end <= row.w;
+       ++j, v.begin += row.stride_w, v.end += row.stride_w) {
     if ((row.w - v.end + 1) * row.c + row.behind < V::kLanes) break;
     typename V::Values best;
     typename V::Integers where;
     max_vector<kSide>(row, v, x + j * step, &best, &where);
     __builtin_memcpy(y + j * row.c, &best, sizeof best);
-    store_bytes<V>(&where, positions + j * row.c);
+    if (positions) store_bytes<V>(&where, positions + j * row.c);
   }
   return j;
 }

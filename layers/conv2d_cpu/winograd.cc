@@ -10,7 +10,8 @@
 namespace tessera {
 namespace {
 
-// Tiles of a task: their transforms are to stay in L2 beside a part of the filters'.
+// Tiles of a task: the transforms of 36 positions are to stay in L2 beside a part of the filters'.
+// With 81, blocks of 8, 16 and 32 tiles take the same time.
 constexpr int64_t kTiles = 16;
 // Output channels that are computed before they are transformed back.
 constexpr int64_t kTogether = 128;

@@ -1,20 +1,21 @@
-// Convolutions with 3x3 filters by Winograd's minimal filtering, F(m x m, 3x3): m x m outputs take
-// p x p multiplications a channel instead of 9 m x m, p = m + 2 (Lavin and Gray, "Fast algorithms
-// for convolutional neural networks", 2016).
+// Convolutions with 3x3 filters by Winograd's minimal filtering (Lavin and Gray, "Fast algorithms
+// for convolutional neural networks", 2016), where has_native_kernels() only.
 //
 //   y = A^T [ (G g G^T) * (B^T d B) ] A        for each tile of inputs d; * by elements, summed
-//                                              over the channels: p^2 matrix products
+//                                              over the channels: matrix products
 //   df = G^T [ (A dy A^T) * (B^T d B) ] G      summed over the tiles
 //
-// The gradient with respect to the input is the convolution of dy with the filters turned around.
+// With stride 1, F(m x m, 3x3): m x m outputs take p x p multiplications a channel instead of 9 m x
+// m, p = m + 2. The gradient with respect to the input is the convolution of dy with the filters
+// turned around.
 //
 // With stride 2, a tap meets either the even or the odd rows and columns, and the convolution is
 // the sum of four with stride 1, of 2x2, 2x1, 1x2 and 1x1 taps: one tile of 9x9 inputs is made 4x4
 // outputs with 81 multiplications instead of 144, many of them with the same filters, of which
-// there are 36.
+// there are 36. The gradient with respect to the input makes tiles of 8x8 from 5x5 of dy.
 //
 // Only float: rounding errors grow a little with m, which double is asked for to avoid.
-// A value that is not finite spreads over its tile, and comes out as NaN.
+// A value that is not finite spreads over its tile, mostly as NaN.
 #pragma once
 
 #include <memory>
@@ -22,10 +23,6 @@
 #include "tessera/layers/conv2d_cpu/convolution.h"
 
 namespace tessera {
-
-// m is 2 or 4 everywhere. 3x3 filters, dilation 1, one group; stride 1 and padding up to 2, or, for
-// m = 4, stride 2 and padding 1.
-bool winograd_applies(const ConvShape& shape, int m);
 
 // The m with which a pass takes least time by a count of what it computes and moves, 2 or 4; 0
 // where the direct convolution does.
@@ -41,7 +38,8 @@ bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape);
 // Bytes; more with a prologue.
 size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
                         ConvForm form = {});
-// winograd_applies() holds.
+// 3x3 filters, dilation 1, one group; stride 1, padding up to 2 and m = 2 or 4, or stride 2,
+// padding 1 and m = 4.
 std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m,
                                                   bool packed = false);
 

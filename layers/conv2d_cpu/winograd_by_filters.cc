@@ -12,8 +12,8 @@ namespace {
 
 // Of transformed filters, measured with 32 MiB of L3 for two cores.
 constexpr int64_t kFilterBytes = 16 << 20;
-// Tiles for which the filters are transformed once, with 36 positions or with 81, and output
-// channels of a task: what a position takes of both stays in L2.
+// Tiles for which the filters are transformed once, with 36 positions or fewer and with
+// 81, and output channels of a task: what a position takes of both stays in L2.
 constexpr int64_t kTiles = 128, kTilesStride2 = 64;
 constexpr int64_t kTogether = 32;
 

@@ -14,7 +14,7 @@ namespace {
 // against one of the direct convolution.
 constexpr double kProduct = 1.0, kSum = 1.2;
 // To transform one position of a tile of a channel or a filter, to it or from it; with stride 2
-// half of them are copied.
+// many are copied, along one side or both.
 constexpr double kTransform = 9.7, kTransformStride2 = 3.3;
 // To transform one position of a filter of one channel and keep it; of sums for a filter, from
 // which its gradient is made.
@@ -35,14 +35,15 @@ double taps(int64_t in, int64_t out, int64_t stride, int64_t pad) {
   return all;
 }
 
-}  // namespace
-
-bool winograd_applies(const ConvShape& s, int m) {
+// Whether F(m x m, 3x3) computes it.
+bool applies(const ConvShape& s, int m) {
   const bool plain = s.kh == 3 && s.kw == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
                      s.groups == 1 && s.stride_h == s.stride_w;
   if (s.stride_h == 2) return plain && m == 4 && s.pad_h == 1 && s.pad_w == 1;
   return plain && s.stride_h == 1 && s.pad_h <= 2 && s.pad_w <= 2;
 }
+
+}  // namespace
 
 int winograd_tile(ConvPass pass, const ConvShape& s) {
   if (s.c < kLeast || s.o < kLeast || s.pixels() == 0) return 0;
@@ -55,7 +56,7 @@ int winograd_tile(ConvPass pass, const ConvShape& s) {
   const double tile = (sums ? kSum : kProduct) * pairs + transform * static_cast<double>(s.c + s.o);
   const double once = (sums ? kSumPosition : kFilterPosition) * pairs;
   for (const int m : {4, 2}) {
-    if (!winograd_applies(s, m)) continue;
+    if (!applies(s, m)) continue;
     const WinogradTransforms& transforms = winograd_transforms(s, m);
     const auto tiles = static_cast<double>(tile_plane(s, transforms, pass).tiles());
     const double cost = tiles * transforms.positions * tile + transforms.filter_positions * once;

@@ -27,14 +27,13 @@ Register multiply_add(float a, Register b, Register c) { return V::fma(constant(
 
 // An algorithm, along one side of a tile: kPoints of a tile and kFilterPoints of a filter, of which
 // the last one serves all further points; passes, whose tiles of kIn pixels, kStep apart, give
-// kOut; tiles of kTile pixels of y, which the gradients of filters are made from. The points are
-// Toom and Cook's, with the one at infinity.
+// kOut. The points are Toom and Cook's, with the one at infinity.
 
 // F(4, 3), from the polynomial x (x - a) (x + a) (x - b) (x + b). a and b are exact, and so are all
 // entries of A and B; of the pairs of short fractions this one leaves about an eighth of the error
 // that 1 and 2 leave.
 struct F4 {
-  static constexpr int kPoints = 6, kFilterPoints = 6, kTile = 4;
+  static constexpr int kPoints = 6, kFilterPoints = 6;
   static constexpr float kA = 0.75f, kB = 1.5f;
   static constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
   static constexpr float kProduct = kA2 * kB2, kSum = kA2 + kB2;
@@ -99,7 +98,7 @@ struct F4 {
 
 // F(2, 3), from the points 0, 1 and -1.
 struct F2 {
-  static constexpr int kPoints = 4, kFilterPoints = 4, kTile = 2;
+  static constexpr int kPoints = 4, kFilterPoints = 4;
 
   struct Forward {
     static constexpr int kIn = 4, kStep = 2, kOut = 2;
@@ -143,8 +142,8 @@ struct F2 {
 // each. So 9 multiplications, 5 and 4, give 4 pixels of y, or 8 of dx, instead of 12. Of the short
 // fractions these leave the least error.
 struct F4Stride2 {
-  static constexpr int kPoints = 9, kFilterPoints = 6, kTile = 4;
-  static constexpr float kA = 0.75f, kB = 2;
+  static constexpr int kPoints = 9, kFilterPoints = 6;
+  static constexpr float kA = 0.75f, kB = 1.75f;
   static constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
   static constexpr double kN0 = 1.0 / (kA2 * kB), kNa = 1.0 / (2 * kA2 * (kA - kB)),
                           kNc = -1.0 / (2 * kA2 * (kA + kB)), kNb = 1.0 / (kB * (kB2 - kA2));
@@ -264,7 +263,7 @@ bool whole(const WinogradExtent& in) {
 
 template <int kFrom, int kTo, bool kWhole, class F>
 TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
-  const WinogradRead t = tile;
+  const WinogradRead t = tile;  // copied: a vector's store might change `tile`, to the compiler
   const WinogradExtent in = t.inside;
   for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
     const float* image = t.image + c;
@@ -296,7 +295,7 @@ void input(const WinogradRead& t) {
 
 template <class W>
 void gradient(const WinogradRead& t) {
-  from_image<W::kTile, W::kPoints>(
+  from_image<W::Forward::kOut, W::kPoints>(
       t, [](const Register* from, Register* to) { W::gradient(from, to); });
 }
 
@@ -428,23 +427,22 @@ void product(const WinogradProduct& p) {
   }
 }
 
-// The strides are copied: a store of a vector might change what `sum` points to, to the compiler.
 template <int N>
-TESSERA_INLINE void sum_tile(const WinogradSum& sum, const float* a, const float* b, float* c) {
-  const int64_t c_row = sum.c_row, a_tile = sum.a_tile, b_tile = sum.b_tile;
-  Register sums[kRows][N];
+TESSERA_INLINE void sum_tile(const WinogradSum& p, const float* a, const float* b, float* c) {
+  const int64_t c_row = p.c_row, a_tile = p.a_tile, b_tile = p.b_tile;
+  Register sum[kRows][N];
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < N; ++v) sums[r][v] = V::load(c + r * c_row + v * kLanes);
-  for (int64_t t = sum.tiles; t > 0; --t, a += a_tile, b += b_tile) {
+    for (int v = 0; v < N; ++v) sum[r][v] = V::load(c + r * c_row + v * kLanes);
+  for (int64_t t = p.tiles; t > 0; --t, a += a_tile, b += b_tile) {
     Register bv[N];
     for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * kLanes);
     for (int r = 0; r < kRows; ++r) {
       const Register av = V::fill(a + r);
-      for (int v = 0; v < N; ++v) sums[r][v] = V::fma(av, bv[v], sums[r][v]);
+      for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
     }
   }
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < N; ++v) V::store(c + r * c_row + v * kLanes, sums[r][v]);
+    for (int v = 0; v < N; ++v) V::store(c + r * c_row + v * kLanes, sum[r][v]);
 }
 
 void sum(const WinogradSum& p) {

@@ -19,7 +19,7 @@ WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t w
                              int64_t most_together)
     : backward(pass == ConvPass::input_grad),
       transforms(winograd_transforms(s, m)),
-      tile(backward ? transforms.input_grad : transforms.forward),
+      transform(backward ? transforms.input_grad : transforms.forward),
       positions(transforms.positions),
       filter_positions(transforms.filter_positions),
       in(image_read(s, transforms, pass)),
@@ -74,8 +74,8 @@ void WinogradSteps::read(const TileBlock& block, const float* image,
     const ImagePlace from = blocks.read(block, i, in, image, prologue, window);
     for_tiles_of_image(block, in.step, [&](int64_t y, int64_t x) {
       y -= in.pad_h, x -= in.pad_w;
-      tile.input({from.base + y * from.row + x * in.c, from.row, in.c,
-                  inside(y, x, in.size, in.h, in.w), in.c, to, in_position});
+      transform.input({from.base + y * from.row + x * in.c, from.row, in.c,
+                       inside(y, x, in.size, in.h, in.w), in.c, to, in_position});
       to += depth;
     });
   }
@@ -89,11 +89,11 @@ void WinogradSteps::clear_rest(int64_t count, float* to) const {
 
 void WinogradSteps::write(const TileBlock& block, int64_t first, int64_t count, const float* from,
                           float* out) const {
-  const int64_t h = blocks.plane.h, w = blocks.plane.w;
+  const int64_t h = blocks.plane.h, w = blocks.plane.w, m = blocks.plane.m;
   for (int64_t i = block.image; i < block.image + block.images; ++i)
-    for_tiles_of_image(block, tile.out, [&](int64_t y, int64_t x) {
-      tile.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
-                   inside(y, x, tile.out, h, w), count, from, out_position});
+    for_tiles_of_image(block, m, [&](int64_t y, int64_t x) {
+      transform.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
+                        inside(y, x, m, h, w), count, from, out_position});
       from += together;
     });
 }

@@ -55,7 +55,7 @@ struct WinogradSteps {
 
   const bool backward;
   const WinogradTransforms& transforms;
-  const WinogradPass& tile;
+  const WinogradPass& transform;  // of the pass
   const int64_t positions, filter_positions;
   const ImageRead in;
   const int64_t out_c;

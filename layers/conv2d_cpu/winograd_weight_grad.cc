@@ -1,6 +1,6 @@
 // The gradient with respect to the filters. A task transforms the tiles of some channels of x and
-// of dy and sums their products for each position; its sums stay in L2. Where there are few
-// channels, the tiles are cut into runs, whose results are folded in their order.
+// of dy and sums their products for each position of a filter; its sums stay in L2. Where there are
+// few channels, the tiles are cut into runs, whose results are folded in their order.
 #include <algorithm>
 #include <cstring>
 
@@ -61,7 +61,7 @@ class WinogradWeightGrad final : public Convolution<float> {
   const ConvShape s_;
   const WinogradTransforms& transforms_;
   const ImageRead in_;
-  const int64_t tile_, positions_, filter_positions_;  // tile_: pixels a side, of y
+  const int64_t positions_, filter_positions_;
   const TileBlocks blocks_;
   const Parts channels_, filters_;
   int64_t runs_, x_position_, dy_position_, sum_position_;
@@ -71,7 +71,6 @@ WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
     : s_(s),
       transforms_(winograd_transforms(s, m)),
       in_(image_read(s, transforms_, ConvPass::weight_grad)),
-      tile_(transforms_.forward.out),
       positions_(transforms_.positions),
       filter_positions_(transforms_.filter_positions),
       blocks_(tile_plane(s, transforms_, ConvPass::weight_grad), kTiles),
@@ -98,7 +97,7 @@ Scratch WinogradWeightGrad::lay_out(int threads, bool prologue, void* base) cons
 }
 
 void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
-  const int64_t out_h = s_.out_h(), out_w = s_.out_w();
+  const int64_t out_h = s_.out_h(), out_w = s_.out_w(), m = blocks_.plane.m;
   float *to_x = task.own.x, *to_dy = task.own.dy;
   for (int64_t image = block.image; image < block.image + block.images; ++image) {
     const ImagePlace x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
@@ -108,9 +107,9 @@ void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
       transforms_.forward.input({x.base + top * x.row + left * s_.c + task.c, x.row, s_.c,
                                  inside(top, left, in_.size, s_.h, s_.w), task.channels, to_x,
                                  x_position_});
-      const int64_t y = row * tile_, z = column * tile_;
+      const int64_t y = row * m, z = column * m;
       transforms_.gradient({dy + (y * out_w + z) * s_.o, out_w * s_.o, s_.o,
-                            inside(y, z, tile_, out_h, out_w), task.filters, to_dy, dy_position_});
+                            inside(y, z, m, out_h, out_w), task.filters, to_dy, dy_position_});
       to_x += channels_.size, to_dy += filters_.size;
     });
   }

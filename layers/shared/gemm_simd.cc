@@ -62,9 +62,10 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) TESSERA_UNROLL
   for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
-  const T* ahead[R];
+  constexpr int kAheadRows = R <= 4 ? 4 : 8;  // for a mask: l picks one of them
+  const T* ahead[kAheadRows];
   if constexpr (kAhead)
-    for (int r = 0; r < R; ++r) ahead[r] = p.a + p.a_rows[first + R + r];
+    for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
   const T *b = p.b, *next = p.next;
   const int64_t b_stride = p.b_stride;
   for (int64_t s = 0; s < p.segment_count; ++s) {
@@ -78,10 +79,10 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
         for (int e = 0; e < N * V::kLanes; e += kLine) __builtin_prefetch(next + e, 0, 2);
         next += b_stride;
       }
-      if constexpr (kAhead) {  // within a line's elements l passes each row
+      if constexpr (kAhead) {  // while l passes a line, each row's is fetched
         constexpr int64_t kLine = 64 / sizeof(T);
-        static_assert(R <= kLine);
-        __builtin_prefetch(ahead[l % R] + l / kLine * kLine);
+        static_assert(R <= kAheadRows && kAheadRows <= kLine);
+        __builtin_prefetch(ahead[l % kAheadRows] + l / kLine * kLine);
       }
       b += b_stride;
       TESSERA_UNROLL
