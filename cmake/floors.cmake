@@ -82,7 +82,7 @@ endfunction()
 # Compiles a file once per instruction set, each into a namespace of its own (TESSERA_ISA). Such a
 # file must not instantiate templates with external linkage: the linker would keep one copy for all.
 set(TESSERA_AVX_ISAS "")
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CMAKE_CXX_FLAGS MATCHES "-DTESSERA_PORTABLE")
   set(TESSERA_AVX_ISAS avx2 avx512)
 endif()
 set(TESSERA_ISAS baseline ${TESSERA_AVX_ISAS})

@@ -1,5 +1,6 @@
 #include "tessera/engine/gradient_check.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

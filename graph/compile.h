@@ -167,11 +167,14 @@ auto spread(const F& fn, const Tensors& arguments, std::index_sequence<I...>) {
 
 void check_argument_count(size_t wanted, size_t given);  // throws ShapeError
 
+template <size_t>
+using TensorArgument = const Tensor&;
+
 // Finds how many tensors F takes.
 template <class F, size_t N = 0>
 constexpr size_t arity() {
   auto takes = []<size_t... I>(std::index_sequence<I...>) {
-    return std::is_invocable_v<F, std::conditional_t<I == I, const Tensor&, void>...>;
+    return std::is_invocable_v<F, TensorArgument<I>...>;
   };
   if constexpr (N > 8)
     return N;

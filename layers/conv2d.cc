@@ -236,19 +236,24 @@ class ConvOp : public OpBase<Derived>, public HasEpilogue, public HasSettings {
 
   size_t winograd_bytes(std::span<const TensorSpec> in, int m, int threads) const {
     const ConvShape shape = self().shape(in);
-    const bool takes = winograd_takes_prologue(kPass, shape);
-    const bool prologue = takes && !params.fusion.prologue.code.empty();
-    return fused_scratch(params.fusion, takes, in[0]) +
-           winograd_scratch(kPass, shape, m, threads, {prologue, packed()});
+    if constexpr (kNativeKernels) {
+      const bool takes = winograd_takes_prologue(kPass, shape);
+      const bool prologue = takes && !params.fusion.prologue.code.empty();
+      return fused_scratch(params.fusion, takes, in[0]) +
+             winograd_scratch(kPass, shape, m, threads, {prologue, packed()});
+    }
+    return 0;
   }
 
   bool packed() const { return params.packed.has_value(); }
   Algorithm packed_algorithm(std::span<const TensorSpec> in, int threads) const {
     const std::string_view name = params.packed->algorithm;
     if (is_winograd(name)) return {name, winograd_bytes(in, tile_of(name), threads)};
-    return {name, fused_scratch(params.fusion, has_prologue(), in[0]) +
-                      native_conv_scratch(kPass, self().shape(in), size_of(in[0].dtype), threads,
-                                          {has_prologue(), true})};
+    size_t scratch = 0;
+    if constexpr (kNativeKernels)
+      scratch = native_conv_scratch(kPass, self().shape(in), size_of(in[0].dtype), threads,
+                                    {has_prologue(), true});
+    return {name, fused_scratch(params.fusion, has_prologue(), in[0]) + scratch};
   }
 
   std::optional<Absorbed> absorbed(std::optional<FusedMore> more) const {

@@ -1,5 +1,6 @@
 #include "tessera/layers/group_norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -30,7 +31,7 @@ ChannelBlocks samples(const Shape& x) {
 }
 
 // x [n, 2, c]
-GroupShape group_shape(const GroupParams& params, const TensorSpec& x) {
+[[maybe_unused]] GroupShape group_shape(const GroupParams& params, const TensorSpec& x) {
   return {x.shape[0], x.shape[2], params.groups, params.pixels};
 }
 

@@ -26,8 +26,15 @@ done
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
+  by_hand="apt-get update && apt-get install -y ${missing[*]}"
   if ! command -v sudo >/dev/null; then
-    echo "setup: sudo is not there; as root: apt-get install ${missing[*]}" >&2
+    echo "setup: packages are missing, and there is no sudo to install them; run as root:" >&2
+    echo "  $by_hand" >&2
+    exit 1
+  fi
+  if ! sudo apt-get --version >/dev/null; then
+    echo "setup: packages are missing, and sudo refused to install them (above); have root run:" >&2
+    echo "  $by_hand" >&2
     exit 1
   fi
   as_root=(sudo)

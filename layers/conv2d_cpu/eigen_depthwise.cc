@@ -1,5 +1,6 @@
 #include "tessera/layers/conv2d_cpu/eigen_depthwise.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tessera/layers/conv2d_cpu/partial_sums.h"

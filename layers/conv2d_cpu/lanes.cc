@@ -32,7 +32,7 @@ class Lanes final : public Convolution<T> {
   Buffers<T> lay_out(int threads, void* scratch) const;
 
  private:
-  void pack(const Phase& p, const T* filters, T* packed) const;
+  void pack_phase(const Phase& p, const T* filters, T* packed) const;
   void run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) const;
   void run_task(const LanesTask& task, const T* in, T* out, const Buffers<T>& own,
                 const Epilogue<T>& epilogue) const;
@@ -68,7 +68,7 @@ Buffers<T> Lanes<T>::lay_out(int threads, void* scratch) const {
 }
 
 template <class T>
-void Lanes<T>::pack(const Phase& p, const T* filters, T* packed) const {
+void Lanes<T>::pack_phase(const Phase& p, const T* filters, T* packed) const {
   const ConvShape& s = g_.shape;
   const int64_t c = s.c / s.groups, filter = s.kh * s.kw * c;
   const int64_t k_step = g_.backward ? filter : 1, q_step = g_.backward ? 1 : filter;
@@ -141,7 +141,7 @@ void Lanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void
                    const ConvHooks<T>& hooks) const {
   if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
   const Buffers<T> all = lay_out(pool.size(), scratch);
-  for (const Phase& p : phases_) pack(p, filters, all.filters + p.filters);
+  for (const Phase& p : phases_) pack_phase(p, filters, all.filters + p.filters);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
     Buffers<T> own = all;
     own.block += thread * tiling_.block_elements();

@@ -1,5 +1,7 @@
 #include "tessera/layers/shared/gemm_eigen.h"
 
+#include <algorithm>
+
 #include "tessera/layers/shared/gemm_eigen_simd.h"
 
 namespace tessera {

@@ -1,5 +1,6 @@
 #include "tessera/memory/planners/ways.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 

@@ -12,6 +12,7 @@
 //     | 1111   (A)
 //     | 111133333333
 //     +-----------------> time
+#include <algorithm>
 #include <utility>
 
 #include "tessera/memory/planners/list.h"

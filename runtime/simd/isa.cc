@@ -8,7 +8,7 @@ namespace {
 
 Isa detect() {
   Isa best = Isa::baseline;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(TESSERA_PORTABLE)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = Isa::avx2;
   if (best == Isa::avx2 && __builtin_cpu_supports("avx512f") &&

@@ -18,8 +18,9 @@ Isa current_isa();
 const char* isa_name(Isa isa);
 
 // Kernels of matrix products and convolutions are written by hand for AVX2 and AVX-512 only
-// (sources listed as NATIVE and AVX in a CMakeLists.txt); elsewhere Eigen computes them.
-#if defined(__x86_64__)
+// (sources listed as NATIVE and AVX in a CMakeLists.txt); elsewhere, and in builds with
+// -DTESSERA_PORTABLE, Eigen computes them.
+#if defined(__x86_64__) && !defined(TESSERA_PORTABLE)
 inline constexpr bool kNativeKernels = true;  // this build carries them
 #else
 inline constexpr bool kNativeKernels = false;
@@ -37,7 +38,7 @@ const auto& microkernels_for(const Microkernels& table) {
 
 }  // namespace tessera
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(TESSERA_PORTABLE)
 #define TESSERA_DECLARE_MICROKERNELS(Type, table) \
   namespace baseline {                            \
   extern const Type table;                        \

@@ -1,4 +1,5 @@
 // Streams, events and copies on the double.
+#include <algorithm>
 #include <numeric>
 
 #include "testing.h"

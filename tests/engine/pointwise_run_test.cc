@@ -2,6 +2,7 @@
 // and wherever a range starts and ends.
 #include "tessera/engine/pointwise_run.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,6 @@
 #include "tessera/graph/compile.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 #include "tessera/models/config/config_docs.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <regex>

@@ -2,6 +2,8 @@
 // the operating system fails.
 #include "tessera/models/run/checkpoint_folder.h"
 
+#include <algorithm>
+
 #include "tessera/models/run/run_lock.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"

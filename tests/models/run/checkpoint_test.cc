@@ -2,6 +2,7 @@
 // makes reading do harm. TESSERA_LONG_TESTS=1: ten times as many mutants.
 #include "tessera/models/run/checkpoint.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "tessera/runtime/error.h"

@@ -1,6 +1,7 @@
 // Evaluations of a run on data that it was not trained with.
 #include "tessera/models/training/other_data.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 

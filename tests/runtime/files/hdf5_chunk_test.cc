@@ -1,6 +1,7 @@
 // Numbers and filters of HDF5, held against what libhdf5 makes of the same bytes.
 #include "tessera/runtime/files/hdf5_chunk.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>

@@ -1,5 +1,6 @@
 #include "tessera/runtime/data/augment/augment.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 

@@ -1,5 +1,6 @@
 #include "tessera/runtime/data/sets/packed.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 

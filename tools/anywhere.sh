@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The README's two commands where nothing is installed: in a bare root of Debian (debootstrap's minbase,
+# git and make), as three people have it. Needs root, debootstrap, 6 GiB of disk and an hour a case.
+#   tools/anywhere.sh                        Debian 12 and 13, all cases
+#   tools/anywhere.sh trixie nosudo          one suite, one case (root, sudo, nosudo)
+#   MIRROR=http://... tools/anywhere.sh      packages from there; else from where this machine has its own
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$PWD/build/anywhere
+suites=(${1:-bookworm trixie})
+cases=(${2:-root sudo nosudo})
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 -E '/debian/?$' || true)}
+
+# inside ROOT USER COMMAND: in namespaces of its own, so that no mount or process is left.
+inside() {
+  unshare --mount --pid --fork bash -c '
+    mount --bind /dev "$1/dev" && mount -t proc proc "$1/proc" &&
+    exec chroot "$1" su - "$2" -c "$3"' inside "$@"
+}
+
+bare_root() {  # SUITE ROOT
+  [[ -e $work/$1.tar ]] || {
+    debootstrap --variant=minbase --include=git,make "$1" "$work/$1" "$mirror" >"$work/$1.log"
+    tar -C "$work/$1" -cf "$work/$1.tar" . && rm -rf "${work:?}/$1"
+  }
+  rm -rf "$2" && mkdir "$2" && tar -C "$2" -xf "$work/$1.tar"
+  cp /etc/resolv.conf "$2/etc/"
+}
+
+try() {  # SUITE CASE
+  local root=$work/$1-$2 user=ada folder="/home/ada/für später/tessera" words="make train && make test"
+  bare_root "$1" "$root"
+  [[ $2 != root ]] || user=root folder=/root/tessera
+  chroot "$root" useradd --create-home --shell /bin/bash ada
+  git clone --quiet --no-local . "$root$folder"
+  if [[ $2 == sudo ]]; then
+    inside "$root" root "apt-get update -qq && apt-get install -qq -y sudo" >"$root.log" 2>&1
+    echo "ada ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/ada"
+    chroot "$root" chown -R ada: /home/ada
+  elif [[ $2 == nosudo ]]; then  # nor may the checkout be written: each refusal must name what helps
+    local said
+    said=$(inside "$root" ada "cd '$folder' && make train" 2>&1) && return 1
+    grep "make BUILD=/elsewhere train" <<<"$said"
+    words="make BUILD=/home/ada/build train && make BUILD=/home/ada/build test"
+    said=$(inside "$root" ada "cd '$folder' && $words" 2>&1) && return 1
+    said=$(grep -oE "apt-get update && apt-get install .*" <<<"$said")
+    inside "$root" root "$said" >"$root.log" 2>&1
+    chroot "$root" su ada -c "git config --global --add safe.directory '$folder'"
+  fi
+  inside "$root" $user "cd '$folder' && $words" >>"$root.log" 2>&1
+}
+
+mkdir -p "$work"
+failed=0
+for suite in "${suites[@]}"; do
+  for case in "${cases[@]}"; do
+    start=$SECONDS
+    set +e
+    (set -e; try "$suite" "$case")  # as a condition, it would not stop at the first error
+    [[ $? -eq 0 ]] && said=passed || said=FAILED failed=1
+    set -e
+    root=$work/$suite-$case
+    echo "$suite $case: $said in $((SECONDS - start)) s;" \
+      "$(chroot "$root" sh -c 'g++ -dumpfullversion; cmake --version | head -n 1' 2>/dev/null | paste -sd' ');" \
+      "$(grep -E '^final test accuracy|tests passed|tests failed' "$root.log" | paste -sd';')"
+    [[ $said == FAILED ]] && tail -n 20 "$root.log" || rm -rf "$root"
+  done
+done
+exit $failed
