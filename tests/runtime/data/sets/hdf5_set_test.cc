@@ -23,7 +23,7 @@ using tessera::testing::Bytes;
 using tessera::testing::expect_error;
 using tessera::testing::TempFolder;
 
-constexpr int kCount = 12, kHeight = 6, kWidth = 5;
+constexpr int kHeight = 6, kWidth = 5;
 
 std::string golden(const std::string& file) {
   return std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/" + file;

@@ -1,5 +1,6 @@
 #include "tessera/runtime/data/sets/synthetic.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
