@@ -20,23 +20,41 @@ Tensor smoothed(const LossConfig& config, const Tensor& targets) {
   return pointwise("smooth", b.build(t), {targets});
 }
 
+Tensor class_weights(const LossConfig& config, DType dtype) {
+  const std::vector<double>& numbers = config.class_weights;
+  return constant(cast(from_vector({static_cast<int64_t>(numbers.size())}, numbers), dtype));
+}
+
+// Rows / sum(t w), 0 if that sum is 0.
+Tensor scale_of(const Tensor& t, const Tensor& w) {
+  ScalarBuilder b(1);
+  const int quotient = b.div(b.value(static_cast<double>(t.shape()[0])), b.in(0));
+  const int positive = b.push(ScalarOp::greater, b.in(0), b.value(0));
+  return pointwise("weight_scale",
+                   b.build(b.push(ScalarOp::select, positive, quotient, b.value(0))), {sum(t * w)});
+}
+
 Tensor weighted(const LossConfig& config, const Tensor& logits, const Tensor& labels,
-                const Tensor& targets) {
-  std::vector<double> numbers = config.class_weights;
-  const Tensor w =
-      constant(cast(from_vector({static_cast<int64_t>(numbers.size())}, numbers), logits.dtype()));
+                const Tensor& targets, const Tensor& scale) {
+  const Tensor w = class_weights(config, logits.dtype());
   const Tensor t = targets ? targets : one_hot(labels, logits.shape().back(), logits.dtype());
   Tensor each = smoothed(config, t) * w;
-  if (!targets) each = each * (static_cast<double>(t.shape()[0]) / sum(t * w));
+  if (!targets) each = each * (scale ? scale : scale_of(t, w));
   return cross_entropy(logits, detach(each));
 }
 
 }  // namespace
 
+Tensor class_weight_scale(const LossConfig& config, const Tensor& labels) {
+  if (config.class_weights.empty()) return {};
+  const Tensor w = class_weights(config, DType::f32);
+  return scale_of(one_hot(labels, w.elements(), DType::f32), w);
+}
+
 Tensor training_loss(const LossConfig& config, const Tensor& logits, const Tensor& labels,
-                     const Tensor& targets) {
+                     const Tensor& targets, const Tensor& scale) {
   if (config.name == LossKind::kCrossEntropy) {
-    if (!config.class_weights.empty()) return weighted(config, logits, labels, targets);
+    if (!config.class_weights.empty()) return weighted(config, logits, labels, targets, scale);
     return cross_entropy(logits, targets ? targets : labels, {config.label_smoothing});
   }
   const Tensor t = targets ? targets : one_hot(labels, logits.shape().back(), logits.dtype());

@@ -102,9 +102,9 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
 Session::~Session() = default;
 
 Session::Part Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
-                                  double share) {
+                                  double share, const Tensor& scale) {
   Tensor logits = (*model_)(normalized(images, normalization_));
-  Tensor loss = training_loss(config_.loss, logits, labels, targets);
+  Tensor loss = training_loss(config_.loss, logits, labels, targets, scale);
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);
   logits = Tensor();  // eager: from here on only the tape holds what the gradients need
@@ -116,13 +116,14 @@ Session::Part Session::train_parts(const Tensors& arguments) {
   const int64_t batch = arguments[0].shape()[0];
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
   const Tensor targets = mixes_ ? arguments[4] : Tensor();
-  if (parts == 1) return train_part(arguments[0], arguments[1], targets, 1);
+  if (parts == 1) return train_part(arguments[0], arguments[1], targets, 1, {});
+  const Tensor scale = mixes_ ? Tensor() : class_weight_scale(config_.loss, arguments[1]);
   Part all;
   for (int64_t k = 0; k < parts; ++k) {
     const int64_t first = batch * k / parts, last = batch * (k + 1) / parts;
     const auto cut = [&](const Tensor& x) { return x ? rows(x, first, last) : x; };
     Part part = train_part(cut(arguments[0]), cut(arguments[1]), cut(targets),
-                           static_cast<double>(last - first) / static_cast<double>(batch));
+                           static_cast<double>(last - first) / static_cast<double>(batch), scale);
     if (k == 0) {
       all = std::move(part);
       continue;

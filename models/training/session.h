@@ -87,7 +87,8 @@ class Session {
     Tensor loss, correct;
     Tensors slopes;
   };
-  Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share);
+  Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share,
+                  const Tensor& scale);
   Part train_parts(const Tensors& arguments);
   void update(Tensors slopes, const Tensor& lr);
 

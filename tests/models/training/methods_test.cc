@@ -2,6 +2,7 @@
 // mode, with any number of threads, and its steps ask for no memory.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -81,6 +82,20 @@ class Methods : public testing::Test {
     for (const Hdf5Array& array : contents.arrays)
       if (array.name != "config" && !array.name.starts_with("training/"))
         all += array.name + bytes.substr(array.offset, array.bytes);
+    return all;
+  }
+
+  // The parameters after a step, one behind the other.
+  std::vector<float> parameters_after(const std::string& name, int64_t step) const {
+    const CheckpointFolder folder(checkpoints_path(temporary_.path(name)));
+    const std::string bytes = read_all(folder.path(step));
+    std::vector<float> all;
+    for (const Hdf5Array& array : read_hdf5(MemorySource(std::as_bytes(std::span(bytes)))).arrays)
+      if (array.name.starts_with("weights/")) {
+        const size_t at = all.size();
+        all.resize(at + array.bytes / sizeof(float));
+        std::memcpy(all.data() + at, bytes.data() + array.offset, array.bytes);
+      }
     return all;
   }
 
@@ -326,6 +341,90 @@ TEST_F(Methods, PartsOfABatchAddUpToIt) {
     for (size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], wanted[i], 1e-5) << persistent_name(p);
   }
+}
+
+// Whatever the loss divides by is of the whole batch: parts of it, even single images, and the
+// short batch at the end of an epoch give the same training to rounding.
+TEST_F(Methods, PartsOfABatchAddUpToItInEveryLoss) {
+  const std::vector<double> uneven{0.1, 3, 0, 1, 7, 0.5, 0, 2, 0.01, 1},
+      one{0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
+  const std::vector<AugmentConfig> mixup{{.kind = "mixup", .alpha = 0.4}};
+  const std::map<std::string, std::function<void(Config&)>> ways{
+      {"plain", [](Config&) {}},
+      {"weights", [&](Config& c) { c.loss.class_weights = uneven; }},
+      {"weight of one class", [&](Config& c) { c.loss.class_weights = one; }},
+      {"smoothed", [](Config& c) { c.loss.label_smoothing = 0.2; }},
+      {"smoothed weights",
+       [&](Config& c) { c.loss = {.label_smoothing = 0.2, .class_weights = uneven}; }},
+      {"balanced weights",
+       [&](Config& c) {
+         c.loss.class_weights = uneven;
+         c.data.sampling = Sampling::kBalanced;
+       }},
+      {"mixed", [&](Config& c) { c.data.augment = mixup; }},
+      {"mixed weights",
+       [&](Config& c) {
+         c.data.augment = mixup;
+         c.loss.class_weights = uneven;
+       }},
+      {"bce",
+       [&](Config& c) {
+         c.data.augment = mixup;
+         c.loss = {.name = LossKind::kBce, .label_smoothing = 0.1, .target_threshold = 0.2};
+       }},
+      {"mse", [](Config& c) { c.loss.name = LossKind::kMse; }},
+      {"clipped weights",
+       [&](Config& c) {
+         c.loss.class_weights = uneven;
+         c.optimizer.clip_norm = 0.5;
+         c.train.non_finite = OnNonFinite::kSkip;
+       }},
+  };
+  for (const auto& [name, change] : ways) {
+    Config config = small_config();
+    config.model.name = "mlp";
+    config.model.widths = {16};
+    config.data.batch = 10;  // the last of an epoch has 4
+    change(config);
+    const TrainResult whole = run(config, name);
+    const std::vector<float> wanted = parameters_after(name, whole.steps);
+    ASSERT_GT(wanted.size(), 1000u);
+    for (const int parts : {2, 5, 10}) {
+      config.train.accumulate = parts;
+      const std::string in_parts = name + std::to_string(parts);
+      const TrainResult result = run(config, in_parts);
+      EXPECT_NEAR(result.train_loss, whole.train_loss, 1e-5) << in_parts;
+      const std::vector<float> got = parameters_after(in_parts, result.steps);
+      ASSERT_EQ(got.size(), wanted.size());
+      float off = 0;
+      for (size_t i = 0; i < got.size(); ++i) off = std::max(off, std::abs(got[i] - wanted[i]));
+      EXPECT_LT(off, 2e-5) << in_parts;
+    }
+  }
+}
+
+// There is nothing to divide by.
+TEST_F(Methods, ABatchOfClassesWithoutWeightHasNoLoss) {
+  Config config = small_config();
+  config.model.name = "mlp";
+  config.model.widths = {16};
+  config.optimizer.sgd.momentum = 0;
+  config.loss.class_weights = {0, 0, 0, 0, 0, 0, 0, 0, 5, 0};
+  for (const double smoothing : {0.0, 0.1})
+    for (const int parts : {1, 4}) {
+      config.loss.label_smoothing = smoothing;
+      config.train.accumulate = parts;
+      Session session = session_of(config);
+      session.train_step(8);
+      session.bind();
+      const auto before = values_of(session, "fc1.weight");
+      train_step(session, 0, 0.1);  // labels 0 to 7
+      EXPECT_EQ(session.train_step(8).output(0).item<double>(), 0) << smoothing << parts;
+      EXPECT_EQ(values_of(session, "fc1.weight"), before) << smoothing << parts;
+      train_step(session, 1, 0.1);  // labels 1 to 8
+      EXPECT_GT(session.train_step(8).output(0).item<double>(), 0) << smoothing << parts;
+      EXPECT_NE(values_of(session, "fc1.weight"), before) << smoothing << parts;
+    }
 }
 
 TEST_F(Methods, PartsOfABatchTakeLessMemory) {
