@@ -235,7 +235,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), "bce: targets above it are 1, the others 0, so that mixed images are of both classes"},
 
     {"optimizer.name", &c.optimizer.name, one_of<OptimizerKind>(), "how parameters are updated"},
-    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule"},
+    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule; unless given: " + usual_lrs()},
     {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "of all gradients together, at most; takes the memory of all at once"},
     {"optimizer.clip_value", &c.optimizer.clip_value, above(0, kMaxFloat), "of each number of the gradients, at most"},
     {"optimizer.layer_decay", &c.optimizer.layer_decay, above(0, 1), "factor of lr from a layer to the one before it, 1 for the last"},

@@ -11,6 +11,7 @@
 #include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/config_values.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -33,6 +34,7 @@ class Parser {
     file_is_read_ = document.complete && root.kind != YamlNode::Kind::kRefused && !root.has_gaps;
     if (root.is_map()) {
       read_map(root, "");
+      optimizer_of_file_ = config_.optimizer.name;
     } else if (root.is_scalar() || root.is_list()) {
       errors_.add(root.range, "a configuration is a map of keys, such as `seed: 1`");
     }
@@ -61,6 +63,7 @@ class Parser {
     prefer_last_length();
     put_aside();
     complete_normalization();
+    if (!given_.count("optimizer.lr")) config_.optimizer.lr = usual_lr(config_.optimizer.name);
     if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
     if (file_is_read_) check_config(config_, given_, wrong_groups_, {file_, 0, 1}, errors_);
     errors_.throw_if_any();
@@ -237,6 +240,8 @@ class Parser {
       known = options_of_model(config_.model.name, given_.count("model.layers") != 0);
       known.emplace_back("name");
     }
+    // A learning rate fits the optimizer that it was given for.
+    if (usual_lr(config_.optimizer.name) != usual_lr(optimizer_of_file_)) drop("optimizer.lr");
     const bool other_model = is_overridden("model.name") || is_overridden("model.layers");
     const std::vector<ConfigKey> keys = keys_;
     for (const ConfigKey& key : keys) {
@@ -264,7 +269,7 @@ class Parser {
     for (size_t i = 0; i < keys_.size(); ++i) {
       if (keys_[i].path != path) continue;
       const std::string value = value_text(keys_[i]), usual = value_text(fresh[i]);
-      if (value != usual || path == "model.name")
+      if (value != usual || path == "model.name" || path == "optimizer.lr")
         config_.put_aside.push_back(fmt::format("{}: {} ({}:{})", path, value,
                                                 given->second.source->name, given->second.line()));
       if (path != "model.name") put_back(keys_[i], fresh[i]);
@@ -298,6 +303,7 @@ class Parser {
   std::set<std::string> wrong_groups_;  // with something in them that could not be read
   bool file_is_read_ = true;            // to its end, and with every group in it
   GivenKeys given_;
+  Named<OptimizerKind> optimizer_of_file_ = OptimizerKind::kSgd;
 };
 
 }  // namespace

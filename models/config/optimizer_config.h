@@ -39,7 +39,7 @@ struct GroupConfig {
 
 struct OptimizerConfig {
   Named<OptimizerKind> name = OptimizerKind::kSgd;
-  double lr = 0.1;                              // the learning rate that the schedule scales
+  double lr = 0.1;  // the learning rate that the schedule scales; parse_config(): usual_lr()
   std::optional<double> clip_norm, clip_value;  // of gradients
   double layer_decay = 1;                       // factor of lr from a layer to the one before
   std::vector<GroupConfig> groups;

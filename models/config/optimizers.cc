@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "tessera/layers/adamw.h"
 #include "tessera/layers/lamb.h"
 #include "tessera/layers/lars.h"
@@ -18,6 +20,7 @@ namespace {
 struct Entry {
   std::vector<ConfigKey> options;  // "momentum", into the configuration that the entry was made for
   std::unique_ptr<Optimizer> (*make)(const OptimizerConfig&, Store&);
+  double lr;  // unless given: PyTorch's default, of lion and lamb timm's; of sgd and lars our own
 };
 
 template <class O, auto kParams>
@@ -49,38 +52,38 @@ Entry entry(OptimizerKind kind, OptimizerConfig& o) {
     case OptimizerKind::kSgd: return {with_decay({
         {"momentum", &o.sgd.momentum, beta, momentum},
         {"nesterov", &o.sgd.nesterov, any(), nesterov}}, o.sgd),
-      make<Sgd, &OptimizerConfig::sgd>};
+      make<Sgd, &OptimizerConfig::sgd>, 0.1};
     case OptimizerKind::kAdamW: return {with_decay({
         {"beta1", &o.adamw.beta1, beta, beta1},
         {"beta2", &o.adamw.beta2, beta, beta2},
         {"eps", &o.adamw.epsilon, size, eps}}, o.adamw),
-      make<AdamW, &OptimizerConfig::adamw>};
+      make<AdamW, &OptimizerConfig::adamw>, 1e-3};
     case OptimizerKind::kAdam: return {with_decay({
         {"beta1", &o.adam.beta1, beta, beta1},
         {"beta2", &o.adam.beta2, beta, beta2},
         {"eps", &o.adam.epsilon, size, eps}}, o.adam),
-      make<AdamW, &OptimizerConfig::adam>};
+      make<AdamW, &OptimizerConfig::adam>, 1e-3};
     case OptimizerKind::kRmsprop: return {with_decay({
         {"alpha", &o.rmsprop.alpha, beta, "rmsprop: memory of the square"},
         {"eps", &o.rmsprop.epsilon, size, eps},
         {"eps_in_root", &o.rmsprop.eps_in_root, any(), "rmsprop: as TensorFlow and timm's rmsproptf: sqrt(square + eps), squares that start at 1, momentum of steps"},
         {"momentum", &o.rmsprop.momentum, beta, momentum}}, o.rmsprop),
-      make<Rmsprop, &OptimizerConfig::rmsprop>};
+      make<Rmsprop, &OptimizerConfig::rmsprop>, 1e-2};
     case OptimizerKind::kLion: return {with_decay({
         {"beta1", &o.lion.beta1, beta, beta1},
         {"beta2", &o.lion.beta2, beta, beta2}}, o.lion),
-      make<Lion, &OptimizerConfig::lion>};
+      make<Lion, &OptimizerConfig::lion>, 1e-4};
     case OptimizerKind::kLamb: return {with_decay({
         {"beta1", &o.lamb.beta1, beta, beta1},
         {"beta2", &o.lamb.beta2, beta, beta2},
         {"eps", &o.lamb.epsilon, size, eps}}, o.lamb),
-      make<Lamb, &OptimizerConfig::lamb>};
+      make<Lamb, &OptimizerConfig::lamb>, 1e-3};
     case OptimizerKind::kLars: return {with_decay({
         {"momentum", &o.lars.momentum, beta, momentum},
         {"nesterov", &o.lars.nesterov, any(), nesterov},
         {"trust", &o.lars.trust, size, "lars: length of a step, as a part of the parameter's"},
         {"eps", &o.lars.epsilon, size, eps}}, o.lars),
-      make<Lars, &OptimizerConfig::lars>};
+      make<Lars, &OptimizerConfig::lars>, 0.1};
     case OptimizerKind::kMuon: return {with_decay({
         {"momentum", &o.muon.momentum, beta, momentum},
         {"nesterov", &o.muon.nesterov, any(), nesterov},
@@ -89,7 +92,7 @@ Entry entry(OptimizerKind kind, OptimizerConfig& o) {
         {"beta1", &o.muon.beta1, beta, beta1},
         {"beta2", &o.muon.beta2, beta, beta2},
         {"eps", &o.muon.epsilon, size, eps}}, o.muon),
-      make<Muon, &OptimizerConfig::muon>};
+      make<Muon, &OptimizerConfig::muon>, 1e-3};
   }
   return {};
 }
@@ -128,6 +131,21 @@ std::vector<std::string> optimizers_with(const std::string& option) {
     for (const ConfigKey& known : options_of(name, config))
       if (known.path == option) names.push_back(name);
   return names;
+}
+
+double usual_lr(Named<OptimizerKind> name) {
+  OptimizerConfig config;
+  return entry(name, config).lr;
+}
+
+std::string usual_lrs() {
+  std::string text;
+  for (const std::string& name : names_of<OptimizerKind>()) {
+    Named<OptimizerKind> kind = OptimizerKind::kSgd;
+    kind.set(name);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, usual_lr(kind));
+  }
+  return text;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, Store& store) {

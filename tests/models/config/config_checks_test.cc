@@ -1,4 +1,5 @@
 // What must hold between the keys of a configuration; the texts stand in tests/errors/config/.
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
@@ -145,6 +146,39 @@ TEST(ConfigChecks, WhatIsPutAsideIsNamedAndGone) {
   EXPECT_EQ(layered.put_aside, (std::vector<std::string>{"model.name: mlp (a.yaml:1)",
                                                          "model.widths: [8] (a.yaml:1)"}));
   EXPECT_EQ(layered.model.name, "layers");
+}
+
+// SGD's learning rate is a hundred times that of Adam.
+TEST(ConfigChecks, EveryOptimizerHasItsOwnLearningRate) {
+  const auto lr = [](const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return parse_config(text, "a.yaml", overrides).optimizer.lr;
+  };
+  const std::map<std::string, double> usual{{"sgd", 0.1},      {"adamw", 1e-3}, {"adam", 1e-3},
+                                            {"rmsprop", 1e-2}, {"lion", 1e-4},  {"lamb", 1e-3},
+                                            {"lars", 0.1},     {"muon", 1e-3}};
+  for (const std::string& name : names_of<OptimizerKind>()) {
+    const std::string text = "optimizer: {name: " + name + "}";
+    EXPECT_EQ(lr(text), usual.at(name)) << name;
+    EXPECT_EQ(lr("", {"optimizer.name=" + name}), usual.at(name)) << name;
+    EXPECT_EQ(lr("optimizer: {lr: 0.5, name: " + name + "}"), 0.5) << name;
+    EXPECT_EQ(lr(text, {"optimizer.lr=0.5"}), 0.5) << name;
+    EXPECT_EQ(lr("optimizer: {lr: 0.5, name: " + name + "}", {"~optimizer.lr"}), usual.at(name));
+  }
+}
+
+// A learning rate in a file fits the optimizer that the file names.
+TEST(ConfigChecks, AnotherOptimizerPutsTheLearningRateAside) {
+  const char* text = "optimizer: {name: sgd, lr: 0.1}";
+  const Config config = parse_config(text, "a.yaml", {"optimizer.name=adam"});
+  EXPECT_EQ(config.optimizer.lr, 1e-3);
+  EXPECT_EQ(config.put_aside, std::vector<std::string>{"optimizer.lr: 0.1 (a.yaml:1)"});
+  const Config given = parse_config(text, "a.yaml", {"optimizer.name=adam", "optimizer.lr=0.1"});
+  EXPECT_EQ(given.optimizer.lr, 0.1);
+  EXPECT_TRUE(given.put_aside.empty());
+  EXPECT_EQ(parse_config(text, "a.yaml", {"optimizer.name=sgd"}).optimizer.lr, 0.1);
+  EXPECT_EQ(parse_config("optimizer: {name: adamw, lr: 0.01}", "a.yaml", {"optimizer.name=adam"})
+                .optimizer.lr,
+            0.01);  // of one kind
 }
 
 TEST(ConfigChecks, WhatARunFindsWrongHasItsLine) {
