@@ -284,10 +284,11 @@ class Checks {
       const bool opening_tells =
           config_.data.name == "image_folder" && config_.data.channels == Channels::kAuto;
       if (config_.data.name == "hdf5" || opening_tells) return;
-      const ImageShape plain = image_shape(config_.data), made = output_shape(augment, plain);
+      const ImageShape plain = image_shape(config_.data);
+      const ImageShape made = plain.bytes() > 0 ? output_shape(augment, plain) : plain;
       channels_ = static_cast<size_t>(plain.channels);
       if (size_is_right && made == plain) image_ = made;
-      if (made != plain && plain.bytes() > 0)
+      if (made != plain)
         add({"data.augment"},
             fmt::format(
                 "data.augment: makes training images {}x{}, but test images are {}x{}; leave "

@@ -23,10 +23,10 @@ class Crop : public Transform {
   }
 
   ImageShape output(const ImageShape& in) const override {
-    if (border_ == CropBorder::kReflect && padding_ >= std::min(in.height, in.width)) {
+    if (padding_ >= std::min(in.height, in.width)) {
       throw ConfigError(
-          fmt::format("crop: a reflected padding of {} needs images larger than that, "
-                      "these are [{}x{}x{}]; use a smaller one or fill with zeros",
+          fmt::format("crop: a padding of {} needs images larger than that, these are [{}x{}x{}]: "
+                      "a crop may hold nothing of them; use a smaller one",
                       padding_, in.height, in.width, in.channels));
     }
     return in;

@@ -47,8 +47,8 @@ enum class CropBorder {
 };
 
 // Puts `padding` pixels on each side and cuts the image's size out at a random place, uniform over
-// the (2 padding + 1)^2 places. Throws ConfigError when padding is negative; for kReflect the image
-// must be larger than the padding.
+// the (2 padding + 1)^2 places. Throws ConfigError when padding is negative; the image must be
+// larger than the padding.
 TransformPtr crop(int padding, CropBorder border = CropBorder::kZero);
 
 // Mirrors left and right with the given probability in [0, 1].
