@@ -61,9 +61,40 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   }
 }
 
+namespace {
+
+int64_t batches_of_epoch(const Config& config, int64_t images) {
+  return (images + config.data.batch - 1) / config.data.batch;
+}
+
+}  // namespace
+
 Schedule check_epochs(const Config& config, int64_t images) {
-  const int64_t batch = config.data.batch, batches = (images + batch - 1) / batch;
+  const int64_t batches = batches_of_epoch(config, images);
   return {config.schedule, config.optimizer.lr, batches, config.train.total_steps(batches)};
+}
+
+std::vector<std::string> never_reached(const Config& config, int64_t images) {
+  const ScheduleConfig& schedule = config.schedule;
+  const int64_t batches = batches_of_epoch(config, images);
+  const int64_t total = config.train.total_steps(batches);
+  std::vector<std::string> lines;
+  if (const int64_t warmup = schedule.warmup.steps(batches); warmup > total)
+    lines.push_back(fmt::format(
+        "schedule.warmup: is {} steps, but the training has {}: the learning rate never reaches "
+        "optimizer.lr; shorten the warm-up or train longer",
+        warmup, total));
+  const auto look_at = [&](const char* key, const Duration& when) {
+    if (const int64_t step = when.steps(batches); step >= total)
+      lines.push_back(
+          fmt::format("{}: {} is step {}, but the training ends at step {}: gamma is not applied "
+                      "there; put it before the end or train longer",
+                      key, when.text(), step, total));
+  };
+  if (schedule.name == ScheduleKind::kStep) look_at("schedule.every", schedule.every);
+  if (schedule.name == ScheduleKind::kMultistep)
+    for (const Duration& milestone : schedule.milestones) look_at("schedule.milestones", milestone);
+  return lines;
 }
 
 double Schedule::lr(int64_t step) const {

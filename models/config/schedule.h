@@ -63,6 +63,10 @@ struct Plateau {
 // After an evaluation. final_lr is the least that the factor makes of base_lr.
 void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, Plateau& state);
 
+// Returns a line for each setting that a training on so many images ends before: a warm-up that is
+// not over, a milestone, the first factor of step.
+std::vector<std::string> never_reached(const Config& config, int64_t images);
+
 // That of a training on so many images. Throws ConfigError as the constructor does.
 Schedule check_epochs(const Config& config, int64_t images);
 

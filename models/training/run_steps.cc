@@ -9,6 +9,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/parameter_names.h"
+#include "tessera/models/config/schedule.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
@@ -113,6 +114,18 @@ std::vector<std::string> remarks_on(const Config& config, const DataNeed& data) 
   if (data.train_count > 0 && data.train_count < config.data.batch)
     lines.push_back(fmt::format("data.batch is cut from {} to the {} training images",
                                 config.data.batch, data.train_count));
+  if (data.train_count > 0)
+    for (std::string& line : never_reached(config, data.train_count))
+      lines.push_back(std::move(line));
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.name == OptimizerKind::kLars && optimizer.lars.weight_decay == 0)
+    lines.emplace_back(
+        "optimizer.weight_decay: lars scales the steps of parameters that decay, but is 0: none is "
+        "scaled, and all move as with sgd; set it above 0");
+  if (config.checkpoint.keep == 0)
+    lines.emplace_back(
+        "checkpoint.keep: is 0: no checkpoint is written, and a training that is interrupted "
+        "begins anew; set it above 0 to go on with --resume");
   if (const std::string frozen = frozen_text(config, data); !frozen.empty())
     lines.push_back(frozen);
   return lines;

@@ -37,8 +37,9 @@ struct RunSteps {
 // Where the number of images is not known, batches are taken to be full.
 RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose);
 
-// What of the configuration does not count, line by line: keys put aside, a batch larger than the
-// data.
+// Returns a line for each setting that does not count: keys put aside, a batch larger than the
+// data, what the schedule never reaches, LARS without a decay; and one if no checkpoint will be
+// there.
 std::vector<std::string> remarks_on(const Config& config, const DataNeed& data);
 
 // A session of which all steps of the run are prepared and which has taken no memory yet (in eager

@@ -53,6 +53,45 @@ TEST(RunSteps, AreThoseOfThePurpose) {
   EXPECT_EQ(verification.evaluation, (Counts{4}));
 }
 
+std::string remarks(const std::string& text, int64_t images = 1000) {
+  DataNeed data;
+  data.train_count = images;
+  std::string all;
+  for (const std::string& line : remarks_on(parse_config(text, "a.yaml"), data)) all += line + "\n";
+  return all;
+}
+
+TEST(RunSteps, WhatTheTrainingEndsBeforeIsSaid) {
+  const std::string batch = "data: {batch: 100}\n";  // ten steps an epoch
+  EXPECT_EQ(
+      remarks(batch + "train: {epochs: 3}\nschedule: {name: cosine, warmup: 4ep}"),
+      "schedule.warmup: is 40 steps, but the training has 30: the learning rate never reaches "
+      "optimizer.lr; shorten the warm-up or train longer\n");
+  EXPECT_EQ(remarks(batch + "train: {steps: 30}\nschedule: {name: cosine, warmup: 3ep}"), "");
+  EXPECT_EQ(remarks(batch + "train: {steps: 30}\n"
+                            "schedule: {name: multistep, milestones: [29st, 3ep]}"),
+            "schedule.milestones: 3ep is step 30, but the training ends at step 30: gamma is not "
+            "applied there; put it before the end or train longer\n");
+  EXPECT_EQ(remarks(batch + "schedule: {name: step}"),
+            "schedule.every: 30ep is step 300, but the training ends at step 100: gamma is not "
+            "applied there; put it before the end or train longer\n");
+  EXPECT_EQ(remarks(batch + "schedule: {name: step, every: 5ep}"), "");
+  EXPECT_EQ(remarks("schedule: {name: step}", 0), "");  // nobody knows how long an epoch is
+}
+
+TEST(RunSteps, LarsThatScalesNothingIsSaid) {
+  EXPECT_NE(remarks("optimizer: {name: lars}").find("optimizer.weight_decay: lars scales"),
+            std::string::npos);
+  EXPECT_EQ(remarks("optimizer: {name: lars, weight_decay: 1e-4}"), "");
+  EXPECT_EQ(remarks("optimizer: {name: sgd}"), "");
+}
+
+TEST(RunSteps, ATrainingWithoutCheckpointsIsSaid) {
+  EXPECT_NE(remarks("checkpoint: {keep: 0}").find("checkpoint.keep: is 0: no checkpoint is"),
+            std::string::npos);
+  EXPECT_EQ(remarks("checkpoint: {keep: 1, best: none}"), "");
+}
+
 TEST(RunSteps, ASessionHasThemAllAndIsAskedForNoOther) {
   Config config;
   config.model.name = "lenet5";
