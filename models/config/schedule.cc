@@ -20,7 +20,7 @@ double half_cosine(double from, double to, double part) {
 }  // namespace
 
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
-                   int64_t total_steps)
+                   int64_t total_steps, int64_t version)
     : kind_(config.name),
       base_(base_lr),
       final_(config.final_lr),
@@ -32,6 +32,7 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
       total_(total_steps),
       period_(config.period.steps(steps_per_epoch)),
       decay_(config.decay.steps(steps_per_epoch)),
+      version_(version),
       period_factor_(config.period_factor) {
   if (steps_per_epoch < 1 || total_steps < 1) {
     throw ConfigError(
@@ -69,9 +70,10 @@ int64_t batches_of_epoch(const Config& config, int64_t images) {
 
 }  // namespace
 
-Schedule check_epochs(const Config& config, int64_t images) {
+Schedule check_epochs(const Config& config, int64_t images, int64_t version) {
   const int64_t batches = batches_of_epoch(config, images);
-  return {config.schedule, config.optimizer.lr, batches, config.train.total_steps(batches)};
+  return {config.schedule, config.optimizer.lr, batches, config.train.total_steps(batches),
+          version};
 }
 
 std::vector<std::string> never_reached(const Config& config, int64_t images) {
@@ -164,9 +166,15 @@ void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, 
 }
 
 double Schedule::one_cycle(int64_t step) const {
-  double part = std::min(1.0, static_cast<double>(step) / static_cast<double>(total_));
-  if (part < peak_at_) return half_cosine(start_, base_, part / peak_at_);
-  return half_cosine(base_, final_, (part - peak_at_) / (1 - peak_at_));
+  const auto now = static_cast<double>(step), total = static_cast<double>(total_);
+  if (version_ == 0) {
+    const double part = std::min(1.0, now / total);
+    if (part < peak_at_) return half_cosine(start_, base_, part / peak_at_);
+    return half_cosine(base_, final_, (part - peak_at_) / (1 - peak_at_));
+  }
+  const double peak = peak_at_ * total - 1;
+  if (now < peak) return half_cosine(start_, base_, now / peak);
+  return half_cosine(base_, final_, std::min(1.0, (now - peak) / (total - 1 - peak)));
 }
 
 }  // namespace tessera

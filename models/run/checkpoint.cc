@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/storage.h"
+#include "tessera/models/config/schedule.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/sealed_file.h"
@@ -48,11 +49,13 @@ void each_field(State& s, Visit visit) {
   visit("plateau_best", s.plateau_best);
   visit("plateau_bad", s.plateau_bad);
   visit("plateau_cooldown", s.plateau_cooldown);
+  visit("schedule_version", s.schedule_version);
 }
 
 // What files of earlier programs lack: it is 0 then.
 bool may_be_missing(std::string_view field) {
-  return field.starts_with("epoch_") || field.starts_with("plateau_") || field == "since_best";
+  return field.starts_with("epoch_") || field.starts_with("plateau_") || field == "since_best" ||
+         field == "schedule_version";
 }
 
 const char* dtype_of_field(int64_t) { return "int64"; }
@@ -63,7 +66,7 @@ ArraySpec spec_of(const Tensor& tensor, const std::string& name) {
       name, std::string(name_of(tensor.dtype())), {tensor.shape().begin(), tensor.shape().end()}};
 }
 
-struct Named {
+struct NamedTensor {
   std::string name;
   Tensor tensor;
 };
@@ -75,9 +78,9 @@ const char* group_of(Role role) {
 }
 
 // The tensors with the names they have in the file.
-std::vector<Named> named(const Tensors& tensors) {
+std::vector<NamedTensor> named(const Tensors& tensors) {
   constexpr std::string_view kOptimizer = "optimizer.";
-  std::vector<Named> all;
+  std::vector<NamedTensor> all;
   for (const Tensor& tensor : tensors) {
     const Storage& storage = *tensor.impl()->storage;
     std::string_view name = storage.name;
@@ -88,9 +91,9 @@ std::vector<Named> named(const Tensors& tensors) {
   return all;
 }
 
-std::vector<ArraySpec> specs_of(const std::vector<Named>& tensors) {
+std::vector<ArraySpec> specs_of(const std::vector<NamedTensor>& tensors) {
   std::vector<ArraySpec> specs;
-  for (const Named& one : tensors) specs.push_back(spec_of(one.tensor, one.name));
+  for (const NamedTensor& one : tensors) specs.push_back(spec_of(one.tensor, one.name));
   TrainingState state;
   each_field(state, [&](const char* name, auto field) {
     specs.push_back({std::string("training/") + name, dtype_of_field(field), {}});
@@ -113,6 +116,8 @@ void check(const TrainingState& s) {
   need(s.since_best >= 0 && s.plateau_bad >= 0 && s.plateau_cooldown >= 0 &&
            s.plateau_factor >= 0 && s.plateau_factor <= 1 && std::isfinite(s.plateau_best),
        "the counts of evaluations are none");
+  need(s.schedule_version >= 0 && s.schedule_version <= kScheduleVersion,
+       "its schedule is of a later program");
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 
@@ -143,7 +148,7 @@ size_t CheckpointImage::planned_bytes(const Tensors& tensors, const std::string&
 
 CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config,
                                  const std::string& inference, RawMemory& memory) {
-  const std::vector<Named> all = named(tensors);
+  const std::vector<NamedTensor> all = named(tensors);
   std::vector<ArraySpec> specs = specs_of(all);
   const size_t texts = specs.size();
   add_texts(specs, config.size(), inference.size());
@@ -223,7 +228,7 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
 }
 
 void CheckpointFile::load(const Tensors& tensors) const {
-  const std::vector<Named> all = named(tensors);
+  const std::vector<NamedTensor> all = named(tensors);
   std::vector<ArraySpec> specs = specs_of(all);
   add_texts(specs, config_.size(), inference_.size());
   std::erase_if(specs, [&](const ArraySpec& spec) {
@@ -235,7 +240,7 @@ void CheckpointFile::load(const Tensors& tensors) const {
   if (!wrong.empty())
     throw CheckpointError(fmt::format("checkpoint '{}': does not fit the model:{}", path_, wrong));
   std::byte piece[size_t{1} << 14];
-  for (const Named& one : all) {
+  for (const NamedTensor& one : all) {
     const Hdf5Array& found = *file_.find(one.name);
     Context& where = context(one.tensor.device());
     char* to = one.tensor.impl()->data();

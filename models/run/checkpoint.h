@@ -57,6 +57,7 @@ struct TrainingState {
   // Of schedule: plateau (models/config/schedule.h); a factor of 0 is 1.
   double plateau_factor = 0, plateau_best = 0;
   int64_t plateau_bad = 0, plateau_cooldown = 0;
+  int64_t schedule_version = 0;  // of the formulas that it began with (models/config/schedule.h)
 
   bool operator==(const TrainingState&) const = default;
 };

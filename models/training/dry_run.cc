@@ -27,7 +27,10 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   const OpenedRun run = open_run(config, Purpose::training, {});
   const DataSplit& data = run.data;
   check_classes(config, *data.train);
-  const Schedule schedule = check_epochs(config, data.train->count());
+  const CheckpointFile* beginning = checkpoints.beginning();
+  const Schedule schedule =
+      check_epochs(config, data.train->count(),
+                   beginning != nullptr ? beginning->state().schedule_version : kScheduleVersion);
   if (!options.overwrite)
     require_room(config.run.dir,
                  Checkpointing::bytes_on_disk(config, run.session->store().persistent()));

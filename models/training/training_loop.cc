@@ -110,7 +110,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
       state_(setup.state),
       stop_(stop),
       skips_(setup.config.train.non_finite == OnNonFinite::kSkip),
-      schedule_(check_epochs(setup.config, setup.loader->samples())),
+      schedule_(check_epochs(setup.config, setup.loader->samples(), state_.schedule_version)),
       waits_(*setup.loader),
       console_(setup),
       runs_([this](const Issued& run) { look_at(run); }),

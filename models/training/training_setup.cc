@@ -177,6 +177,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.state.batches = setup.loader->batches();
   setup.state.images = setup.loader->samples();
   setup.state.seed = static_cast<int64_t>(config.seed);
+  setup.state.schedule_version = kScheduleVersion;
   if (setup.checkpoints->beginning() == nullptr)
     whiten(session.store(), *setup.run.data.train, setup.run.normalization);
   if (pretrained != nullptr) pretrained->load(session.store());

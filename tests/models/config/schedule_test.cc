@@ -138,17 +138,45 @@ TEST(Schedule, MultistepMultipliesAtEachMilestone) {
   EXPECT_NEAR(schedule.lr(48000), 0.001, 1e-18);
 }
 
-TEST(Schedule, OneCycleRisesAndFalls) {
+ScheduleConfig cycle_to(double peak_at) {
   ScheduleConfig config = named(ScheduleKind::kOneCycle);
   config.start_factor = 0.1;
-  config.peak_at = 0.2;
-  config.final_lr = 0.5;
-  Schedule schedule(config, 2.0, 10, 100);
+  config.peak_at = peak_at;
+  config.final_lr = 0.05;
+  return config;
+}
+
+// torch.optim.lr_scheduler.OneCycleLR(max_lr=2, total_steps, pct_start, div_factor=10,
+// final_div_factor=4): its two phases end at pct_start total_steps - 1 and total_steps - 1.
+TEST(Schedule, OneCycleIsThatOfPyTorch) {
+  const std::vector<std::pair<double, std::vector<double>>> cases{
+      {0.3,
+       {0.2, 1.1, 2, 1.903444646204859, 1.632902556812265, 1.241957910607407, 0.8080420893925936,
+        0.4170974431877348, 0.1465553537951415, 0.05}},
+      {0.23,
+       {0.2, 1.97491840287336, 1.697141240918151, 1.197415251675404, 0.6407557481856089,
+        0.2109781497038821, 0.05}},
+      {0.3, {1.9891100555695, 0.9521381587532364, 0.05}}};
+  for (const auto& [peak_at, wanted] : cases) {
+    const Schedule schedule(cycle_to(peak_at), 2, 10, std::ssize(wanted));
+    for (size_t step = 0; step < wanted.size(); ++step)
+      EXPECT_NEAR(schedule.lr(static_cast<int64_t>(step)), wanted[step], 1e-14) << step;
+    EXPECT_EQ(schedule.lr(std::ssize(wanted) + 5), 0.05);
+  }
+  const Schedule one(cycle_to(0.5), 2, 10, 2);  // the peak is the first step
+  EXPECT_DOUBLE_EQ(one.lr(0), 2);
+  EXPECT_EQ(one.lr(1), 0.05);
+}
+
+// Trainings that began with the formula of version 0 keep to it.
+TEST(Schedule, OneCycleWasAStepLate) {
+  const Schedule schedule(cycle_to(0.2), 2, 10, 100, 0);
   EXPECT_DOUBLE_EQ(schedule.lr(0), 0.2);
   EXPECT_NEAR(schedule.lr(10), 1.1, 1e-15);  // half way up
   EXPECT_DOUBLE_EQ(schedule.lr(20), 2.0);
-  EXPECT_NEAR(schedule.lr(60), 1.25, 1e-15);  // half way down
-  EXPECT_NEAR(schedule.lr(100), 0.5, 1e-15);
+  EXPECT_NEAR(schedule.lr(60), 1.025, 1e-15);  // half way down
+  EXPECT_GT(schedule.lr(99), 0.0507);
+  EXPECT_NEAR(schedule.lr(100), 0.05, 1e-15);
 }
 
 TEST(Schedule, ATrainingShorterThanItsWarmupIsCutShort) {

@@ -88,6 +88,7 @@ inline TrainingState state_at(int64_t step) {
   state.log_images = 48;
   state.log_loss = 1.5;
   state.log_correct = 20;
+  state.schedule_version = 1;
   return state;
 }
 

@@ -138,6 +138,7 @@ TEST(Checkpoint, AStateThatContradictsItselfIsRefused) {
   EXPECT_TRUE(refused([](TrainingState& s) { s.best_step = 501; }));
   EXPECT_TRUE(refused([](TrainingState& s) { s.plateau_factor = 2; }));
   EXPECT_TRUE(refused([](TrainingState& s) { s.since_best = -1; }));
+  EXPECT_TRUE(refused([](TrainingState& s) { s.schedule_version = 2; }));
   EXPECT_TRUE(refused([](TrainingState& s) { s.log_loss = 1 / (s.log_loss - 1.5); }));
 }
 

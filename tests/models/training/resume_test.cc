@@ -3,11 +3,14 @@
 // and 1 to 4 threads.
 #include <cstdlib>
 #include <regex>
+#include <sstream>
 
+#include "tessera/models/config/schedule.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/sealed_file.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/models/run/faulty_files.h"
 #include "tessera/tests/models/training/run_files.h"
@@ -171,6 +174,57 @@ TEST_F(Resume, AFinishedTrainingGoesOnWhenItIsMadeLonger) {
   const std::string resolved = file("longer", "config.resolved.yaml");
   EXPECT_THROW(run("longer", {.resume = "auto"}), ConfigError);
   EXPECT_EQ(file("longer", "config.resolved.yaml"), resolved) << "a refusal changes nothing";
+}
+
+// A checkpoint without that array, as earlier programs wrote it.
+std::string without_array(const std::string& bytes, const std::string& name) {
+  const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
+  std::vector<ArraySpec> specs;
+  std::vector<std::string> values;
+  for (const Hdf5Array& array : contents.arrays) {
+    if (array.name == name) continue;
+    specs.push_back(array);
+    values.push_back(bytes.substr(array.offset, array.bytes));
+  }
+  EXPECT_EQ(specs.size() + 1, contents.arrays.size());
+  const Hdf5Layout layout(specs, contents.attributes);
+  std::string image(layout.bytes(), '\0');
+  layout.write(std::as_writable_bytes(std::span(image)));
+  for (size_t i = 0; i < specs.size(); ++i)
+    image.replace(layout.offset(i), values[i].size(), values[i]);
+  char seal[kSealBytes];
+  make_seal(std::as_bytes(std::span(image)), seal);
+  return image.append(seal, kSealBytes);
+}
+
+// Version 0 of the schedule's formulas is that of a checkpoint which names none.
+TEST_F(Resume, AOneCycleOfAnEarlierProgramEndsAsItBegan) {
+  config_.schedule.name = ScheduleKind::kOneCycle;
+  config_.train.log_every = {1, Duration::Unit::kSteps};
+  run("now");
+  run("old", {}, 1);  // the first step has the same rate in both versions
+  const CheckpointFolder folder(checkpoints_path(temporary_.path("old")));
+  write_all(folder.path(1), without_array(read_all(folder.path(1)), "training/schedule_version"));
+  EXPECT_EQ(CheckpointFile(folder.path(1)).state().schedule_version, 0);
+  run("old", {.resume = "auto"}, 6);
+  EXPECT_NE(said_.find("one_cycle goes on by the formula that the training began with"),
+            std::string::npos)
+      << said_;
+  run("old", {.resume = "auto"});
+  const int64_t steps = *config_.train.steps;
+  for (const int64_t version : {0, 1}) {
+    const Schedule schedule(config_.schedule, config_.optimizer.lr, 6, steps, version);
+    std::istringstream lines(file(version == 0 ? "old" : "now", "metrics.csv"));
+    int64_t step = 0;
+    for (std::string line, cell; std::getline(lines, line);) {
+      if (line.find(",train,") == std::string::npos) continue;
+      std::istringstream cells(line);
+      for (int column = 0; column < 6; ++column) std::getline(cells, cell, ',');
+      EXPECT_NEAR(std::stod(cell), schedule.lr(step++), 1e-7) << version << " " << step;
+    }
+    EXPECT_EQ(step, steps) << version;
+  }
+  EXPECT_NE(file("old", "weights.h5"), file("now", "weights.h5"));
 }
 
 TEST_F(Resume, WithNothingThereStartsAfreshAndSaysSo) {
