@@ -162,7 +162,7 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
     return p.push(ScalarOp::select, p.push(ScalarOp::greater, 2, 1), p.value(0), 0);
   });
   auto second = rule({kDy, 0, 1}, [](ScalarBuilder& p) {
-    return p.push(ScalarOp::select, p.push(ScalarOp::greater, 2, 1), 0, p.value(0));
+    return p.push(ScalarOp::select, p.push(ScalarOp::less_equal, 2, 1), p.value(0), 0);
   });
   return binary("maximum", ScalarOp::max, a, b, {first, second});
 }

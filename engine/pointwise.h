@@ -71,7 +71,8 @@ Tensor abs(const Tensor& x);
 // x^exponent, as C's pow: NaN for a negative base and a broken exponent.
 Tensor pow(const Tensor& x, double exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
-// Also of integers. Where both are equal, the first receives the gradient.
+// Also of integers. A NaN of either gives NaN, and both receive the gradient; if both are equal,
+// the first does.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 // min(max(x, low), high); the gradient passes where low <= x <= high.

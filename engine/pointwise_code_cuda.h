@@ -30,7 +30,7 @@ __device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i
   return at;
 }
 
-// The results for NaN are those of the CPU: one in the first operand of max and min stays.
+// Gives the CPU's results for NaN, too.
 template <class T>
 __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
   switch (op) {
@@ -45,13 +45,15 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
     case ScalarOp::div:
       return a / b;
     case ScalarOp::max:
-      return a <= b ? b : a;
+      return a <= b || b != b ? b : a;
     case ScalarOp::min:
-      return a >= b ? b : a;
+      return a >= b || b != b ? b : a;
     case ScalarOp::pow:
       return ::pow(a, b);
     case ScalarOp::greater:
       return a > b ? T(1) : T(0);
+    case ScalarOp::less_equal:
+      return a <= b ? T(1) : T(0);
     case ScalarOp::select:
       return a != T(0) ? b : c;
     case ScalarOp::neg:

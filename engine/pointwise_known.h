@@ -40,7 +40,7 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       known_value(0),
       {ScalarOp::max, 8, 9}}},
     // relu_grad
-    {2, {known_value(0), {ScalarOp::greater, 0, 2}, known_value(0), {ScalarOp::select, 3, 1, 4}}},
+    {2, {known_value(0), {ScalarOp::select, 0, 1, 2}}},
     // relu_grad, of a batch_norm+relu that is computed again
     {6,
      {{ScalarOp::sub, 1, 2},
@@ -50,9 +50,7 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       known_value(0),
       {ScalarOp::max, 9, 10},
       known_value(0),
-      {ScalarOp::greater, 11, 12},
-      known_value(0),
-      {ScalarOp::select, 13, 0, 14}}},
+      {ScalarOp::select, 11, 0, 12}}},
     // relu6_grad, of a batch_norm+relu6 that is computed again
     {6,
      {{ScalarOp::sub, 1, 2},
@@ -63,13 +61,11 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::max, 9, 10},
       known_value(6),
       {ScalarOp::min, 11, 12},
+      known_value(0),
       known_value(6),
-      {ScalarOp::greater, 14, 13},
-      known_value(0),
-      {ScalarOp::greater, 13, 16},
-      {ScalarOp::mul, 17, 15},
-      known_value(0),
-      {ScalarOp::select, 18, 0, 19}}},
+      {ScalarOp::sub, 15, 13},
+      {ScalarOp::select, 13, 0, 14},
+      {ScalarOp::select, 16, 17, 14}}},
     // add+relu_grad, of a batch_norm+relu that is computed again
     {7,
      {{ScalarOp::sub, 2, 3},
@@ -80,9 +76,7 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::max, 10, 11},
       {ScalarOp::add, 0, 1},
       known_value(0),
-      {ScalarOp::greater, 12, 14},
-      known_value(0),
-      {ScalarOp::select, 15, 13, 16}}},
+      {ScalarOp::select, 12, 13, 14}}},
     // add+relu_grad, of a batch_norm+add+relu that is computed again
     {8,
      {{ScalarOp::sub, 2, 3},
@@ -94,9 +88,7 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::max, 12, 13},
       {ScalarOp::add, 0, 1},
       known_value(0),
-      {ScalarOp::greater, 14, 16},
-      known_value(0),
-      {ScalarOp::select, 17, 15, 18}}},
+      {ScalarOp::select, 14, 15, 16}}},
     // add+relu_grad, of a batch_norm+batch_norm+add+relu that is computed again
     {12,
      {{ScalarOp::sub, 2, 3},
@@ -112,9 +104,7 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::max, 20, 21},
       {ScalarOp::add, 0, 1},
       known_value(0),
-      {ScalarOp::greater, 22, 24},
-      known_value(0),
-      {ScalarOp::select, 25, 23, 26}}},
+      {ScalarOp::select, 22, 23, 24}}},
     // silu_grad, of a batch_norm that is computed again
     {6,
      {{ScalarOp::sub, 1, 2},
@@ -165,12 +155,7 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::select, 14, 18, 20},
       {ScalarOp::mul, 11, 21}}},
     // add+relu_grad
-    {3,
-     {{ScalarOp::add, 0, 1},
-      known_value(0),
-      {ScalarOp::greater, 2, 4},
-      known_value(0),
-      {ScalarOp::select, 5, 3, 6}}},
+    {3, {{ScalarOp::add, 0, 1}, known_value(0), {ScalarOp::select, 2, 3, 4}}},
     // batch_norm+add+relu
     {6,
      {{ScalarOp::sub, 0, 1},
@@ -202,13 +187,11 @@ inline constexpr KnownProgram kKnownPrograms[] = {
       {ScalarOp::min, 10, 11}}},
     // relu6_grad
     {2,
-     {known_value(6),
-      {ScalarOp::greater, 2, 0},
-      known_value(0),
-      {ScalarOp::greater, 0, 4},
-      {ScalarOp::mul, 5, 3},
-      known_value(0),
-      {ScalarOp::select, 6, 1, 7}}},
+     {known_value(0),
+      known_value(6),
+      {ScalarOp::sub, 3, 0},
+      {ScalarOp::select, 0, 1, 2},
+      {ScalarOp::select, 4, 5, 2}}},
     // bias+relu
     {2, {{ScalarOp::add, 0, 1}, known_value(0), {ScalarOp::max, 2, 3}}},
     // batch_norm+batch_norm+add+relu

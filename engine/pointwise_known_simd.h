@@ -59,9 +59,11 @@ template <ScalarOp kOp>
   if constexpr (kOp == ScalarOp::sub) return a - b;
   if constexpr (kOp == ScalarOp::mul) return a * b;
   if constexpr (kOp == ScalarOp::div) return a / b;
-  if constexpr (kOp == ScalarOp::max) return a <= b ? b : a;
-  if constexpr (kOp == ScalarOp::min) return a >= b ? b : a;
+  // The compiler drops the second comparison if b is a constant.
+  if constexpr (kOp == ScalarOp::max) return (a <= b) | (b != b) ? b : a;
+  if constexpr (kOp == ScalarOp::min) return (a >= b) | (b != b) ? b : a;
   if constexpr (kOp == ScalarOp::greater) return a > b ? one : zero;
+  if constexpr (kOp == ScalarOp::less_equal) return a <= b ? one : zero;
   if constexpr (kOp == ScalarOp::select) return a != zero ? b : c;
   if constexpr (kOp == ScalarOp::neg) return -a;
   if constexpr (kOp == ScalarOp::abs) return a < zero ? -a : a;

@@ -17,6 +17,12 @@ void each(T* y, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) y[i] = f(i);
 }
 
+// Of max and min: the choice is one instruction, which gives b if either is a NaN.
+template <class T>
+[[gnu::always_inline]] inline T unless_nan(T a, T chosen) {
+  return a != a ? a : chosen;
+}
+
 template <class T>
 void execute(const InterpretedStep& step, const T* const* registers, T* y, int64_t n) {
   const T *a = registers[step.a], *b = registers[step.b], *c = registers[step.c];
@@ -31,15 +37,16 @@ void execute(const InterpretedStep& step, const T* const* registers, T* y, int64
       return each(y, n, [=](int64_t i) { return a[i] * b[i]; });
     case ScalarOp::div:
       return each(y, n, [=](int64_t i) { return a[i] / b[i]; });
-    // A NaN in the first operand stays a NaN.
     case ScalarOp::max:
-      return each(y, n, [=](int64_t i) { return a[i] <= b[i] ? b[i] : a[i]; });
+      return each(y, n, [=](int64_t i) { return unless_nan(a[i], a[i] > b[i] ? a[i] : b[i]); });
     case ScalarOp::min:
-      return each(y, n, [=](int64_t i) { return a[i] >= b[i] ? b[i] : a[i]; });
+      return each(y, n, [=](int64_t i) { return unless_nan(a[i], a[i] < b[i] ? a[i] : b[i]); });
     case ScalarOp::pow:
       return each(y, n, [=](int64_t i) { return std::pow(a[i], b[i]); });
     case ScalarOp::greater:
       return each(y, n, [=](int64_t i) { return a[i] > b[i] ? T(1) : T(0); });
+    case ScalarOp::less_equal:
+      return each(y, n, [=](int64_t i) { return a[i] <= b[i] ? T(1) : T(0); });
     case ScalarOp::select:
       return each(y, n, [=](int64_t i) { return a[i] != T(0) ? b[i] : c[i]; });
     case ScalarOp::neg:

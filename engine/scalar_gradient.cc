@@ -15,6 +15,7 @@ Tensor apply_one(ScalarOp op, Tensors operands) {
 }
 
 Tensor above(const Tensor& a, const Tensor& b) { return apply_one(ScalarOp::greater, {a, b}); }
+Tensor up_to(const Tensor& a, const Tensor& b) { return apply_one(ScalarOp::less_equal, {a, b}); }
 Tensor select(const Tensor& condition, const Tensor& then, const Tensor& otherwise) {
   return apply_one(ScalarOp::select, {condition, then, otherwise});
 }
@@ -30,7 +31,7 @@ class Replay {
       for (int r : operands_of(in)) any = any || needed_[static_cast<size_t>(r)];
       values_.push_back(in.op == ScalarOp::constant ? full({}, in.value, inputs[0].dtype())
                                                     : apply_one(in.op, operands));
-      needed_.push_back(any && in.op != ScalarOp::greater);
+      needed_.push_back(any && in.op != ScalarOp::greater && in.op != ScalarOp::less_equal);
     }
     slopes_.resize(values_.size());
   }
@@ -66,6 +67,7 @@ class Replay {
     switch (in.op) {
       case ScalarOp::constant:
       case ScalarOp::greater:
+      case ScalarOp::less_equal:
         return;
       case ScalarOp::add:
         add(in.a, [&] { return g; });
@@ -81,14 +83,14 @@ class Replay {
         return add(in.b, [&] { return -(g * y / b); });
       case ScalarOp::max:
         add(in.a, [&] { return select(above(b, a), zero(), g); });
-        return add(in.b, [&] { return select(above(b, a), g, zero()); });
+        return add(in.b, [&] { return select(up_to(b, a), zero(), g); });
       case ScalarOp::min:
         add(in.a, [&] { return select(above(a, b), zero(), g); });
-        return add(in.b, [&] { return select(above(a, b), g, zero()); });
+        return add(in.b, [&] { return select(up_to(a, b), zero(), g); });
       case ScalarOp::pow:
         add(in.a, [&] { return g * power_slope(in, a, b); });
         // At a base of 0 the slope is 0, not 0 log(0).
-        return add(in.b, [&] { return g * select(above(a, zero()), y * log(a), zero()); });
+        return add(in.b, [&] { return g * select(up_to(a, zero()), zero(), y * log(a)); });
       case ScalarOp::select:
         add(in.b, [&] { return select(a, g, zero()); });
         return add(in.c, [&] { return select(a, zero(), g); });

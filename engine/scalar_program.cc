@@ -34,6 +34,8 @@ Form form(ScalarOp op) {
       return {"pow", 2};
     case ScalarOp::greater:
       return {"greater", 2};
+    case ScalarOp::less_equal:
+      return {"less_equal", 2};
     case ScalarOp::select:
       return {"select", 3};
     case ScalarOp::neg:

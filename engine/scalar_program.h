@@ -15,11 +15,12 @@ enum class ScalarOp : uint8_t {
   sub,
   mul,
   div,
-  max,
-  min,
-  pow,      // a, b
-  greater,  // a > b ? 1 : 0
-  select,   // a != 0 ? b : c
+  max,         // a NaN in either operand gives NaN; b if both are equal
+  min,         // like max
+  pow,         // a, b
+  greater,     // a > b ? 1 : 0
+  less_equal,  // a <= b ? 1 : 0
+  select,      // a != 0 ? b : c
   neg,
   abs,
   exp,

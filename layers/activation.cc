@@ -41,21 +41,20 @@ int tanh_of_softplus(ScalarBuilder& b, int x) {
 
 Tensor relu(const Tensor& x) {
   ScalarBuilder y(1);
-  ScalarBuilder dx(2);  // y, dy
-  const int positive = dx.push(ScalarOp::greater, dx.in(0), dx.value(0));
+  ScalarBuilder dx(2);  // y, dy; dy passes unless y is 0, so a NaN of either stays
+  const int slope = dx.push(ScalarOp::select, dx.in(0), dx.in(1), dx.value(0));
   return pointwise("relu", y.build(y.push(ScalarOp::max, y.in(0), y.value(0))), {x},
-                   {{{kOutput, kGradient},
-                     dx.build(dx.push(ScalarOp::select, positive, dx.in(1), dx.value(0)))}});
+                   {{{kOutput, kGradient}, dx.build(slope)}});
 }
 
 Tensor relu6(const Tensor& x) {
   ScalarBuilder y(1);
-  ScalarBuilder dx(2);  // y, dy
-  const int inside = dx.mul(dx.push(ScalarOp::greater, dx.in(0), dx.value(0)),
-                            dx.push(ScalarOp::greater, dx.value(6), dx.in(0)));
+  ScalarBuilder dx(2);  // y, dy; dy passes unless y is 0 or 6
+  const int zero = dx.value(0), below_6 = dx.sub(dx.value(6), dx.in(0));
+  const int slope = dx.push(ScalarOp::select, dx.in(0), dx.in(1), zero);
   return pointwise(
       "relu6", y.build(relu6_of(y, y.in(0))), {x},
-      {{{kOutput, kGradient}, dx.build(dx.push(ScalarOp::select, inside, dx.in(1), dx.value(0)))}});
+      {{{kOutput, kGradient}, dx.build(dx.push(ScalarOp::select, below_6, slope, zero))}});
 }
 
 Tensor gelu(const Tensor& x) {

@@ -150,7 +150,8 @@ double Schedule::restarted(int64_t step) const {
 }
 
 void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, Plateau& state) {
-  const bool better = state.best == 0 || loss < state.best * (1 - config.threshold);
+  const bool better =
+      std::isfinite(loss) && (state.best == 0 || loss < state.best * (1 - config.threshold));
   if (better) state.best = loss;
   state.bad = better ? 0 : state.bad + 1;
   if (state.cooldown > 0) {

@@ -31,6 +31,9 @@ std::vector<std::string> names_in(const std::string& inference, int64_t classes)
   return names;
 }
 
+// A NaN is the largest, as for argmax().
+bool is_less(float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
+
 CompileOptions options_of(bool frozen) {
   CompileOptions options;
   options.frozen = frozen;
@@ -161,12 +164,13 @@ std::vector<size_t> Classifier::ranking(std::span<const float> logits) {
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+                   [&](size_t a, size_t b) { return is_less(logits[b], logits[a]); });
   return order;
 }
 
 size_t Classifier::best(std::span<const float> logits) {
-  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end(), is_less) -
+                             logits.begin());
 }
 
 const ImageShape& Classifier::image() const { return impl_->image; }

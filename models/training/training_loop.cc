@@ -288,7 +288,7 @@ bool TrainingLoop::evaluate() {
 
 void TrainingLoop::follow_plateau(double loss) {
   const Config& config = setup_.config;
-  if (config.schedule.name != ScheduleKind::kPlateau || !std::isfinite(loss)) return;
+  if (config.schedule.name != ScheduleKind::kPlateau) return;
   Plateau now{state_.plateau_factor > 0 ? state_.plateau_factor : 1, state_.plateau_best,
               state_.plateau_bad, state_.plateau_cooldown};
   look_at_plateau(config.schedule, config.optimizer.lr, loss, now);

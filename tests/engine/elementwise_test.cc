@@ -31,6 +31,24 @@ TEST(Integers, AddSubtractAndMultiplyWithBroadcasting) {
   expect_values<int32_t>(clamp(b, 15, 25), {15, 20, 25});
 }
 
+// PyTorch's values, and its gradients for ones.
+TEST(Elementwise, MaximumAndMinimumKeepNan) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensors in{requires_grad(from_vector<double>({5}, {nan, 1, nan, 2, -1})),
+                   requires_grad(from_vector<double>({5}, {1, nan, nan, 1, 0}))};
+  for (const bool largest : {true, false}) {
+    const Tensor y = largest ? maximum(in[0], in[1]) : minimum(in[0], in[1]);
+    const auto values = y.to_vector<double>();
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(values[i])) << i;
+    EXPECT_EQ(values[3], largest ? 2 : 1);
+    EXPECT_EQ(values[4], largest ? 0 : -1);
+    const Tensors slopes = gradients(y, in, full({5}, 1, DType::f64));
+    const double first = largest ? 1 : 0, second = 1 - first;
+    expect_values<double>(slopes[0], {1, 1, 1, first, second});
+    expect_values<double>(slopes[1], {1, 1, 1, second, first});
+  }
+}
+
 TEST(Integers, WrapAroundInsteadOfOverflowing) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();

@@ -41,11 +41,13 @@ T evaluate(const Instruction& in, T a, T b, T c) {
     case ScalarOp::div:
       return a / b;
     case ScalarOp::max:
-      return a <= b ? b : a;
+      return std::isnan(a) ? a : std::isnan(b) ? b : a <= b ? b : a;
     case ScalarOp::min:
-      return a >= b ? b : a;
+      return std::isnan(a) ? a : std::isnan(b) ? b : a >= b ? b : a;
     case ScalarOp::greater:
       return a > b ? T(1) : T(0);
+    case ScalarOp::less_equal:
+      return a <= b ? T(1) : T(0);
     case ScalarOp::select:
       return a != T(0) ? b : c;
     case ScalarOp::neg:

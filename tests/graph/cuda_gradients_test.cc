@@ -54,5 +54,18 @@ TEST_F(CudaGradients, OfEveryOpAreThoseOfTheCpu) {
   }
 }
 
+TEST_F(CudaGradients, ANanIsWhereTheCpuHasIt) {
+  for (const Case& c : elementwise_cases())
+    for (size_t k = 0; k < c.inputs.size(); ++k)
+      for (const DType dtype : {DType::f32, DType::f64}) {
+        Tensors inputs = with_nan(c.inputs, k, 3, dtype);
+        inputs.push_back(cast(normal(c.f(c.inputs).shape(), 99), dtype));
+        const DeviceFunction all =
+            with_gradients([&](const Tensors& t) { return Tensors{c.f(t)}; }, c.inputs.size());
+        EXPECT_LE(gpu_error(all, inputs, dtype), dtype == DType::f32 ? 1e-4 : 1e-12)
+            << c.name << ", argument " << k << ", " << name_of(dtype);
+      }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -89,6 +89,12 @@ inline std::vector<Case> pointwise_cases() {
       {"gelu_tanh", own(gelu_tanh), {in.x}},
       {"silu", own(silu), {in.x}},
       {"sigmoid", own(sigmoid), {in.x}},
+      {"hard_sigmoid", [](In t) { return hard_sigmoid(t[0]) * t[0]; }, {in.x}},
+      {"hard_swish", own(hard_swish), {in.x}},
+      {"leaky_relu", [](In t) { return leaky_relu(t[0], 0.2) * t[0]; }, {in.x}},
+      {"prelu", [](In t) { return prelu(t[0], t[1]) * t[0]; }, {in.x, in.row}},
+      {"elu", [](In t) { return elu(t[0], 0.7); }, {in.x}},
+      {"mish", own(mish), {in.x}},
       {"tanh", own(tessera::tanh), {in.x}},
       {"bias", [](In t) { return exp(bias(t[0], t[1])); }, {in.image, in.beta}},
       {"scale_channels",
@@ -115,6 +121,24 @@ inline std::vector<Case> scalar_program_cases() {
     all.push_back({name_of(op), program(op, 1), {in.y}});
   all.push_back({"select", program(ScalarOp::select, 3), {in.y, in.x, in.x + 1.0}});
   return all;
+}
+
+inline std::vector<Case> elementwise_cases() {
+  std::vector<Case> all = pointwise_cases();
+  for (Case& c : scalar_program_cases()) all.push_back(std::move(c));
+  return all;
+}
+
+// The inputs in a dtype; every `period`-th element of the k-th is a NaN.
+inline Tensors with_nan(const Tensors& inputs, size_t k, int64_t period, DType dtype) {
+  Tensors changed;
+  for (const Tensor& x : inputs) {
+    std::vector<double> values = x.to_vector<double>();
+    if (changed.size() == k)
+      for (size_t i = 0; i < values.size(); i += static_cast<size_t>(period)) values[i] = NAN;
+    changed.push_back(cast(from_vector(x.shape(), values), dtype));
+  }
+  return changed;
 }
 
 inline Tensor gathered(In t) {

@@ -1,5 +1,8 @@
 // Every op, differentiable or not, in each way a program can be run: a gradient is right or an
 // error that names the op. It is never silently zero.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -48,6 +51,42 @@ TEST(Gradients, OfACompiledPartInACompiledStepHaveTheBitsOfEagerCode) {
     EXPECT_EQ(found, slopes_of(c.f, c.inputs)) << c.name;
     EXPECT_EQ(inner.trace_count(), 0) << c.name;  // it became a part of the step
   }
+}
+
+// The values of f and its slopes.
+std::vector<double> everything_of(const Function& f, const Tensors& inputs) {
+  const Tensors leaves = leaves_of(inputs);
+  const Tensor y = f(leaves);
+  Tensors results{y};
+  for (const Tensor& slope : gradients(y, leaves, cast(normal(y.shape(), 99), y.dtype())))
+    results.push_back(slope);
+  std::vector<double> all;
+  for (const Tensor& result : results)
+    for (const double value : cast(result, DType::f64).to_vector<double>()) all.push_back(value);
+  return all;
+}
+
+bool same_numbers(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+    return (std::isnan(x) && std::isnan(y)) || std::memcmp(&x, &y, sizeof x) == 0;
+  });
+}
+
+TEST(Gradients, ANanInAnyArgumentOfAnElementwiseOpReachesItsResult) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Case& c : elementwise_cases())
+      for (size_t k = 0; k < c.inputs.size(); ++k) {
+        SCOPED_TRACE(std::string(c.name) + ", argument " + std::to_string(k));
+        const std::string name = c.name;
+        if (name != "where" && name != "select" && name != "prelu") {  // which leave out what they do not choose
+          const Tensor y = cast(c.f(with_nan(c.inputs, k, 1, dtype)), DType::f64);
+          for (const double value : y.to_vector<double>()) EXPECT_TRUE(std::isnan(value)) << value;
+        }
+        const Tensors some = with_nan(c.inputs, k, 3, dtype);
+        auto compiled = compile([&](const Tensors& t) { return Tensors{c.f(t)}; });
+        const auto part = [&](const Tensors& t) { return compiled(t)[0]; };
+        EXPECT_TRUE(same_numbers(everything_of(part, some), everything_of(c.f, some)));
+      }
 }
 
 // The upstream gradient of ones, too, which gradients() makes itself.

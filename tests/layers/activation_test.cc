@@ -91,6 +91,18 @@ TEST(Activation, Relu6HasNoSlopeAtItsEnds) {
   EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1, 0, 0}));
 }
 
+// As in PyTorch.
+TEST(Activation, ReluAndRelu6PassTheGradientAtNan) {
+  for (const auto op : {relu, relu6}) {
+    const Tensor x = requires_grad(from_vector<double>({3}, {NAN, NAN, -1}));
+    const Tensor dy = from_vector<double>({3}, {2, NAN, 3});
+    const auto slope = gradients(op(x), std::span(&x, 1), dy)[0].to_vector<double>();
+    EXPECT_EQ(slope[0], 2);
+    EXPECT_TRUE(std::isnan(slope[1]));
+    EXPECT_EQ(slope[2], 0);
+  }
+}
+
 TEST(Activation, TheHardOnesHaveNoSlopeBeyondThree) {
   const Tensor x = requires_grad(from_vector<float>({5}, {-4, -3, 0, 3, 4}));
   const auto slopes = [&](const Tensor& y) {

@@ -268,6 +268,8 @@ std::string write_instruction(const Writing& w, const Instruction& code,
       return two("Pow");
     case ScalarOp::greater:
       return cast(two("Greater"), onnx::TensorProto::FLOAT);
+    case ScalarOp::less_equal:
+      return cast(two("LessOrEqual"), onnx::TensorProto::FLOAT);
     case ScalarOp::select:
       return w.add("Where",
                    {cast(a, onnx::TensorProto::BOOL), registers[code.b], registers[code.c]});

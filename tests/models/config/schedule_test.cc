@@ -1,5 +1,6 @@
 #include "tessera/models/config/schedule.h"
 
+#include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -77,6 +78,14 @@ TEST(Schedule, APlateauReducesAsPyTorchDoes) {
     EXPECT_NEAR(0.2 * state.factor, wanted.values[i], 1e-14) << i;
   }
   EXPECT_LT(wanted.values.back(), 0.07);
+  // A loss that is no number is not better, the first neither.
+  for (const double bad : {std::nan(""), HUGE_VAL}) {
+    Plateau diverged;
+    look_at_plateau(config, 0.2, bad, diverged);
+    EXPECT_EQ(diverged, (Plateau{.bad = 1}));
+    for (const double loss : {1.0, bad, bad, bad}) look_at_plateau(config, 0.2, loss, diverged);
+    EXPECT_EQ(diverged, (Plateau{.factor = 0.5, .best = 1, .cooldown = 1}));
+  }
   // A least rate above the first does not raise it.
   config.final_lr = 1;
   Plateau high;

@@ -1,6 +1,7 @@
 // A run folder that answers: the logits of its evaluation, from any number of threads.
 #include "tessera/models/run/classifier.h"
 
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -83,6 +84,12 @@ TEST_F(ClassifierTest, AnswersAsEvaluationDoes) {
   const auto order = Classifier::ranking(first);
   EXPECT_EQ(order[0], Classifier::best(first));
   EXPECT_GE(shares[order[0]], shares[order[1]]);
+}
+
+TEST(ClassifierRanking, ANanIsTheLargest) {
+  const std::vector<float> logits{3, NAN, 7, NAN, 5};
+  EXPECT_EQ(Classifier::best(logits), 1u);
+  EXPECT_EQ(Classifier::ranking(logits), (std::vector<size_t>{1, 3, 2, 4, 0}));
 }
 
 TEST_F(ClassifierTest, MirrorsImagesWhereEvaluationDoes) {
