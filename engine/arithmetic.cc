@@ -148,6 +148,9 @@ Tensor sqrt(const Tensor& x) {
       {rule({kDy, kY}, [](ScalarBuilder& b) { return b.div(b.mul(0, b.value(0.5)), 1); })});
 }
 
+Tensor sin(const Tensor& x) { return pointwise("sin", one(ScalarOp::sin, 1), {x}); }
+Tensor cos(const Tensor& x) { return pointwise("cos", one(ScalarOp::cos, 1), {x}); }
+
 Tensor abs(const Tensor& x) {
   return pointwise("abs", one(ScalarOp::abs, 1), {x}, {rule({kDy, 0}, [](ScalarBuilder& b) {
                      int zero = b.value(0);

@@ -67,6 +67,8 @@ bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
 Tensor abs(const Tensor& x);
 // x^exponent, as C's pow: NaN for a negative base and a broken exponent.
 Tensor pow(const Tensor& x, double exponent);
@@ -98,6 +100,18 @@ Tensor less(const Tensor& a, double b);
 Tensor less_equal(const Tensor& a, double b);
 Tensor greater(const Tensor& a, double b);
 Tensor greater_equal(const Tensor& a, double b);
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return equal(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return greater(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return equal(a, b); }
+inline Tensor operator!=(const Tensor& a, double b) { return not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, double b) { return less(a, b); }
+inline Tensor operator<=(const Tensor& a, double b) { return less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, double b) { return greater(a, b); }
+inline Tensor operator>=(const Tensor& a, double b) { return greater_equal(a, b); }
 // a where the condition (uint8) is not 0, else b; of any dtype, broadcast as numpy does.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 

@@ -68,6 +68,10 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
       return ::sqrt(a);
     case ScalarOp::tanh:
       return ::tanh(a);
+    case ScalarOp::sin:
+      return ::sin(a);
+    case ScalarOp::cos:
+      return ::cos(a);
     case ScalarOp::erf:
       return ::erf(a);
     case ScalarOp::sigmoid:

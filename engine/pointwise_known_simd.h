@@ -77,6 +77,8 @@ constexpr bool is_arithmetic(const KnownProgram& program) {
       case ScalarOp::log:
       case ScalarOp::sqrt:
       case ScalarOp::tanh:
+      case ScalarOp::sin:
+      case ScalarOp::cos:
       case ScalarOp::erf:
       case ScalarOp::sigmoid:
         return false;

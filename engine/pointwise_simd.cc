@@ -61,6 +61,10 @@ void execute(const InterpretedStep& step, const T* const* registers, T* y, int64
       return each(y, n, [=](int64_t i) { return std::sqrt(a[i]); });
     case ScalarOp::tanh:
       return each(y, n, [=](int64_t i) { return std::tanh(a[i]); });
+    case ScalarOp::sin:
+      return each(y, n, [=](int64_t i) { return std::sin(a[i]); });
+    case ScalarOp::cos:
+      return each(y, n, [=](int64_t i) { return std::cos(a[i]); });
     case ScalarOp::erf:
       return each(y, n, [=](int64_t i) { return erf_of(a[i]); });
     case ScalarOp::sigmoid:

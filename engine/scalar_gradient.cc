@@ -106,6 +106,10 @@ class Replay {
         return add(in.a, [&] { return g * 0.5 / y; });
       case ScalarOp::tanh:
         return add(in.a, [&] { return g * (1.0 - y * y); });
+      case ScalarOp::sin:
+        return add(in.a, [&] { return g * cos(a); });
+      case ScalarOp::cos:
+        return add(in.a, [&] { return -(g * sin(a)); });
       case ScalarOp::erf:
         return add(in.a, [&] { return g * exp(-(a * a)) * (2 * std::numbers::inv_sqrtpi); });
       case ScalarOp::sigmoid:

@@ -50,6 +50,10 @@ Form form(ScalarOp op) {
       return {"sqrt", 1};
     case ScalarOp::tanh:
       return {"tanh", 1};
+    case ScalarOp::sin:
+      return {"sin", 1};
+    case ScalarOp::cos:
+      return {"cos", 1};
     case ScalarOp::erf:
       return {"erf", 1};
     case ScalarOp::sigmoid:

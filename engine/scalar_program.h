@@ -27,6 +27,8 @@ enum class ScalarOp : uint8_t {
   log,
   sqrt,
   tanh,
+  sin,
+  cos,
   erf,
   sigmoid,  // a
 };

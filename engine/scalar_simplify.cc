@@ -24,6 +24,8 @@ std::optional<T> result_of(ScalarOp op, T a, T b, T c) {
     case ScalarOp::exp:
     case ScalarOp::log:
     case ScalarOp::tanh:
+    case ScalarOp::sin:
+    case ScalarOp::cos:
     case ScalarOp::erf:
     case ScalarOp::sigmoid:
       return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -378,10 +379,10 @@ namespace {
 // What is summed: integers in 64 bits.
 Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
 
-void check_mean(const Tensor& x) {
+void check_mean(const char* who, const Tensor& x) {
   if (!is_float(x.dtype()))
     throw ShapeError(
-        fmt::format("mean: x must be floating point, given {}; use cast()", x.spec().text()));
+        fmt::format("{}: x must be floating point, given {}; use cast()", who, x.spec().text()));
 }
 
 }  // namespace
@@ -389,7 +390,7 @@ void check_mean(const Tensor& x) {
 Tensor sum(const Tensor& x) { return reshape(sum_run(summands(x), 0, x.shape().rank()), Shape{}); }
 
 Tensor mean(const Tensor& x) {
-  check_mean(x);
+  check_mean("mean", x);
   return sum(x) / static_cast<double>(x.elements());
 }
 
@@ -414,9 +415,19 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
 }
 
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
-  check_mean(x);
+  check_mean("mean", x);
   const Tensor y = sum(x, axes, keep);
   return y * (static_cast<double>(y.elements()) / static_cast<double>(x.elements()));
+}
+
+Tensor var(const Tensor& x) { return var(reshape(x, {x.elements()}), {0}); }
+
+Tensor var(const Tensor& x, const std::vector<int>& axes, bool keep, double correction) {
+  check_mean("var", x);
+  const Tensor difference = x - mean(x, axes, true);
+  const Tensor y = sum(difference * difference, axes, keep);
+  const double n = static_cast<double>(x.elements()) / static_cast<double>(y.elements());
+  return y / (n > correction ? n - correction : NAN);
 }
 
 }  // namespace tessera

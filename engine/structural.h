@@ -44,5 +44,9 @@ Tensor mean(const Tensor& x);
 // size 1.
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+// sum((x - mean(x))^2) / (n - correction) of the n elements that are averaged; correction 0 gives
+// the biased variance. NaN if n <= correction.
+Tensor var(const Tensor& x);
+Tensor var(const Tensor& x, const std::vector<int>& axes, bool keep = false, double correction = 1);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 #include "tessera/engine/tensor.h"
 
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -129,6 +130,17 @@ Tensor arange(int64_t count, DType dtype) {
   std::vector<int64_t> values(static_cast<size_t>(count));
   std::iota(values.begin(), values.end(), 0);
   return cast(from_vector({count}, values), dtype);
+}
+
+Tensor arange(double first, double last, double step, DType dtype) {
+  const double count = std::ceil((last - first) / step);
+  if (!(count >= 0 && count < 0x1p53))
+    throw ShapeError(fmt::format(
+        "arange: {} does not lead from {} to {}; give the step the sign of last - first", step,
+        first, last));
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<double>(i) * step;
+  return cast(from_vector({std::ssize(values)}, values), dtype);
 }
 
 namespace {

@@ -103,6 +103,8 @@ inline Tensor zeros(const Shape& shape, DType dtype = DType::f32) { return full(
 inline Tensor ones(const Shape& shape, DType dtype = DType::f32) { return full(shape, 1, dtype); }
 Tensor scalar(double value, DType dtype = DType::f32);   // shape []
 Tensor arange(int64_t count, DType dtype = DType::f32);  // 0, 1, ..., count - 1
+// first, first + step, ... up to but without last; of an integer dtype truncated.
+Tensor arange(double first, double last, double step = 1, DType dtype = DType::f32);
 Tensor from_bytes(const Shape& shape, DType dtype, const void* host);
 template <class T>
 Tensor from_vector(const Shape& shape, const std::vector<T>& values);

@@ -200,6 +200,16 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params) {
     return apply1(std::make_shared<Matmul>(EpilogueParams{params}), {x, y});
   };
   const Shape &of_a = a.shape(), &of_b = b.shape();
+  const bool row = of_a.rank() == 1, column = of_b.rank() == 1;
+  if ((row || column) && of_a.rank() > 0 && of_b.rank() > 0) {
+    const Tensor y =
+        matmul(row ? reshape(a, {1, of_a[0]}) : a, column ? reshape(b, {of_b[0], 1}) : b,
+               {params.transpose_a && !row, params.transpose_b && !column});
+    std::vector<int64_t> sizes(y.shape().begin(), y.shape().end());
+    if (column) sizes.pop_back();
+    if (row) sizes.erase(sizes.end() - (column ? 1 : 2));
+    return reshape(y, Shape(sizes));
+  }
   if (of_a.rank() < 2 || of_b.rank() < 2 || (of_a.rank() == 2 && of_b.rank() == 2))
     return product(a, b);
   if (of_b.rank() == 2 && !params.transpose_a) {  // one tall matrix

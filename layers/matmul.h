@@ -5,8 +5,12 @@
 // a is stored [m, k], or [k, m] with transpose_a; b is stored [k, n], or [n, k] with transpose_b.
 // Further axes come first and count the pairs, a [.., m, k], b [.., k, n], y [.., m, n]; they are
 // broadcast as numpy's are, so that one matrix may stand against many.
-// Both float32 or both float64. Both gradients are matmuls. Throws ShapeError when a or b has fewer
-// than two axes, or the inner sizes differ.
+//
+// A vector a is one row and a vector b one column, whatever transpose_a and transpose_b say; y has
+// no axis for it. Of two vectors y is the dot product, shape [].
+//
+// Both float32 or both float64. Both gradients are matmuls. Throws ShapeError if a or b has no
+// axis, or the inner sizes differ.
 //
 // In a compiled step a pointwise op that reads the product is computed with it: on the CPU any, on
 // a GPU the sum with a bias along the last axis, by the algorithm that computes the product alone.

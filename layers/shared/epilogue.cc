@@ -41,6 +41,8 @@ bool is_slow(const Instruction& instruction) {
     case ScalarOp::pow:
     case ScalarOp::log:
     case ScalarOp::tanh:
+    case ScalarOp::sin:
+    case ScalarOp::cos:
     case ScalarOp::erf:
       return true;
     default:

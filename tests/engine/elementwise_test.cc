@@ -49,6 +49,53 @@ TEST(Elementwise, MaximumAndMinimumKeepNan) {
   }
 }
 
+// PyTorch's numbers.
+TEST(Elementwise, SinAndCos) {
+  const Tensor x = requires_grad(from_vector<double>({6}, {0, 0.5, -1.25, 3, -7.5, 100}));
+  const std::vector<double> sines{0,
+                                  0.479425538604203,
+                                  -0.9489846193555862,
+                                  0.1411200080598672,
+                                  -0.9379999767747389,
+                                  -0.5063656411097588};
+  const std::vector<double> cosines{1,
+                                    0.8775825618903728,
+                                    0.3153223623952687,
+                                    -0.9899924966004454,
+                                    0.3466353178350258,
+                                    0.8623188722876839};
+  expect_near(sin(x), sines, 1e-15);
+  expect_near(cos(x), cosines, 1e-15);
+  expect_near(gradients(sum(sin(x)), std::span(&x, 1))[0], cosines, 1e-15);
+  expect_near(-gradients(sum(cos(x)), std::span(&x, 1))[0], sines, 1e-15);
+  const Tensor single = from_vector<float>({3}, {1e4f, -22.75f, 0.1f});
+  expect_near(cast(sin(single), DType::f64),
+              {-0.3056143820285797, 0.6880884766578674, 0.0998334214091301}, 6e-8);
+  expect_near(cast(cos(single), DType::f64),
+              {-0.952155351638794, -0.7256268262863159, 0.9950041770935059}, 6e-8);
+  expect_gradients([](const Tensors& t) { return sin(t[0]) * cos(t[1]); },
+                   {normal({3, 4}, 1), normal({4}, 2)});
+}
+
+TEST(Elementwise, OperatorsCompareAsPyTorchDoes) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor a = from_vector<float>({4}, {1, 2, nan, 4}),
+               b = from_vector<float>({4}, {1, 3, nan, 2});
+  expect_values<uint8_t>(a == b, {1, 0, 0, 0});
+  expect_values<uint8_t>(a != b, {0, 1, 1, 1});
+  expect_values<uint8_t>(a < b, {0, 1, 0, 0});
+  expect_values<uint8_t>(a <= b, {1, 1, 0, 0});
+  expect_values<uint8_t>(a > b, {0, 0, 0, 1});
+  expect_values<uint8_t>(a >= b, {1, 0, 0, 1});
+  expect_values<uint8_t>(a == 2, {0, 1, 0, 0});
+  expect_values<uint8_t>(a != 2, {1, 0, 1, 1});
+  expect_values<uint8_t>(a < 2, {1, 0, 0, 0});
+  expect_values<uint8_t>(a <= 2, {1, 1, 0, 0});
+  expect_values<uint8_t>(a > 2, {0, 0, 0, 1});
+  expect_values<uint8_t>(a >= 2, {0, 1, 0, 1});
+  expect_values<uint8_t>(ints({2, 1}, {1, 2}) == ints({2}, {2, 1}), {0, 1, 1, 0});
+}
+
 TEST(Integers, WrapAroundInsteadOfOverflowing) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();

@@ -1,5 +1,7 @@
 #include "tessera/engine/structural.h"
 
+#include <cmath>
+
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
@@ -27,6 +29,32 @@ TEST(Autograd, SumsAndMeansOverAxes) {
   }
   EXPECT_THROW(sum(x, {3}), ShapeError);
   EXPECT_THROW(sum(x, {1, -2}), ShapeError);
+}
+
+// PyTorch's numbers.
+TEST(Autograd, VarianceOverAxes) {
+  const Tensor x =
+      requires_grad(from_vector<double>({3, 4}, {1, 2, 4, 8, 0.5, -1, 3, -2, 7, 7, 7, 7}));
+  const auto expect = [](const Tensor& y, const Shape& shape, const std::vector<double>& wanted) {
+    EXPECT_EQ(y.shape(), shape);
+    expect_near(y, wanted, 1e-14);
+  };
+  expect(var(x), {}, {12.505681818181818});
+  expect(var(x, {1}), {3}, {9.583333333333334, 4.729166666666667, 0});
+  expect(var(x, {0}, true), {1, 4},
+         {13.083333333333332, 16.333333333333336, 4.333333333333333, 30.333333333333336});
+  expect(var(x, {0, 1}, false, 0), {}, {11.463541666666666});
+  expect(var(x, {-1}, false, 2), {3}, {14.375, 7.09375, 0});
+  EXPECT_TRUE(std::isnan(var(from_vector<double>({1}, {3})).item<double>()));
+  EXPECT_TRUE(std::isnan(var(x, {0}, false, 3).to_vector<double>()[0]));
+  const Tensor dy = from_vector<double>({3}, {1, 2, 3});
+  expect(gradients(var(x, {1}), std::span(&x, 1), dy)[0], {3, 4},
+         {-1.8333333333333333, -1.1666666666666665, 0.16666666666666666, 2.833333333333333, 0.5,
+          -1.5, 3.833333333333333, -2.833333333333333, 0, 0, 0, 0});
+  for (const std::vector<int>& axes : {std::vector{0}, {1}, {-1}, {0, 2}, {2, 1, 0}})
+    expect_gradients([&](const Tensors& t) { return var(t[0], axes, true, 0.5); },
+                     {normal({2, 3, 4}, 5)});
+  EXPECT_THROW(var(ones({2}, DType::i32)), ShapeError);
 }
 
 // Widths of every kind: one column, several rows to a vector, whole vectors and more. The values

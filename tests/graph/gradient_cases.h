@@ -73,6 +73,8 @@ inline std::vector<Case> pointwise_cases() {
       {"exp", own(exp), {in.x}},
       {"log", own(log), {in.y}},
       {"sqrt", own(sqrt), {in.y}},
+      {"sin", own(tessera::sin), {in.x}},
+      {"cos", own(tessera::cos), {in.x}},
       {"abs", own(abs), {in.x}},
       {"maximum", [](In t) { return maximum(t[0], t[1]) * t[0]; }, {in.x, in.y}},
       {"minimum", [](In t) { return minimum(t[0], t[1]) * t[0]; }, {in.x, in.y}},
@@ -116,8 +118,9 @@ inline std::vector<Case> scalar_program_cases() {
   for (ScalarOp op : {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::max,
                       ScalarOp::min, ScalarOp::pow})
     all.push_back({name_of(op), program(op, 2), {in.y, positive({4}, 14)}});
-  for (ScalarOp op : {ScalarOp::neg, ScalarOp::abs, ScalarOp::exp, ScalarOp::log, ScalarOp::sqrt,
-                      ScalarOp::tanh, ScalarOp::erf, ScalarOp::sigmoid})
+  for (ScalarOp op :
+       {ScalarOp::neg, ScalarOp::abs, ScalarOp::exp, ScalarOp::log, ScalarOp::sqrt, ScalarOp::tanh,
+        ScalarOp::sin, ScalarOp::cos, ScalarOp::erf, ScalarOp::sigmoid})
     all.push_back({name_of(op), program(op, 1), {in.y}});
   all.push_back({"select", program(ScalarOp::select, 3), {in.y, in.x, in.x + 1.0}});
   return all;
@@ -169,6 +172,7 @@ inline std::vector<Case> structural_cases() {
       {"copy", [](In t) { return exp(copy(t[0])); }, {in.x}},
       {"sum", [](In t) { return exp(sum(t[0], {0}, false)); }, {in.x}},
       {"mean", [](In t) { return exp(mean(t[0])); }, {in.x}},
+      {"var", [](In t) { return exp(var(t[0], {0})) * var(t[0]); }, {in.x}},
       {"permute",
        [](In t) {
          return exp(permute(t[0], std::vector{2, 0, -3, -1}));
@@ -211,6 +215,11 @@ inline std::vector<Case> layer_cases() {
       {"matmul of many and one",
        [](In t) { return matmul(t[0], t[1]); },
        {many, normal({4, 5}, 16)}},
+      {"matmul of vectors",
+       [](In t) {
+         return matmul(t[0], t[1]) * matmul(t[2], t[1]) + sum(matmul(t[2], transpose(t[0])));
+       },
+       {in.x, in.row, normal({4}, 17)}},
       {"linear",
        [](In t) { return linear(t[0], t[1], t[2]); },
        {in.x, normal({5, 4}, 10), normal({5}, 11)}},

@@ -78,7 +78,8 @@ TEST(Gradients, ANanInAnyArgumentOfAnElementwiseOpReachesItsResult) {
       for (size_t k = 0; k < c.inputs.size(); ++k) {
         SCOPED_TRACE(std::string(c.name) + ", argument " + std::to_string(k));
         const std::string name = c.name;
-        if (name != "where" && name != "select" && name != "prelu") {  // which leave out what they do not choose
+        if (name != "where" && name != "select" &&
+            name != "prelu") {  // which leave out what they do not choose
           const Tensor y = cast(c.f(with_nan(c.inputs, k, 1, dtype)), DType::f64);
           for (const double value : y.to_vector<double>()) EXPECT_TRUE(std::isnan(value)) << value;
         }

@@ -45,6 +45,33 @@ TEST_P(Matmul, IsTheSumOfProductsUnderEveryFlag) {
   }
 }
 
+// PyTorch's numbers.
+TEST_P(Matmul, AVectorIsARowOrAColumn) {
+  const Tensor a = from_vector<double>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor v = from_vector<double>({3}, {1, -1, 2}), u = from_vector<double>({2}, {2, -3});
+  const Tensor pairs = reshape(arange(0, 12, 1, DType::f64), {2, 2, 3});
+  const Tensor many = reshape(arange(0, 24, 1, DType::f64), {2, 2, 3, 2});
+  const auto expect = [](const Tensor& y, const Shape& shape, const std::vector<double>& wanted) {
+    EXPECT_EQ(y.shape(), shape);
+    expect_near(y, wanted);
+  };
+  expect(matmul(a, v), {2}, {5, 11});
+  expect(matmul(u, a), {3}, {-10, -11, -12});
+  expect(matmul(v, v), {}, {6});
+  expect(matmul(pairs, v), {2, 2}, {3, 9, 15, 21});
+  expect(matmul(u, pairs), {2, 3}, {-9, -10, -11, -15, -16, -17});
+  expect(matmul(v, many), {2, 2, 2}, {6, 8, 18, 20, 30, 32, 42, 44});
+  expect(matmul(many, u), {2, 2, 3}, {-3, -5, -7, -9, -11, -13, -15, -17, -19, -21, -23, -25});
+  // The flags are of the matrix alone.
+  expect(matmul(a, u, {true, true}), {3}, {-10, -11, -12});
+  expect(matmul(v, a, {true, true}), {2}, {5, 11});
+  EXPECT_NE(message_of([&] { matmul(a, u); }).find("3 columns but b has 2 rows"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { matmul(a, scalar(1, DType::f64)); }), "no ShapeError");
+  for (const auto& [x, y] : {std::pair(a, v), {u, a}, {v, v}, {pairs, v}, {u, pairs}, {many, u}})
+    expect_gradients([](const Tensors& t) { return matmul(t[0], t[1]); }, {x, y});
+}
+
 TEST_P(Matmul, OfPairsIsThatOfEachPairInTheSameBits) {
   for (MatmulParams p : kFlags) {
     const Tensor a = normal(p.transpose_a ? Shape{3, 20, 7} : Shape{3, 7, 20}, 1);
@@ -136,8 +163,8 @@ TEST_P(Matmul, ShapesThatDoNotFitAreExplained) {
   EXPECT_EQ(message_of([&] { matmul(a, b, {.transpose_a = true, .transpose_b = true}); }),
             "matmul: a transposed has 2 columns but b transposed has 5 rows (a float32[2x3], b "
             "float32[4x5])");
-  EXPECT_EQ(message_of([&] { matmul(zeros({3}), b); }),
-            "matmul: a must have 2 axes, has 1 (a float32[3], b float32[4x5])");
+  EXPECT_EQ(message_of([&] { matmul(zeros({}), b); }),
+            "matmul: a must have 2 axes, has 0 (a float32[], b float32[4x5])");
   EXPECT_EQ(message_of([&] {
               matmul(a, zeros({3, 2}, DType::f64));
             }),

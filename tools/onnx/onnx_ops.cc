@@ -285,6 +285,10 @@ std::string write_instruction(const Writing& w, const Instruction& code,
       return w.add("Sqrt", {a});
     case ScalarOp::tanh:
       return w.add("Tanh", {a});
+    case ScalarOp::sin:
+      return w.add("Sin", {a});
+    case ScalarOp::cos:
+      return w.add("Cos", {a});
     case ScalarOp::erf:
       return w.add("Erf", {a});
     case ScalarOp::sigmoid:
