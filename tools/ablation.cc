@@ -23,7 +23,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kRounds = 3;  // the fastest counts
+constexpr int64_t kRounds = 3;
 
 std::vector<std::string> all_passes() {
   std::vector<std::string> names;
@@ -96,13 +96,22 @@ std::string output_of(const std::vector<std::string>& words, const std::string& 
 
 struct Measured {
   std::string name;
-  double milliseconds = 0;  // of a step, or of making a plan
   int64_t arena = 0, bytes = 0;
+  std::vector<double> times = {};  // ms of a step, or of making a plan, in each round
+
+  // Other programs on the machine only make it slower.
+  double fastest() const { return *std::min_element(times.begin(), times.end()); }
+  double spread() const { return *std::max_element(times.begin(), times.end()) / fastest() - 1; }
 };
 
-// Other programs on the machine only make it slower.
-double fastest(const std::vector<double>& values) {
-  return *std::min_element(values.begin(), values.end());
+// Measures each variant once a round: measure(variant, row) adds a time and sets the bytes.
+template <class Measure>
+std::vector<Measured> in_turn(const std::vector<Variant>& what, int64_t rounds, Measure&& measure) {
+  std::vector<Measured> all;
+  for (const Variant& variant : what) all.push_back({variant.name});
+  for (int64_t round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < what.size(); ++i) measure(what[i], all[i]);
+  return all;
 }
 
 void say_table(const char* time, const std::vector<Measured>& all, bool json) {
@@ -110,7 +119,8 @@ void say_table(const char* time, const std::vector<Measured>& all, bool json) {
     std::vector<Json> rows;
     for (const Measured& row : all)
       rows.push_back(Json::object({{"name", row.name},
-                                   {fmt::format("{}_ms", time), rounded(row.milliseconds, 4)},
+                                   {fmt::format("{}_ms", time), rounded(row.fastest(), 4)},
+                                   {"spread", rounded(row.spread(), 4)},
                                    {"arena_bytes", row.arena},
                                    {"total_bytes", row.bytes}}));
     return say(Json::list(rows).text());
@@ -118,12 +128,13 @@ void say_table(const char* time, const std::vector<Measured>& all, bool json) {
   size_t width = 0;
   for (const Measured& row : all) width = std::max(width, row.name.size());
   const Measured& whole = all.front();
-  std::string text = fmt::format("{:<{}}  {:>9}  {:>7}  {:>11}  {:>7}  {:>11}", "", width,
-                                 fmt::format("{} ms", time), "times", "arena", "times", "in all");
+  std::string text =
+      fmt::format("{:<{}}  {:>9}  {:>7}  {:>7}  {:>11}  {:>7}  {:>11}", "", width,
+                  fmt::format("{} ms", time), "spread", "times", "arena", "times", "in all");
   for (const Measured& row : all)
     text += fmt::format(
-        "\n{:<{}}  {:>9.2f}  {:>7.2f}  {:>11}  {:>7.2f}  {:>11}", row.name, width, row.milliseconds,
-        row.milliseconds / whole.milliseconds, byte_text(row.arena),
+        "\n{:<{}}  {:>9.2f}  {:>5.1f} %  {:>7.2f}  {:>11}  {:>7.2f}  {:>11}", row.name, width,
+        row.fastest(), 100 * row.spread(), row.fastest() / whole.fastest(), byte_text(row.arena),
         static_cast<double>(row.arena) / static_cast<double>(whole.arena), byte_text(row.bytes));
   say(text);
 }
@@ -161,44 +172,32 @@ void say_plan_ablation(const std::string& config, const std::vector<std::string>
                        bool json) {
   const Config whole = load_config(config, overrides);
   require_graph(whole);
-  std::vector<Measured> all;
-  for (const Variant& variant : variants(whole, false)) {
+  const auto measure = [&](const Variant& variant, Measured& row) {
     const Config changed = load_config(config, joined(overrides, variant.overrides));
-    std::vector<double> times;
-    for (int round = 0; round < kRounds; ++round) {
-      const auto start = std::chrono::steady_clock::now();
-      const PlanReport report = plan(changed, {.disabled_passes = variant.disabled_passes});
-      const std::chrono::duration<double, std::milli> took =
-          std::chrono::steady_clock::now() - start;
-      times.push_back(took.count());
-      if (round == 0) all.push_back({variant.name, 0, report.arena, report.need()});
-    }
-    all.back().milliseconds = fastest(times);
-  }
-  say_table("plan", all, json);
+    const auto start = std::chrono::steady_clock::now();
+    const PlanReport report = plan(changed, {.disabled_passes = variant.disabled_passes});
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    row.times.push_back(took.count());
+    row.arena = report.arena, row.bytes = report.need();
+  };
+  say_table("plan", in_turn(variants(whole, false), kRounds, measure), json);
 }
 
 void say_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
-                        int64_t steps, bool json) {
+                        int64_t steps, int64_t rounds, bool json) {
   const Config whole = load_config(config, overrides);
   require_graph(whole);
-  const std::vector<Variant> what = variants(whole, true);
-  std::vector<std::vector<double>> times(what.size());
-  std::vector<Measured> all(what.size());
-  for (int round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < what.size(); ++i) {
-      std::vector<std::string> words{
-          "trainer", "bench", "--json", "--config", config, "--steps", fmt::format("{}", steps)};
-      for (const std::string& pass : what[i].disabled_passes)
-        words.insert(words.end(), {"--off", pass});
-      words = joined(joined(words, overrides), what[i].overrides);
-      const Json result = Json::parse(output_of(words, what[i].max_isa));
-      times[i].push_back(static_cast<double>(result["step_us"].integer()) / 1000);
-      all[i] = {what[i].name, fastest(times[i]), result["arena_bytes"].integer(),
-                result["total_bytes"].integer()};
-    }
-  }
-  say_table("step", all, json);
+  const auto measure = [&](const Variant& variant, Measured& row) {
+    std::vector<std::string> words{
+        "trainer", "bench", "--json", "--config", config, "--steps", fmt::format("{}", steps)};
+    for (const std::string& pass : variant.disabled_passes)
+      words.insert(words.end(), {"--off", pass});
+    words = joined(joined(words, overrides), variant.overrides);
+    const Json result = Json::parse(output_of(words, variant.max_isa));
+    row.times.push_back(static_cast<double>(result["step_us"].integer()) / 1000);
+    row.arena = result["arena_bytes"].integer(), row.bytes = result["total_bytes"].integer();
+  };
+  say_table("step", in_turn(variants(whole, true), rounds > 0 ? rounds : kRounds, measure), json);
 }
 
 }  // namespace tessera

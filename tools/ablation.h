@@ -19,13 +19,16 @@ struct Variant {
 // changes nothing but the time.
 std::vector<Variant> variants(const Config& config, bool timed);
 
-// Bytes of each variant's plan, and how long it takes to make.
+// Tables of the variants measured in turn: each once in a round, so that a slow minute of the
+// machine meets all of them. The fastest round counts; the spread is how much longer the slowest
+// took.
+//
+// Prints the bytes of each variant's plan, and how long it takes to make.
 void say_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
                        bool json);
-// Bytes and times; each variant runs `steps` steps in a process of its own, three times in turn
-// (the fastest counts), because an instruction set is chosen once. Throws Error where such a
-// process fails.
+// Prints bytes and times; each variant runs `steps` steps a round in a process of its own, because
+// an instruction set is chosen once. Throws Error if such a process fails.
 void say_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
-                        int64_t steps, bool json);
+                        int64_t steps, int64_t rounds, bool json);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ namespace {
 struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
-  int64_t steps = 50;
+  int64_t steps = 50, repeat = 0;
   bool json = false, ablation = false, infer = false;
   CompileOptions compile;
 };
@@ -41,10 +41,18 @@ int run_inference(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   if (arguments.infer) return run_inference(arguments);
   if (arguments.ablation) {
-    say_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.json);
+    say_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.repeat,
+                       arguments.json);
     return 0;
   }
   const Config config = load_config(arguments.config, arguments.overrides);
+  if (arguments.repeat > 0) {
+    const RepeatedBench all =
+        bench_repeatedly(config, arguments.steps, arguments.repeat, arguments.compile);
+    if (!arguments.json) say(device_line(config));
+    say(arguments.json ? all.json() : all.text());
+    return 0;
+  }
   const BenchResult r = bench(config, arguments.steps, arguments.compile);
   if (arguments.json) {
     say(r.json());
@@ -67,6 +75,11 @@ void add_bench_verb(CLI::App& app, Verb& verb) {
   bench->add_option("--config", arguments->config, "YAML file")->required();
   bench->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
+  bench
+      ->add_option("--repeat", arguments->repeat,
+                   "time them so many times over: median, spread, and the ops whose time varies;\n"
+                   "with --ablation: rounds of the table, instead of 3")
+      ->check(CLI::Range(1, 10000));
   add_gpu_flags(*bench, arguments->overrides);
   bench->add_flag("--json", arguments->json, "as JSON");
   bench
@@ -83,7 +96,8 @@ void add_bench_verb(CLI::App& app, Verb& verb) {
                  "time answers of the network instead: one image, and batches of data.batch;\n"
                  "--steps is how many of each")
       ->excludes(bench->get_option("--off"))
-      ->excludes(bench->get_option("--ablation"));
+      ->excludes(bench->get_option("--ablation"))
+      ->excludes(bench->get_option("--repeat"));
   bench->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
 }
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
 #include "tessera/models/training/generated_batches.h"
@@ -76,6 +79,56 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.kernels = cpu_context().kernels_name();
   result.device = configured_device(config).name();
   return result;
+}
+
+RepeatedBench bench_repeatedly(const Config& config, int64_t steps, int64_t repetitions,
+                               const CompileOptions& options) {
+  RepeatedBench all;
+  for (int64_t i = 0; i < repetitions; ++i)
+    all.step_ms.push_back((all.last = bench(config, steps, options)).step_ms_p50);
+  std::vector<double> sorted = all.step_ms;
+  all.step = spread_of(sorted);
+  if (config.mode == Mode::kEager) return all;
+  const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
+  all.varying = profile(config, {.steps = repetitions, .compile = options}).ops;
+  std::erase_if(all.varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
+  std::stable_sort(all.varying.begin(), all.varying.end(),
+                   [&](const auto& a, const auto& b) { return range(a) > range(b); });
+  return all;
+}
+
+std::string RepeatedBench::text() const {
+  const size_t shown = std::min<size_t>(10, varying.size());
+  std::string text = fmt::format(
+      "{:.1f} images/s  step {:.2f} ms, median of {}  min {:.2f}  max {:.2f}  spread {:.1f} %  {} "
+      "threads  {} kernels",
+      last.images_per_second * last.step_ms_p50 / step.median, step.median, step_ms.size(),
+      step.min, step.max, 100 * (step.max / step.min - 1), last.threads, last.kernels);
+  if (shown > 0)
+    text += fmt::format("\n{:>9} {:>9} {:>9}  {} of the {} ops whose time varies", "median us",
+                        "min", "max", shown, varying.size());
+  for (const ProfiledOp& op : std::span(varying).first(shown))
+    text += fmt::format("\n{:>9.1f} {:>9.1f} {:>9.1f}  {}", op.us.median, op.us.min, op.us.max,
+                        op_title(op.op, op.place));
+  return text;
+}
+
+std::string RepeatedBench::json() const {
+  std::vector<Json> steps, ops;
+  for (const double value : step_ms) steps.push_back(rounded(value, 4));
+  for (const auto& [node, op, place, phase, algorithm, shape, cost, us] : varying)
+    ops.push_back(Json::object({{"op", op},
+                                {"place", place},
+                                {"phase", phase},
+                                {"us_median", rounded(us.median, 3)},
+                                {"us_min", rounded(us.min, 3)},
+                                {"us_max", rounded(us.max, 3)}}));
+  return Json::object({{"step_ms", Json::list(steps)},
+                       {"step_ms_median", rounded(step.median, 4)},
+                       {"spread", rounded(step.max / step.min - 1, 4)},
+                       {"varying_ops", Json::list(ops)},
+                       {"last", Json::parse(last.json())}})
+      .text();
 }
 
 std::string BenchResult::json() const {

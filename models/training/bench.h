@@ -8,6 +8,7 @@
 
 #include "tessera/graph/compile_options.h"
 #include "tessera/models/config/config.h"
+#include "tessera/models/training/profile.h"
 
 namespace tessera {
 
@@ -30,5 +31,20 @@ struct BenchResult {
 // PlanInfeasible as require_fit() does for a timing (memory_limit.h), ConfigError for an unknown
 // pass.
 BenchResult bench(const Config& config, int64_t steps, const CompileOptions& options = {});
+
+// bench() several times over, each with memory of its own, and the ops whose time varies.
+struct RepeatedBench {
+  std::vector<double> step_ms = {};  // the median step of each repetition
+  Spread step = {};                  // of these
+  // Ops whose slowest run took at least a tenth of the median more than the fastest, those with the
+  // largest difference first; none in eager mode, which has no program to observe.
+  std::vector<ProfiledOp> varying = {};
+  BenchResult last = {};
+  std::string text() const;
+  std::string json() const;
+};
+// Repeats at least once; ops are timed in as many steps. Throws what bench() throws.
+RepeatedBench bench_repeatedly(const Config& config, int64_t steps, int64_t repetitions,
+                               const CompileOptions& options = {});
 
 }  // namespace tessera

@@ -506,6 +506,26 @@ class Questions(Test):
         self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
         self.assertIn("images/s", lines[1])
 
+    def test_bench_repeats(self):
+        words = ("bench", "--config", QUICKSTART, "--steps", 3, "--repeat", 5, "data.batch=4", "threads=2")
+        bench = json.loads(self.succeed(*words, "--json"))
+        steps = sorted(bench["step_ms"])
+        self.assertEqual(len(steps), 5)
+        self.assertEqual(steps[2], bench["step_ms_median"])
+        self.assertAlmostEqual(bench["spread"], steps[-1] / steps[0] - 1, delta=1e-2)
+        ranges = [op["us_max"] - op["us_min"] for op in bench["varying_ops"]]
+        for one, next_one in zip(ranges, ranges[1:]):
+            self.assertGreaterEqual(one, next_one - 0.01)
+        for op in bench["varying_ops"]:
+            self.assertLessEqual(op["us_min"], op["us_median"])
+            self.assertGreaterEqual(op["us_max"] - op["us_min"], 0.099 * op["us_median"])
+        self.assertEqual(bench["last"]["threads"], 2)
+        out = self.succeed(*words)
+        self.assertRegex(out, r"step [\d.]+ ms, median of 5  min [\d.]+  max [\d.]+  spread [\d.]+ %")
+        eager = json.loads(self.succeed(*words, "--json", "mode=eager"))
+        self.assertEqual(eager["varying_ops"], [])
+        self.fail_with(MISUSE, ["--repeat"], *words, "--infer")
+
     def test_devices(self):
         self.assertIn("cpu:0", self.succeed("devices"))
 

@@ -178,8 +178,13 @@ class Refusals(Test):
         self.assertTrue(any("instruction set baseline" in row["name"] for row in times) or
                         os.environ.get("TESSERA_MAX_ISA") == "baseline")
         self.assertTrue(all(row["step_ms"] > 0 for row in times))
+        self.assertTrue(all(row["spread"] >= 0 for row in plans + times))
+        self.assertTrue(any(row["spread"] > 0 for row in plans) and any(row["spread"] > 0 for row in times))
+        once = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--repeat", 1, "--json"))
+        self.assertEqual({row["spread"] for row in once}, {0})
         self.assertRegex(self.succeed("plan", *words, "--ablation"),
-                         r"plan ms +times +arena +times +in all\nas configured, planner best +[\d.]+ +1\.00 ")
+                         r"plan ms +spread +times +arena +times +in all\n"
+                         r"as configured, planner best +[\d.]+ +[\d.]+ % +1\.00 ")
         self.fail_with(MISUSE, ["--ablation leaves out parts of a plan"], "plan", *words, "--ablation",
                        "mode=eager")
 
