@@ -100,7 +100,8 @@ void require_device(Device device) {
   for (const DeviceInfo& info : logical_devices()) names.push_back(info.device.name());
   const std::string reason =
       device.is_cpu()
-          ? "parts of the CPU are made by configure_devices(), which this call came before"
+          ? "parts of the CPU are made by configure_devices(), which this call came before, or by "
+            "devices.cpu of a configuration"
           : why_no_gpu();
   const std::string text =
       fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),

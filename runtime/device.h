@@ -50,9 +50,10 @@ bool driver_mismatch();
 // A physical device cut into logical ones of the same kind. Each has memory of its own, with a
 // limit of its own, and its own eager allocator; they share the threads, or the GPU, of the whole.
 struct DeviceParts {
-  std::string device;            // "cpu:0"
-  int parts = 1;                 // how many
-  size_t bytes_each = SIZE_MAX;  // that may be live on a part at once; SIZE_MAX: no limit
+  std::string device;               // "cpu:0"
+  int parts = 1;                    // how many
+  size_t bytes_each = SIZE_MAX;     // that may be live on a part at once; SIZE_MAX: no limit
+  std::vector<size_t> limits = {};  // one for each part, instead of parts and bytes_each
 };
 // From now on the devices are these parts, numbered through for each kind in the order given:
 // configure_devices({{"cpu:0", 2, size_t{512} << 20}}) makes cpu:0 and cpu:1. Devices that are not

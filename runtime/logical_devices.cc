@@ -88,7 +88,9 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
           fmt::format("configure_devices: {} is named twice; give all its parts in "
                       "one entry",
                       device.name()));
-    if (entry.parts < 1 || entry.bytes_each == 0)
+    const bool is_empty =
+        std::find(entry.limits.begin(), entry.limits.end(), size_t{0}) != entry.limits.end();
+    if (entry.parts < 1 || entry.bytes_each == 0 || is_empty)
       throw DeviceError(
           fmt::format("configure_devices: {} in {} parts of {} bytes; take at least "
                       "one part and one byte",
@@ -99,8 +101,12 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
     if (std::find(named.begin(), named.end(), info.device) == named.end())
       add(info.device, 0, 1, RawMemory::kNoLimit);
   for (size_t i = 0; i < wanted.size(); ++i)
-    for (int part = 0; part < wanted[i].parts; ++part)
-      add(named[i], part, wanted[i].parts, wanted[i].bytes_each);
+    if (const std::vector<size_t>& limits = wanted[i].limits; limits.empty())
+      for (int part = 0; part < wanted[i].parts; ++part)
+        add(named[i], part, wanted[i].parts, wanted[i].bytes_each);
+    else
+      for (size_t part = 0; part < limits.size(); ++part)
+        add(named[i], static_cast<int>(part), static_cast<int>(limits.size()), limits[part]);
   return parts;
 }
 

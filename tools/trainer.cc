@@ -15,6 +15,7 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/environment.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/doctor.h"
 #include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/device.h"
@@ -180,7 +181,13 @@ int run_doctor(const Arguments& arguments) {
   return exit_code;
 }
 
-int run_devices(const Arguments& arguments) { return show_devices(arguments.json); }
+int run_devices(const Arguments& arguments) {
+  if (!arguments.config.empty())
+    cut_devices(load_config(arguments.config, arguments.overrides).devices);
+  else if (!arguments.overrides.empty())
+    throw ConfigError("devices: key=value changes a configuration: give one with --config");
+  return show_devices(arguments.json);
+}
 
 CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   app->add_option("--config", arguments.config, "YAML file")->required();
@@ -292,7 +299,11 @@ int dispatch(int argc, char** argv) {
       ->required(false)
       ->description("YAML file; without one: the machine, its libraries and a short test");
   doctor->add_flag("--json", arguments.json, "as JSON");
-  CLI::App* devices = add("devices", "list the devices, and what is free on them", run_devices);
+  CLI::App* devices = with_config(
+      add("devices", "list the devices, and what is free on them", run_devices), arguments);
+  devices->get_option("--config")
+      ->required(false)
+      ->description("YAML file, which may cut them into logical devices");
   devices->add_flag("--json", arguments.json, "as JSON");
 
   std::vector<std::string> words(argv + 1, argv + argc);

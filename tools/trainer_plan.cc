@@ -126,7 +126,7 @@ int max_batch(Config config, const Arguments& arguments) {
   int64_t limit = arguments.limit;
   const bool on_gpu = arguments.device_memory >= 0;
   if (on_gpu) limit = arguments.device_memory;
-  if (limit < 0 && config.memory.limit) limit = config.memory.limit->bytes;
+  if (const auto most = host_limit(config); limit < 0 && most) limit = most->bytes;
   if (limit < 0)
     throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
   const bool budgeted = arguments.slowdown > 0;
@@ -192,7 +192,7 @@ int check_need(const Arguments& arguments, const Config& config, const PlanRepor
     check(name, allowed, report.gpu_need(), " on " + report.device);
   };
   if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes, report.need(), "");
-  if (config.memory.limit) check("memory.limit", config.memory.limit->bytes, report.need(), "");
+  if (const auto limit = host_limit(config)) check(limit->key, limit->bytes, report.need(), "");
   if (arguments.device_memory >= 0) check_gpu(arguments.gpu_limit_name, arguments.device_memory);
   if (config.memory.gpu_limit) check_gpu("memory.gpu_limit", config.memory.gpu_limit->bytes);
   return code;
@@ -248,9 +248,10 @@ void print_remarks(const Arguments& arguments, const Config& config, const PlanR
         report.device, report.alignment, byte_text(report.gpu_need()),
         arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : "",
         scratch_text(device)));
-  if (!config.memory.limit) return;
-  const int64_t limit = config.memory.limit->bytes, over = report.need() - limit;
-  write_out(fmt::format("memory.limit is {}: {} of the {} needed\n", byte_text(limit),
+  const auto limit = host_limit(config);
+  if (!limit) return;
+  const int64_t over = report.need() - limit->bytes;
+  write_out(fmt::format("{} is {}: {} of the {} needed\n", limit->key, byte_text(limit->bytes),
                         over > 0 ? "over by " + byte_text(over) : "enough for all",
                         byte_text(report.need())));
 }
@@ -319,7 +320,7 @@ int run(Arguments arguments) {
   if (!arguments.html.empty()) write_html(arguments, config);
   if (drawn) draw(arguments, config);
   const bool checked =
-      arguments.max_bytes >= 0 || arguments.device_memory >= 0 || config.memory.limit;
+      arguments.max_bytes >= 0 || arguments.device_memory >= 0 || host_limit(config);
   if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
   const PlanReport report = plan(config, arguments.compile);  // prints the graph of --dump-after
   if (reported) print_report(arguments, config, report);

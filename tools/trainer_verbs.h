@@ -25,7 +25,7 @@ void add_config_verbs(CLI::App& app, Verb& verb);
 
 // trainer_machine.cc: the verb devices, and doctor without a configuration. They give the exit
 // code.
-int show_devices(bool as_json);
+int show_devices(bool as_json);  // as they are cut
 int show_machine(bool as_json);
 void say_findings(const std::vector<Finding>& findings);
 Json findings_json(const std::vector<Finding>& findings);

@@ -222,6 +222,12 @@ struct GpuConfig {
   Named<GpuPlans> plans = GpuPlans::rule;  // rule | tuned
 };
 
+// Limits of the logical devices that cpu:0 and gpu:0 are cut into; empty: it stays whole.
+struct DevicesConfig {
+  std::vector<ByteSize> cpu, gpu;
+  bool operator==(const DevicesConfig&) const = default;
+};
+
 struct MemoryConfig {
   std::string planner = "best";
   std::optional<ByteSize> limit;      // of all that the engine asks for, of the host's memory
@@ -266,6 +272,7 @@ struct Config {
   EvalConfig eval;
   CpuConfig cpu;
   GpuConfig gpu;
+  DevicesConfig devices;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   RunConfig run;

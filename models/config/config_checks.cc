@@ -69,7 +69,14 @@ class Checks {
   void check_device() {
     if (config_.device == "auto") return;
     try {
-      if (described_gpu(config_.device) == nullptr) parse_device(config_.device);
+      if (described_gpu(config_.device) != nullptr) return;
+      const Device device = parse_device(config_.device);
+      const size_t parts = wrong_.count("devices") ? 0 : config_.devices.cpu.size();
+      if (device.is_cpu() && parts > 0 && static_cast<size_t>(device.index) >= parts)
+        add({"device"},
+            fmt::format("device: must be one of the parts that devices.cpu makes, cpu:0 "
+                        "to cpu:{}, but is '{}'",
+                        parts - 1, config_.device));
     } catch (const Error& error) {
       add({"device"}, error.what());
     }
@@ -245,7 +252,7 @@ class Checks {
   void check_budget() {
     const MemoryConfig& memory = config_.memory;
     if (!memory.budget || memory.budget->is_automatic()) return;
-    const bool on_gpu = config_.device != "cpu" && config_.device != "auto";
+    const bool on_gpu = !names_cpu(config_) && config_.device != "auto";
     const auto& limit = on_gpu ? memory.gpu_limit : memory.limit;
     if (limit && memory.budget->bytes > limit->bytes)
       add({"memory.budget"},

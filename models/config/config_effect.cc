@@ -1,6 +1,7 @@
 #include "tessera/models/config/config_effect.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <vector>
 
@@ -31,9 +32,7 @@ std::string optimizer(const Config& config) { return config.optimizer.name.text(
 std::string loss(const Config& config) { return config.loss.name.text(); }
 std::string schedule(const Config& config) { return config.schedule.name.text(); }
 // What is not certain to be a CPU may be a GPU.
-std::string device(const Config& config) {
-  return config.device.find("cpu") == 0 || config.device.find("/CPU") == 0 ? "cpu" : "gpu";
-}
+std::string device(const Config& config) { return names_cpu(config) ? "cpu" : "gpu"; }
 std::string mode(const Config& config) { return config.mode.text(); }
 std::string ema(const Config& config) { return config.ema.decay ? "any number" : "none"; }
 std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
@@ -71,6 +70,7 @@ const std::vector<Dependent>& dependents() {
   static const std::vector<Dependent> all = [] {
     std::vector<Dependent> known{
         {"deterministic", "device", device, {"gpu"}},
+        {"devices.gpu", "device", device, {"gpu"}, true},
         {"data.root", "data.name", data, files(), true},
         {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
         {"memory.planner", "mode", mode, {"graph"}, true},
@@ -133,6 +133,12 @@ bool is_default(const ConfigKey& key) {
 }
 
 }  // namespace
+
+bool names_cpu(const Config& config) {
+  std::string name = config.device.substr(config.device.starts_with('/') ? 1 : 0, 3);
+  for (char& c : name) c = static_cast<char>(std::tolower(c & 0x7F));
+  return name == "cpu";
+}
 
 std::vector<std::string> options_of_model(const std::string& name, bool is_layered) {
   std::vector<std::string> options =

@@ -17,6 +17,9 @@ std::vector<std::string> options_of_model(const std::string& name, bool is_layer
 // key.
 std::string why_without_effect(const Config& config, const ConfigKey& key);
 
+// Whether device names a CPU or a part of one; auto and whatever else may come to a GPU.
+bool names_cpu(const Config& config);
+
 // The key whose override silences one of the file that has no effect any more: data.name=synthetic
 // beside a file with data.root. "" where nothing does.
 std::string choice_that_puts_aside(const std::string& path);

@@ -115,6 +115,9 @@ struct TypeText {
   Text operator()(const std::vector<Duration>*) const {
     return {"a list of lengths in epochs or steps", " (such as [30ep, 500st])"};
   }
+  Text operator()(const std::vector<ByteSize>*) const {
+    return {"a list of sizes in B, KiB, MiB, GiB or TiB", " (such as [2GiB, 512MiB])"};
+  }
   Text operator()(const std::vector<std::string>*) const {
     return {"a list of names", " (such as [conv1, layer1])"};
   }
@@ -279,6 +282,8 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"gpu.synchronous", &c.gpu.synchronous, any(), "wait after each op, so that the error of a kernel names its op; slow, to find faults"},
     {"gpu.workspace", &c.gpu.workspace, above(0), "bytes that one op may take for scratch at most"},
     {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), "how convolutions are computed: as cuDNN proposes, with the same bits on every GPU of a kind, or by what was fastest when trainer tune measured here"},
+    {"devices.cpu", &c.devices.cpu, above(0), "cuts the CPU into logical devices cpu:0, cpu:1 and so on, each with this limit of the memory that it may hold; they share the threads; []: whole"},
+    {"devices.gpu", &c.devices.gpu, above(0), "the same of gpu:0; other GPUs stay whole and come before its parts"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},

@@ -56,9 +56,9 @@ struct ConfigKey {
       std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
                    NamedValue*, ValidationSource*, Workers*, std::optional<int64_t>*,
                    std::optional<ByteSize>*, std::optional<double>*, std::vector<int64_t>*,
-                   std::vector<double>*, std::vector<Duration>*, std::vector<std::string>*,
-                   std::vector<AugmentConfig>*, std::vector<LayerConfig>*,
-                   std::vector<GroupConfig>*>;
+                   std::vector<double>*, std::vector<Duration>*, std::vector<ByteSize>*,
+                   std::vector<std::string>*, std::vector<AugmentConfig>*,
+                   std::vector<LayerConfig>*, std::vector<GroupConfig>*>;
 
   std::string path;  // "data.batch"
   Target target;     // into the Config the list was made for

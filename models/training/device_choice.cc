@@ -81,7 +81,26 @@ DeviceChoice auto_choice(const std::vector<DeviceInfo>& devices,
   return {Device{}, "auto chose it, because " + (why.empty() ? why_no_gpu() : why)};
 }
 
+void cut_devices(const DevicesConfig& wanted) {
+  static std::mutex mutex;
+  static DevicesConfig now;
+  const std::lock_guard lock(mutex);
+  if (wanted == now) return;
+  std::vector<DeviceParts> parts;
+  const auto cut = [&](const char* device, const std::vector<ByteSize>& sizes) {
+    if (sizes.empty()) return;
+    parts.push_back({.device = device});
+    for (const ByteSize& size : sizes)
+      parts.back().limits.push_back(static_cast<size_t>(size.bytes));
+  };
+  cut("cpu:0", wanted.cpu);
+  if (!wanted.gpu.empty() && why_no_gpu().empty()) cut("gpu:0", wanted.gpu);
+  configure_devices(parts);
+  now = wanted;
+}
+
 DeviceChoice choose_device(const Config& config) {
+  cut_devices(config.devices);
   if (config.device == "auto") {
     DeviceChoice chosen = auto_choice(
         physical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });

@@ -19,7 +19,12 @@ struct DeviceChoice {
 // Whether there may be one: without waking the driver, whose library is large.
 bool nvidia_gpu_is_here();
 
-// What config.device comes to here. Throws DeviceError with the reason where that cannot be used.
+// Cuts the devices as a configuration says (configure_devices()); what is cut so already stays.
+// Without a GPU here devices.gpu cuts nothing.
+void cut_devices(const DevicesConfig& wanted);
+
+// What config.device comes to here, after cut_devices(). Throws DeviceError with the reason where
+// that cannot be used.
 DeviceChoice choose_device(const Config& config);
 // What auto takes of these: the first GPU on which nothing is missing, or else the CPU.
 // `missing(gpu)` says what the configuration lacks there; empty: nothing.

@@ -11,6 +11,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -114,9 +115,9 @@ std::optional<Bound> machine_bound(bool is_limited) {
 }
 
 std::optional<Bound> limit_bound(const Config& config) {
-  if (!config.memory.limit) return {};
-  const int64_t limit = config.memory.limit->bytes;
-  return Bound{limit, "memory.limit", "the limit is " + byte_text(limit)};
+  const std::optional<HostLimit> limit = host_limit(config);
+  if (!limit) return {};
+  return Bound{limit->bytes, limit->key, "the limit is " + byte_text(limit->bytes)};
 }
 
 // Of the GPU that a session runs on: what was set, or what is free there; nothing on the CPU.
@@ -150,16 +151,28 @@ void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
 
 }  // namespace
 
+std::optional<HostLimit> host_limit(const Config& config) {
+  std::optional<HostLimit> least;
+  if (config.memory.limit) least = {config.memory.limit->bytes, "memory.limit"};
+  if (config.devices.cpu.empty() || described_gpu(config.device) != nullptr) return least;
+  const Device device = config.device == "auto" ? Device{} : parse_device(config.device);
+  const auto index = static_cast<size_t>(device.index);
+  if (!device.is_cpu() || index >= config.devices.cpu.size()) return least;
+  const int64_t part = config.devices.cpu[index].bytes;
+  if (!least || part < least->bytes) least = {part, "devices.cpu, of " + device.name()};
+  return least;
+}
+
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session) {
   if (config.mode == Mode::kEager) return;
   const MemoryNeed need = memory_need(session, config, data, purpose);
   refuse_excess(config, data, purpose, need, limit_bound(config));
-  refuse_excess(config, data, purpose, need, machine_bound(config.memory.limit.has_value()));
+  refuse_excess(config, data, purpose, need, machine_bound(host_limit(config).has_value()));
   refuse_excess(config, data, purpose, need, gpu_bound(config, session.device()));
 }
 
 void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
-  if (!config.memory.limit && !config.memory.gpu_limit) return;
+  if (!host_limit(config) && !config.memory.gpu_limit) return;
   const auto session = prepared_session(config, data, purpose);
   if (config.mode == Mode::kEager) return;
   const MemoryNeed need = memory_need(*session, config, data, purpose);
@@ -232,7 +245,7 @@ void with_advice(const Config& config, Purpose purpose, const std::function<void
 
 // Other data have to be opened to know more, which then is done once.
 void require_fit(const Config& config, Purpose purpose) {
-  if (config.memory.limit || config.memory.gpu_limit)
+  if (host_limit(config) || config.memory.gpu_limit)
     return require_fit(config, known_data(config, purpose), purpose);
   // What opening the data would take in memory must not come first; of files it takes little, and
   // they are looked at once.
@@ -284,9 +297,9 @@ std::string swap_text(int64_t swapped) {
 }
 
 std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
-  const bool limited = config.memory.limit.has_value();
-  const int64_t there = limited ? config.memory.limit->bytes : machine_room(used);
-  const char* whose = limited ? "of memory.limit" : "that this machine has free";
+  const std::optional<HostLimit> limited = host_limit(config);
+  const int64_t there = limited ? limited->bytes : machine_room(used);
+  const std::string whose = limited ? "of " + limited->key : "that this machine has free";
   if (config.mode == Mode::kEager)
     return fmt::format(
         "{} of {} {}; eager steps ask for more as they go, of which nothing is known ahead{}",

@@ -4,13 +4,22 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "tessera/models/training/memory_need.h"
 
 namespace tessera {
 
-// Throws PlanInfeasible when the configuration has a memory.limit, or on a GPU a memory.gpu_limit,
+// The most of the host's memory that a run may take, and the key that says so: memory.limit or, on
+// a part of the CPU, that part's of devices.cpu, whichever is less.
+struct HostLimit {
+  int64_t bytes;
+  std::string key;
+};
+std::optional<HostLimit> host_limit(const Config& config);
+
+// Throws PlanInfeasible when the configuration has a host_limit(), or on a GPU a memory.gpu_limit,
 // that is exceeded: needed, available, over by, by class, the tensors that set the minimum, and
 // what would fit. Without `data`: as far as is known without opening them. With `session`: of the
 // one that will run, its steps prepared (run_steps.h); else one is prepared to ask. With `session`,

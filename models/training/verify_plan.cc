@@ -63,9 +63,9 @@ class Way {
 void Way::require_fit() const {
   // The session, the batches, and the values of a run beside those that they are compared with.
   const Tensors persistent = session_->store().persistent();
-  const bool limited = config_.memory.limit.has_value();
+  const std::optional<HostLimit> limited = host_limit(config_);
   const int64_t free = host_memory().free,
-                limit = limited    ? config_.memory.limit->bytes
+                limit = limited    ? limited->bytes
                         : free > 0 ? free
                                    : INT64_MAX,
                 bytes = total_bytes(session_->regions()) +
@@ -76,9 +76,9 @@ void Way::require_fit() const {
       "{}: --verify-plan also runs the steps {}, which needs {} ({} bytes), {} {}, over "
       "by {}; the training itself fits. Leave out --verify-plan, or verify with a "
       "smaller data.batch{}",
-      limited ? "memory.limit" : "memory", name_, byte_text(bytes), bytes,
+      limited ? limited->key : "memory", name_, byte_text(bytes), bytes,
       limited ? "the limit is" : "this machine has free", byte_text(limit),
-      byte_text(bytes - limit), limited ? " or without memory.limit" : ""));
+      byte_text(bytes - limit), limited ? " or a higher limit" : ""));
 }
 
 Trace Way::run(int64_t steps) {

@@ -52,6 +52,20 @@ TEST_F(LogicalDevices, AreListedWithTheirLimits) {
   EXPECT_EQ(physical_devices().size(), whole);
 }
 
+TEST_F(LogicalDevices, LimitsMayDiffer) {
+  configure_devices({{.device = "cpu:0", .limits = {2 * kMiB, 16 * kMiB}}});
+  EXPECT_THROW(of_bytes(4 * kMiB), OutOfMemory);
+  {
+    const DeviceScope scope("cpu:1");
+    const Tensor there = of_bytes(12 * kMiB);
+    EXPECT_THROW(of_bytes(12 * kMiB), OutOfMemory);
+  }
+  expect_says(error_of([] {
+                configure_devices({{.device = "cpu:0", .limits = {kMiB, 0}}});
+              }),
+              "at least one part and one byte");
+}
+
 TEST_F(LogicalDevices, EachHasALimitOfItsOwn) {
   configure_devices({{"cpu:0", 2, 8 * kMiB}});
   const Tensor here = of_bytes(6 * kMiB);

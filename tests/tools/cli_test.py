@@ -529,6 +529,39 @@ class Questions(Test):
     def test_devices(self):
         self.assertIn("cpu:0", self.succeed("devices"))
 
+    def test_a_configuration_cuts_the_cpu_into_logical_devices(self):
+        words = ["--config", QUICKSTART, "devices.cpu=[64MiB, 512KiB, 1GiB]"]
+        out = self.succeed("devices", *words)
+        for line in ("logical cpu:0  64.0 MiB", "logical cpu:1  512.0 KiB", "logical cpu:2  1.0 GiB"):
+            self.assertIn(line, out)
+        logical = json.loads(self.succeed("devices", "--json", *words))["logical"]
+        self.assertEqual([one["limit_bytes"] for one in logical if one["name"].startswith("cpu")],
+                         [64 << 20, 512 << 10, 1 << 30])
+        self.fail_with(2, ["devices.cpu: must be a list of sizes"], "devices", "--config", QUICKSTART,
+                       "devices.cpu=[2GB]")
+        self.fail_with(2, ["give one with --config"], "devices", "devices.cpu=[2GiB]")
+        self.fail_with(2, ["one of the parts that devices.cpu makes, cpu:0 to cpu:2, but is 'cpu:3'"],
+                       "plan", *words, "device=cpu:3")
+        # The part's limit is that of a run on it.
+        training = [*words, *TINY]
+        bits = []
+        for device in ("cpu:0", "cpu:2"):
+            run = self.folder / device.replace(":", "")
+            out = self.succeed("train", *training, f"device={device}", f"run.dir={run}")
+            self.assertIn(f"device: {device}", out)
+            self.assertIn(f"of devices.cpu, of {device}", out)
+            bits.append((run / "weights.h5").read_bytes())
+        whole = self.folder / "whole"
+        self.succeed("train", *training, "~devices", f"run.dir={whole}")
+        self.assertEqual(bits, [(whole / "weights.h5").read_bytes()] * 2)
+        for verb in ("train", "plan"):
+            words = [verb, *training, "device=cpu:1"] + ([f"run.dir={self.folder / 'none'}"] if verb == "train" else [])
+            done = self.run_program(*words, code=4)
+            self.assertIn("devices.cpu, of cpu:1", done.stderr)
+        # Eager steps are held to it while they run.
+        done = self.run_program("train", *training, "device=cpu:1", "mode=eager", f"run.dir={self.folder / 'none'}", code=4)
+        self.assertIn("devices.cpu, of cpu:1", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -99,6 +99,8 @@ TEST(ConfigChecks, WhatFitsIsAccepted) {
         "mode: eager",
         "deterministic: true",
         "device: gpu:0\ndeterministic: false",
+        "device: cpu:1\ndevices: {cpu: [2GiB, 512MiB]}",
+        "device: gpu:1\ndevices: {cpu: [2GiB], gpu: [20GiB, 1TiB]}",
         "device: auto\ndeterministic: false",
         "optimizer: {name: adamw, momentum: 0.9, nesterov: false, beta1: 0.8}",
         "schedule: {name: one_cycle, gamma: 0.1, every: 30ep, milestones: [], peak_at: 0.2}"})
@@ -114,6 +116,7 @@ TEST(ConfigChecks, ASettingThatNothingReadsIsRefused) {
       {"data.read_ahead=7", "data.workers=0"},
       {"optimizer.nesterov=true", "optimizer.name=adamw"},
       {"model.growth=12", "model.name=lenet5"},
+      {"devices.gpu=[1GiB]", "device=CPU"},
       {"model.layers=[flatten, {linear: {units: 10}}]", "model.name=lenet5"}};
   for (const auto& [key, choice] : cases) {
     EXPECT_THROW(parse_config("", "a.yaml", {key, choice}), ConfigErrors) << key;
