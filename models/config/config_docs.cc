@@ -44,7 +44,8 @@ train: {epochs: 15}
   `schedule.gamma` beside `cosine`, unless it is the default. Where an override chooses another model,
   optimizer, data set or mode, what the file gave for the first (`model.widths`, `optimizer.nesterov`,
   `optimizer.lr`, `data.root`, `memory.planner`, with `data.workers=0` `data.read_ahead`, with
-  `checkpoint.keep=0` `checkpoint.best`) is put aside, which `train`, `plan` and `--print-config` say.
+  `checkpoint.keep=0` `checkpoint.best`, with `device=cpu` `gpu.tf32`) is put aside, which `train`, `plan`
+  and `--print-config` say.
 - `data.validation: 10%` holds training images out, by which the best checkpoint is chosen; the test
   set is then evaluated once, at the end. Without it the best is chosen on the test set, which is said
   wherever it is shown.

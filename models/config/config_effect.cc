@@ -70,7 +70,13 @@ const std::vector<Dependent>& dependents() {
   static const std::vector<Dependent> all = [] {
     std::vector<Dependent> known{
         {"deterministic", "device", device, {"gpu"}},
+        {"gpu.tf32", "device", device, {"gpu"}, true},
+        {"gpu.cuda_graph", "device", device, {"gpu"}, true},
+        {"gpu.synchronous", "device", device, {"gpu"}, true},
+        {"gpu.workspace", "device", device, {"gpu"}, true},
+        {"gpu.plans", "device", device, {"gpu"}, true},
         {"devices.gpu", "device", device, {"gpu"}, true},
+        {"memory.gpu_limit", "device", device, {"gpu"}, true},
         {"data.root", "data.name", data, files(), true},
         {"data.read_ahead", "data.workers", workers, {"1 or more"}, true},
         {"memory.planner", "mode", mode, {"graph"}, true},

@@ -99,6 +99,10 @@ TEST(ConfigChecks, WhatFitsIsAccepted) {
         "mode: eager",
         "deterministic: true",
         "device: gpu:0\ndeterministic: false",
+        "device: gpu\ngpu: {tf32: true}",
+        "device: auto\ngpu: {tf32: true}\nmemory: {gpu_limit: 1GiB}",
+        "device: gpu:H100\ngpu: {plans: tuned}",
+        "device: cpu\ngpu: {tf32: false, workspace: 256MiB}",
         "device: cpu:1\ndevices: {cpu: [2GiB, 512MiB]}",
         "device: gpu:1\ndevices: {cpu: [2GiB], gpu: [20GiB, 1TiB]}",
         "device: auto\ndeterministic: false",
@@ -116,7 +120,13 @@ TEST(ConfigChecks, ASettingThatNothingReadsIsRefused) {
       {"data.read_ahead=7", "data.workers=0"},
       {"optimizer.nesterov=true", "optimizer.name=adamw"},
       {"model.growth=12", "model.name=lenet5"},
+      {"gpu.tf32=true", "device=cpu"},
+      {"gpu.cuda_graph=false", "device=cpu:0"},
+      {"gpu.synchronous=true", "device=/CPU:0"},
+      {"gpu.workspace=1MiB", "device=cpu"},
+      {"gpu.plans=tuned", "device=cpu"},
       {"devices.gpu=[1GiB]", "device=CPU"},
+      {"memory.gpu_limit=1GiB", "device=cpu"},
       {"model.layers=[flatten, {linear: {units: 10}}]", "model.name=lenet5"}};
   for (const auto& [key, choice] : cases) {
     EXPECT_THROW(parse_config("", "a.yaml", {key, choice}), ConfigErrors) << key;
