@@ -25,7 +25,9 @@ void add_folder(const std::string& folder, std::vector<std::string>& files) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error))
-    if (at->is_regular_file() && is_picture_name(at->path().string()))
+    if (is_hidden(at->path().string()))
+      at.disable_recursion_pending();
+    else if (at->is_regular_file() && is_picture_name(at->path().string()))
       found.push_back(at->path().string());
   if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
   if (found.empty()) throw DataError(fmt::format("{}: no .jpg, .jpeg or .png is in there", folder));

@@ -1,8 +1,10 @@
 #include "tessera/models/config/config_data.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/runtime/data/sets/published.h"
 #include "tessera/runtime/error.h"
@@ -137,18 +139,45 @@ Normalization former_normalization(const Config& config, const Dataset& data) {
   return pictures ? imagenet_normalization() : data.normalization();
 }
 
+namespace {
+
+// Names classes that may be none: those with an odd name, such as "_old", "ants (1)" or "ants
+// copy", and those with less than a tenth of the median's images.
+std::string odd_classes(const Dataset& data) {
+  constexpr size_t kMost = 8;
+  const auto mark = [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; };
+  const std::vector<int64_t> images = images_of_classes(data);
+  std::vector<int64_t> sorted = images;
+  const auto middle = sorted.begin() + static_cast<int64_t>(sorted.size() / 2);
+  std::ranges::nth_element(sorted, middle);
+  std::vector<std::string> odd;
+  for (size_t c = 0; c < data.class_names().size() && odd.size() < kMost; ++c) {
+    const std::string& name = data.class_names()[c];
+    if (name.empty() || mark(name.front()) || mark(name.back()) || name.ends_with(" copy") ||
+        name.ends_with(" Copy") || 10 * images[c] < *middle)
+      odd.push_back(fmt::format("'{}' ({} images)", name, images[c]));
+  }
+  return odd.empty() ? "" : fmt::format("; these look odd: {}", fmt::join(odd, ", "));
+}
+
+}  // namespace
+
 std::string spare_classes(const Config& config, const Dataset& data) {
   if (config.model.classes <= data.classes()) return "";
+  std::string empty;
+  for (const std::string& note : data.notes())
+    if (note.find("no picture and w") != note.npos) empty = "; " + note;
   return fmt::format(
       "model.classes: the model has {}, but {} only {}; the others are never right: give "
-      "model.classes={} unless they are wanted",
-      config.model.classes, data.name(), data.classes(), data.classes());
+      "model.classes={} unless they are wanted{}{}",
+      config.model.classes, data.name(), data.classes(), data.classes(), empty, odd_classes(data));
 }
 
 void check_classes(const Config& config, const Dataset& data) {
   if (config.model.classes < data.classes())
-    throw ConfigError(fmt::format("model.classes: {} has {} classes, the model only {}",
-                                  data.name(), data.classes(), config.model.classes));
+    throw ConfigError(fmt::format(
+        "model.classes: {} has {} classes, the model only {}; give model.classes={}{}", data.name(),
+        data.classes(), config.model.classes, data.classes(), odd_classes(data)));
 }
 
 }  // namespace tessera

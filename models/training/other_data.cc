@@ -83,13 +83,6 @@ void add_normalization(const Config& run, const std::string& inference,
   overrides.push_back("data.std=" + list(told->std));
 }
 
-// How many images of each class.
-std::vector<int64_t> images_of_classes(const Dataset& data) {
-  std::vector<int64_t> images(static_cast<size_t>(data.classes()));
-  for (int64_t i = 0; i < data.count(); ++i) ++images[static_cast<size_t>(data.label(i))];
-  return images;
-}
-
 [[noreturn]] void refuse(const std::string& place, const std::vector<std::string>& unknown,
                          const std::vector<std::string>& known) {
   constexpr size_t kMost = 8, kMostKnown = 20;

@@ -84,8 +84,19 @@ std::string Dataset::describe() const {
   std::string where =
       held == 0 ? "read on demand"
                 : fmt::format("{:.1f} MiB in memory", static_cast<double>(held) / (1 << 20));
+  if (info_.skipped > 0)
+    where +=
+        fmt::format("; {} skipped: `trainer data inspect` names them",
+                    info_.skipped == 1 ? "1 file or folder was"
+                                       : fmt::format("{} files or folders were", info_.skipped));
   return fmt::format("{}: {} images {}, {} classes, {}", info_.name, info_.count,
                      shape_text(info_.shape), info_.classes, where);
+}
+
+std::vector<int64_t> images_of_classes(const Dataset& data) {
+  std::vector<int64_t> images(static_cast<size_t>(data.classes()));
+  for (int64_t i = 0; i < data.count(); ++i) ++images[static_cast<size_t>(data.label(i))];
+  return images;
 }
 
 MemoryDataset::MemoryDataset(DatasetInfo info, std::vector<uint8_t> images,

@@ -42,6 +42,7 @@ struct DatasetInfo {
   int classes = 0;
   std::vector<std::string> class_names;  // empty, or one per class
   Normalization normalization;           // one entry per channel; empty: nobody told
+  int64_t skipped = 0;                   // files and folders beside the images, see notes()
 };
 
 // Thread-safe: any number of threads may read at once.
@@ -96,6 +97,9 @@ class Dataset {
   DatasetInfo info_;
   Normalization normalization_;
 };
+
+// Returns the number of images of each class.
+std::vector<int64_t> images_of_classes(const Dataset& data);
 
 // All images and labels in memory; what the file formats return, and a way to bring one's own
 // bytes.

@@ -293,6 +293,25 @@ class Test(unittest.TestCase):
         self.assertRegex(self.configured("doctor"), r"(?m)^warning +data ")  # the damaged picture
         self.assertNotIn("model.classes", self.configured("doctor"))
 
+    def test_folders_that_look_odd_are_named_where_classes_are_too_many(self):
+        root = self.folder / "odd"
+        for name, count in (("ants", 20), ("bees", 20), ("ants copy", 20), ("_old", 20), ("flies", 1), (".hidden", 3)):
+            (root / "train" / name).mkdir(parents=True)
+            for i in range(count):
+                (root / "train" / name / f"{i}.png").write_bytes(png(16, 16, 0, i))
+        (root / "train" / "cats").mkdir()
+        (root / "test" / "ants").mkdir(parents=True)
+        (root / "test" / "ants" / "1.png").write_bytes(png(16, 16, 0, 0))
+        words = ["train", "--dry-run", "--config", CONFIG, *TINY, f"data.root={root}"]
+        said = self.trainer(*words, "model.classes=2", code=2)
+        self.assertIn("image_folder train has 5 classes, the model only 2; give model.classes=5; these look odd: "
+                      "'_old' (20 images), 'ants copy' (20 images), 'flies' (1 images)\n", said)
+        done = subprocess.run([TRAINER, *map(str, words), "model.classes=6"], cwd=self.folder, capture_output=True,
+                              text=True, check=False)
+        self.assertIn("the others are never right", done.stderr)
+        self.assertIn("1 folder has no picture and was skipped: train/cats; these look odd: '_old'", done.stderr)
+        self.assertIn("2 files or folders were skipped: `trainer data inspect` names them", done.stdout)
+
     def test_gray_pictures_stay_gray(self):
         for channels in ("1", "auto"):
             said = self.configured("data", "inspect", words=[f"data.channels={channels}"])

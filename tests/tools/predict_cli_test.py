@@ -46,6 +46,9 @@ class Predict(unittest.TestCase):
         png(new / "a.png", 40, 30, (10, 20, 200))
         png(new / "below" / "b.PNG", 17, 90, (220, 30, 10))
         (new / "notes.txt").write_text("no picture", encoding="utf-8")
+        png(new / "._a.png", 40, 30, (10, 20, 200))  # hidden: never read
+        (new / ".ipynb_checkpoints").mkdir()
+        png(new / ".ipynb_checkpoints" / "a-checkpoint.png", 40, 30, (10, 20, 200))
 
     @classmethod
     def run_it(cls, *words, code=0, text=None):

@@ -85,6 +85,11 @@ Content content_of(const Inside& inside, const fs::path& folder, const fs::path&
   Content content;
   std::error_code error;
   for (const auto& entry : entries(real)) {
+    if (is_hidden(entry.path().string())) {
+      content.stray.push_back(
+          {Stray::kHidden, (inside.from_root(folder) / entry.path().filename()).string()});
+      continue;
+    }
     const std::optional<fs::path> file = inside.resolve(entry);
     if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error)) {
       content.pictures.push_back(*file);
@@ -100,7 +105,7 @@ Content content_of(const Inside& inside, const fs::path& folder, const fs::path&
 bool has_picture(const Inside& inside, const fs::path& real) {
   std::error_code error, ignored;
   for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {
-    if (!is_picture_name(at->path().string())) continue;
+    if (is_hidden(at->path().string()) || !is_picture_name(at->path().string())) continue;
     const std::optional<fs::path> file = inside.resolve(*at);
     if (file && fs::is_regular_file(*file, ignored)) return true;
   }
@@ -114,6 +119,14 @@ std::string printable(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
   return text;
+}
+
+bool is_hidden(const std::string& path) {
+  static constexpr const char* kOfSystems[] = {"__MACOSX", "@eaDir", "#recycle", "$RECYCLE.BIN",
+                                               "lost+found"};
+  const std::string name = fs::path(path).filename().string();
+  return name.starts_with('.') ||
+         std::find(std::begin(kOfSystems), std::end(kOfSystems), name) != std::end(kOfSystems);
 }
 
 bool is_picture_name(const std::string& path) {
@@ -130,15 +143,18 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
   bool any = false;
   std::error_code error;
   for (const auto& entry : entries(inside.split(split))) {
+    if (is_hidden(entry.path().string())) continue;
     const std::optional<fs::path> real = inside.resolve(entry);
     if (!real || !fs::is_directory(*real, error)) continue;
     any = true;
     if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
   }
   if (classes.empty())
-    fail((inside.root() / split).string(),
-         any ? "its folders have no .jpg, .jpeg or .png picture"
-             : "it has no folders; the pictures of each class belong into a folder of their own");
+    fail(
+        (inside.root() / split).string(),
+        any ? "its folders have no .jpg, .jpeg or .png picture; put pictures of these kinds into a "
+              "folder for each class, not into folders below it"
+            : "it has no folders; the pictures of each class belong into a folder of their own");
   return classes;
 }
 
@@ -147,6 +163,7 @@ bool has_image_classes(const std::string& root, const std::string& split, OuterL
   std::error_code error;
   if (!fs::is_directory(inside.root() / split, error)) return false;
   for (const auto& entry : entries(inside.split(split))) {
+    if (is_hidden(entry.path().string())) continue;
     const std::optional<fs::path> real = inside.resolve(entry);
     if (real && fs::is_directory(*real, error) && has_picture(inside, *real)) return true;
   }
@@ -162,6 +179,10 @@ ImageFiles find_images(const std::string& root, const std::string& split,
     found.stray.push_back({kind, inside.from_root(path).string()});
   };
   for (const auto& folder : entries(inside.split(split))) {
+    if (is_hidden(folder.path().string())) {
+      stray(Stray::kHidden, folder.path());
+      continue;
+    }
     const std::optional<fs::path> real = inside.resolve(folder);
     if (!real) {
       stray(Stray::kDangling, folder.path());
@@ -181,12 +202,16 @@ ImageFiles find_images(const std::string& root, const std::string& split,
     const std::string name = folder.path().filename().string();
     const auto place = std::lower_bound(classes.begin(), classes.end(), name);
     if (place == classes.end() || *place != name)
-      fail(folder.path().string(), "train has no such class, or no picture of it");
+      fail(folder.path().string(),
+           "train has no such class, or no picture of it; give the class one name in both, or "
+           "remove this folder");
     for (const fs::path& picture : content.pictures)
       found.pictures.push_back(
           {inside.from_root(picture).string(), static_cast<int>(place - classes.begin())});
   }
-  if (found.pictures.empty()) fail((inside.root() / split).string(), "it has no pictures");
+  if (found.pictures.empty())
+    fail((inside.root() / split).string(),
+         "it has no pictures; put those of each class into a folder of its own");
   return found;
 }
 

@@ -20,6 +20,7 @@ struct Stray {
     kNoFile,
     kDangling,  // a link that leads nowhere
     kEmpty,     // a folder without pictures, where those of a class belong
+    kHidden,    // is_hidden()
     kKinds
   } kind;
   std::string path;
@@ -34,6 +35,10 @@ struct ImageFiles {
 enum class OuterLinks { kRefused, kFollowed };
 
 // `split` in all of these: the name of a folder, or "" for the root itself.
+
+// Whether the name begins with a dot (".ipynb_checkpoints", "._1.jpg") or is that of a folder in
+// which a system keeps copies ("__MACOSX", "@eaDir"). No class and no picture is called so.
+bool is_hidden(const std::string& path);
 
 // Whether its name ends as one of a picture does: .jpg, .jpeg or .png, in any case.
 bool is_picture_name(const std::string& path);

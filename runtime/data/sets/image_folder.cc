@@ -234,6 +234,15 @@ Located locate_test(const std::string& root, OuterLinks outer) {
   return at;
 }
 
+// Tells which folder of the root has a train: archives often unpack into a folder of their name.
+std::string inner_root(const fs::path& root) {
+  std::error_code error;
+  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error))
+    if (fs::is_directory(at->path() / "train", error) && !is_hidden(at->path().string()))
+      return fmt::format("; or set data.root to '{}'", printable(at->path().string()));
+  return "";
+}
+
 Located locate(const std::string& root, const std::string& validation, bool follow_links,
                bool test_only) {
   const OuterLinks outer = follow_links ? OuterLinks::kFollowed : OuterLinks::kRefused;
@@ -258,9 +267,10 @@ Located locate(const std::string& root, const std::string& validation, bool foll
     if (!fs::is_directory(real / split, error))
       throw DataError(
           fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
-                      "belong into train/<class>/ and test/<class>/ or val/<class>/{}",
+                      "belong into train/<class>/ and test/<class>/ or val/<class>/{}{}",
                       printable(real.string()), split == "val" ? "test" : split,
-                      test_only ? ", for an evaluation also into <class>/" : ""));
+                      test_only ? ", for an evaluation also into <class>/" : "",
+                      split == "train" ? inner_root(real) : ""));
   const bool both = test == "test" && fs::is_directory(real / "val", error);
   Located at{.root = real.string(),
              .test = test,
@@ -295,7 +305,8 @@ std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
        "folders below a class were skipped, pictures lie in the folder of the class itself"},
       {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"},
       {"link leads nowhere and was skipped", "links lead nowhere and were skipped"},
-      {"folder has no picture and was skipped", "folders have no picture and were skipped"}};
+      {"folder has no picture and was skipped", "folders have no picture and were skipped"},
+      {"hidden file or folder was skipped", "hidden files and folders were skipped"}};
   std::vector<std::string> names[Stray::kKinds], notes;
   for (const Stray& one : stray) names[one.kind].push_back(printable(one.path));
   for (size_t kind = 0; kind < Stray::kKinds; ++kind)
@@ -363,6 +374,7 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
     notes.push_back(
         list_text(damaged, "damaged picture was skipped", "damaged pictures were skipped", "\n  "));
   info.count = static_cast<int64_t>(entries.size());
+  info.skipped = static_cast<int64_t>(files.stray.size() + damaged.size());
   paths.shrink_to_fit();
   entries.shrink_to_fit();
   return std::make_shared<ImageFolder>(std::move(info), root, std::move(paths), std::move(entries),

@@ -127,6 +127,7 @@ std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::str
   DatasetInfo info = all->info();
   info.name = std::move(name);
   info.count = static_cast<int64_t>(chosen.size());
+  if (!owns) info.skipped = 0;  // told of the part that owns
   return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
                                   std::move(notes), owns);
 }

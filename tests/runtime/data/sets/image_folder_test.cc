@@ -241,6 +241,113 @@ TEST(ImageFolderTest, LinksMayLeadOutWhereThatIsAllowed) {
   EXPECT_EQ(open_data(source).train->count(), 7);
 }
 
+// A layout: "train/a/1.png" is a picture, "train/a/notes.txt=" another file, "train/a/" an empty
+// folder, "train/b>a" a link.
+struct Layout {
+  const char* name;
+  std::vector<std::string> there;
+  int64_t train, skipped;    // pictures, and files and folders that are none
+  const char* refusal = "";  // a part of the sentence that refuses the layout
+  int classes = 2;
+};
+
+void lay_out(const TempFolder& folder, const std::vector<std::string>& there) {
+  for (const std::string& one : there) {
+    if (const size_t link = one.find('>'); link != one.npos) {
+      fs::create_directories(fs::path(folder.path(one.substr(0, link))).parent_path());
+      fs::create_symlink(one.substr(link + 1), folder.path(one.substr(0, link)));
+    } else if (one.back() == '/') {
+      fs::create_directories(folder.path(one));
+    } else if (one.back() == '=') {
+      folder.write(one.substr(0, one.size() - 1), {'x'});
+    } else {
+      folder.write(one, picture("png_gray"));
+    }
+  }
+}
+
+TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
+  const std::vector<std::string> usual = {"train/a/1.png", "train/a/2.png", "train/b/1.png",
+                                          "test/a/1.png", "test/b/1.png"};
+  const std::vector<Layout> with_usual = {
+      {"as documented", {}, 3, 0},
+      {"Jupyter beside the classes", {"train/.ipynb_checkpoints/1-checkpoint.png"}, 3, 1},
+      {"Jupyter in a class", {"train/a/.ipynb_checkpoints/1-checkpoint.png"}, 3, 1},
+      {"Jupyter beside the test classes", {"test/.ipynb_checkpoints/1-checkpoint.png"}, 3, 0},
+      {"Jupyter in the root", {".ipynb_checkpoints/1-checkpoint.png", "look.ipynb="}, 3, 0},
+      {"macOS Finder", {"train/.DS_Store=", "train/a/.DS_Store=", ".DS_Store="}, 3, 2},
+      {"macOS resource forks", {"train/a/._1.png", "train/b/._1.png=", "train/._a="}, 3, 3},
+      {"macOS archive", {"__MACOSX/train/a/._1.png", "train/__MACOSX/1.png"}, 3, 1},
+      {"Windows", {"train/a/Thumbs.db=", "train/desktop.ini=", "train/b/desktop.ini="}, 3, 3},
+      {"Windows recycle bin", {"train/$RECYCLE.BIN/1.png"}, 3, 1},
+      {"Linux", {"train/.Trash-1000/1.png", "train/a/.thumbnails/1.png"}, 3, 2},
+      {"a disk's root", {"train/lost+found/"}, 3, 1},
+      {"storage of Synology", {"train/@eaDir/1.png", "train/#recycle/1.png"}, 3, 2},
+      {"version control", {"train/.git/1.png", "train/.gitkeep=", ".gitignore="}, 3, 2},
+      {"half a copy by rsync", {"train/a/.3.png.Xy12Z", "train/b/.2.png"}, 3, 2},
+      {"an editor's lock", {"train/a/.#notes>/nowhere/at/all"}, 3, 1},
+      {"a hidden link out of the root", {"train/.cache>/usr"}, 3, 1},
+      {"an empty class", {"train/c/", "test/c/"}, 3, 1},
+      {"other pictures", {"train/a/3.webp=", "train/a/4.gif=", "train/a/5.tif="}, 3, 3},
+      {"notes and labels", {"train/labels.csv=", "train/a/readme.txt=", "labels.csv="}, 3, 2},
+      {"folders below a class", {"train/a/more/3.png"}, 3, 1},
+      {"endings in capitals", {"train/a/3.PNG", "train/b/2.Png"}, 5, 0},
+      {"a class linked", {"train/c>a", "test/c>a"}, 5, 0, "", 3},
+      {"a picture linked", {"train/b/2.png>../a/1.png"}, 4, 0},
+      {"a circle of links", {"train/a/up>..", "train/round>../train"}, 3, 5},
+      {"a link that leads nowhere", {"train/a/3.png>gone.png", "train/c>gone"}, 3, 2},
+      {"a link out of the root", {"train/c>/usr"}, 0, 0, "follow such links with"},
+      {"a class of test alone", {"test/c/1.png"}, 0, 0, "give the class one name in both, or"},
+      {"a class spelled in two ways", {"test/A/1.png"}, 0, 0, "give the class one name in both"},
+      {"a page of errors saved as a picture", {"train/a/3.png="}, 0, 0, "data.damaged: skip"},
+  };
+  const std::vector<Layout> alone = {
+      {"nothing", {}, 0, 0, "belong into train/<class>/"},
+      {"one folder too deep", {"bees/train/a/1.png"}, 0, 0, "/bees'"},
+      {"no test", {"train/a/1.png"}, 0, 0, "belong into train/<class>/"},
+      {"classes of classes", {"train/a/b/1.png", "test/a/b/1.png"}, 0, 0, "not into folders below"},
+      {"pictures without classes", {"train/1.png", "test/1.png"}, 0, 0, "a folder of their own"},
+      {"other pictures alone",
+       {"train/a/1.webp=", "test/a/1.webp="},
+       0,
+       0,
+       "put pictures of these"},
+      {"hidden classes alone", {"train/.a/1.png", "test/.a/1.png"}, 0, 0, "a folder of their own"},
+      {"test without pictures", {"train/a/1.png", "test/a/"}, 0, 0, "put those of each class into"},
+  };
+  const auto look = [](const Layout& layout, const std::vector<std::string>& beside) {
+    SCOPED_TRACE(layout.name);
+    TempFolder folder;
+    lay_out(folder, beside);
+    lay_out(folder, layout.there);
+    const auto open = [&] { return open_image_folder(folder.path(), {.size = 16}); };
+    if (*layout.refusal != '\0') return expect_error<DataError>([&] { open(); }, {layout.refusal});
+    const DataSplit data = open();
+    EXPECT_EQ(data.train->classes(), layout.classes);
+    EXPECT_EQ(data.train->count(), layout.train);
+    EXPECT_EQ(data.train->info().skipped, layout.skipped) << data.train->describe();
+    const std::string count = std::to_string(layout.skipped) + " file";
+    EXPECT_EQ(data.train->describe().find(count) != std::string::npos, layout.skipped > 0)
+        << data.train->describe();
+    EXPECT_EQ(data.train->notes().empty(), layout.skipped == 0);
+    EXPECT_EQ(list_image_folder(folder.path()).train_count, layout.train);
+  };
+  for (const Layout& layout : with_usual) look(layout, usual);
+  for (const Layout& layout : alone) look(layout, {});
+}
+
+TEST(ImageFolderTest, WhatWasSkippedIsToldOnceOfAPartHeldOut) {
+  TempFolder folder;
+  lay_out(folder, {"train/a/1.png", "train/a/2.png", "train/b/1.png", "train/b/2.png",
+                   "train/.DS_Store=", "test/a/1.png"});
+  const DataSplit data = open_data({.name = "image_folder",
+                                    .root = folder.path(),
+                                    .image_size = 16,
+                                    .validation = {.count = 2}});
+  EXPECT_EQ(data.train->info().skipped, 1);
+  EXPECT_EQ(data.validation->info().skipped, 0);
+}
+
 TEST(ImageFolderTest, LinksThatLeadNowhereAndEmptyFoldersAreSkippedAndNamed) {
   TempFolder folder;
   write_folder(folder);
