@@ -93,22 +93,26 @@ std::string result_table(const Config& config, const TrainResult& result) {
   text +=
       loss ? fmt::format("\n{:<{}}{:>10}{:>12}", "best", first, loss_text(result.best_value), "")
            : fmt::format("\n{:<{}}{:>10}{:>10.2f} %", "best", first, "", 100 * result.best_value);
-  return text +
-         (result.has_validation
-              ? fmt::format("  on validation, after step {}; of the test set `trainer eval "
-                            "--checkpoint=best` tells",
-                            result.best_step)
-              : fmt::format("  on test, after step {}; chosen on the test set: data.validation "
-                            "keeps them apart",
-                            result.best_step));
+  const std::string take =
+      result.best_step == result.steps || config.checkpoint.keep == 0
+          ? ""
+          : "`trainer eval --checkpoint=best --run " + config.run.dir + "` takes these weights";
+  text += fmt::format("  on {}, after step {}", result.has_validation ? "validation" : "test",
+                      result.best_step);
+  if (!result.has_validation) text += "; chosen on the test set: data.validation keeps them apart";
+  if (result.best_kept) return text + "; weights.h5 and the test are of these weights";
+  return take.empty() ? text : text + "\n" + take;
 }
 
 void say_result(const Config& config, const TrainResult& result, bool quiet) {
   if (const std::string table = result.confusion.text(); !quiet && !table.empty()) say(table);
   if (!quiet) say(result_table(config, result));
-  say(fmt::format("final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s)",
+  say(fmt::format("final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
                   100 * result.test_accuracy, loss_text(result.test_loss), result.steps,
-                  result.epochs, result.seconds));
+                  result.epochs, result.seconds,
+                  result.best_kept
+                      ? fmt::format(" with the best weights, after step {}", result.best_step)
+                      : ""));
 }
 
 int tell_result(const Config& config, const TrainResult& result, bool quiet) {

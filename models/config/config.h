@@ -246,6 +246,7 @@ struct CheckpointConfig {
   int keep = 2;  // how many of the newest stay; 0: none are written at all
   Named<BestBy> best = BestBy::kAccuracy;  // keep the best too: on the validation images, where
                                            // there are none on those of the test
+  std::string use = "best";  // with data.validation, weights.h5 and the test are of: best | last
 };
 
 struct RunConfig {

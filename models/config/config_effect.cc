@@ -86,6 +86,7 @@ const std::vector<Dependent>& dependents() {
         {"memory.allocator", "mode", mode, {"eager"}, true},
         {"memory.reserve", "mode", mode, {"eager"}, true},
         {"checkpoint.best", "checkpoint.keep", keep, {"1 or more"}, true},
+        {"checkpoint.use", "checkpoint.keep", keep, {"1 or more"}, true},
         {"data.image_size", "data.name", data, {"image_folder", "synthetic"}},
         {"data.labels", "data.name", arrays, with_labels(), true},
         {"data.images", "data.name", data, {"hdf5"}, true},

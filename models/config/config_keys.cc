@@ -296,6 +296,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
     {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), "keep the best too: on the images of data.validation, without them on those of the test"},
+    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), "with data.validation: which weights a training leaves as weights.h5 and is tested with; without it the last"},
 
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };

@@ -112,8 +112,8 @@ void require_room(const std::string& dir, int64_t bytes) {
 }
 
 RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files,
-                     const std::string& remarks)
-    : files_(files), dir_(config.run.dir) {
+                     const std::string& remarks, bool test_due)
+    : files_(files), dir_(config.run.dir), test_due_(test_due) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) refuse_run_file(dir_, "make", error.value());
@@ -159,7 +159,9 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
   while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
     const std::string_view text = line;
     const bool whole = text.ends_with('\n');
-    if (!whole || !(text == first_line || step_of(text).value_or(INT64_MAX) <= *steps_done)) break;
+    const int64_t step = text == first_line ? 0 : step_of(text).value_or(INT64_MAX);
+    const bool again = test_due_ && step == *steps_done && text.find("test") != text.npos;
+    if (!whole || again || step > *steps_done) break;
     end += static_cast<int64_t>(text.size());
   }
   return end;

@@ -369,6 +369,31 @@ void Checkpointing::save_now(const TrainingState& state) {
                   fault_text(report->fault), way_back()));
 }
 
+bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state) {
+  const bool wanted = config_.data.validation.any() && config_.checkpoint.use == "best";
+  if (!wanted || writer_ == nullptr || state.best_step < 0 || state.best_step == state.step)
+    return false;
+  bool saved = false;
+  try {
+    save_now(state);
+    saved = true;
+    const CheckpointFile best(path(state.best_step), folder_.files());
+    best.load(tensors);
+    return true;
+  } catch (const CheckpointError& error) {
+    log(LogLevel::warning,
+        fmt::format("checkpoint.use: {}; weights.h5 holds the last weights, not the best, which "
+                    "are those after step {}",
+                    error.what(), state.best_step));
+  }
+  if (saved) put_back(tensors, state.step);
+  return false;
+}
+
+void Checkpointing::put_back(const Tensors& tensors, int64_t step) const {
+  CheckpointFile(path(step), folder_.files()).load(tensors);
+}
+
 std::vector<HostBuffer> Checkpointing::planned_buffers(const Config& config,
                                                        const Tensors& tensors) {
   if (config.checkpoint.keep == 0) return {};

@@ -56,6 +56,13 @@ class Checkpointing {
   // Saves and waits until it is on the disk. Throws CheckpointError when it cannot be written.
   void save_now(const TrainingState& state);
 
+  // With data.validation, unless checkpoint.use is last: saves as save_now() does, then puts the
+  // values of the best checkpoint into the tensors. Returns false, after a warning if a file cannot
+  // be written or read, and leaves the tensors as they are.
+  bool take_best(const Tensors& tensors, const TrainingState& state);
+  // Puts the values back that take_best() saved. Throws CheckpointError.
+  void put_back(const Tensors& tensors, int64_t step) const;
+
   // What reserve() takes for a configuration and its tensors, and what it took.
   static std::vector<HostBuffer> planned_buffers(const Config& config, const Tensors& tensors);
   // What a training writes at least: a checkpoint, weights no larger than it, reports.

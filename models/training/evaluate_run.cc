@@ -83,9 +83,12 @@ std::string load_trained(Session& session, const Config& config, const Config& t
   result.checkpoint = path;
   result.steps = step.value_or(-1);
   if (!step) return path;
-  const std::optional<int64_t> latest = CheckpointFolder(checkpoints_path(run_dir)).named("latest");
+  const CheckpointFolder folder(checkpoints_path(run_dir));
+  const std::optional<int64_t> latest = folder.named("latest");
+  const bool is_best = trained.data.validation.any() && folder.named("best") == step;
   return fmt::format("{}, after step {}{}", path, *step,
-                     latest.value_or(0) <= *step
+                     is_best ? fairly_chosen(trained)
+                     : latest.value_or(0) <= *step
                          ? ""
                          : fmt::format("; the training has gone on to step {}, which "
                                        "--checkpoint=latest evaluates",

@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct TrainResult {
-  double test_accuracy = 0, test_loss = 0;  // after the last step; accuracy in [0, 1]
+  double test_accuracy = 0, test_loss = 0;  // of the weights that are kept; accuracy in [0, 1]
   double test_top5 = 0;                     // part that is right among the first five
   // The same on the images of data.validation, where there are some.
   bool has_validation = false;
@@ -24,6 +24,7 @@ struct TrainResult {
   int64_t best_step = -1;       // after which checkpoint.best was reached; -1: unknown
   double best_value = 0;        // its accuracy or loss on the images of data.validation; without
                                 // them on those of the test, which then are no fair test of it
+  bool best_kept = false;       // weights.h5 and the test are of best_step, not of the last step
   ConfusionMatrix confusion;    // of the test images
   int64_t steps = 0;
   double epochs = 0;

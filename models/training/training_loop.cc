@@ -102,6 +102,7 @@ class TrainingLoop {
   int64_t refused_;  // updates, before the step that is looked at
   Tally since_log_, since_epoch_;
   std::optional<Evaluation> tested_, validated_;
+  bool best_kept_ = false;  // from then on the tensors hold the best weights, until all is written
   Clock::time_point start_;
 };
 
@@ -320,6 +321,7 @@ TrainResult TrainingLoop::finish() {
   const bool complete = state_.step == setup_.total_steps && evaluated;
   if (complete && setup_.validation != nullptr && !validated_)  // resumed at the end
     validated_ = setup_.validation->run(stop_);
+  best_kept_ = complete && setup_.checkpoints->take_best(setup_.persistent(), position());
   if (complete && !tested_) test();
   console_.clear_progress();
   const bool ended = complete && tested_;
@@ -357,6 +359,7 @@ TrainResult TrainingLoop::result() const {
   result.skipped = state_.skipped;
   result.best_step = state_.best_step;
   result.best_value = state_.best_value;
+  result.best_kept = best_kept_;
   result.steps = state_.step;
   result.epochs = setup_.epochs(state_.step);
   result.seconds = seconds();
@@ -367,9 +370,10 @@ TrainResult TrainingLoop::result() const {
 // be written, cost the checkpoint from which they can be made again.
 void TrainingLoop::keep_result(bool complete) {
   const std::string weights = setup_.folder->weights_path();
+  const int64_t step = best_kept_ ? state_.best_step : state_.step;
   std::string lost;
   try {
-    if (complete) setup_.run.session->save_weights(weights, state_.step, setup_.inference.text());
+    if (complete) setup_.run.session->save_weights(weights, step, setup_.inference.text());
   } catch (const CheckpointError& error) {
     lost = error.what();
   }
@@ -377,11 +381,12 @@ void TrainingLoop::keep_result(bool complete) {
   for (const std::string& file : setup_.folder->incomplete())
     log(LogLevel::warning, "the run folder is not complete: " + file);
   try {
+    if (best_kept_) setup_.checkpoints->put_back(setup_.persistent(), state_.step);
     setup_.checkpoints->save_now(position());
   } catch (const CheckpointError& error) {
     if (lost.empty() && complete)
-      throw CheckpointError(fmt::format("{}; the weights after step {} are in '{}'", error.what(),
-                                        state_.step, weights));
+      throw CheckpointError(
+          fmt::format("{}; the weights after step {} are in '{}'", error.what(), step, weights));
     if (lost.empty()) throw;
     throw CheckpointError(lost + "\n" + error.what());
   }
@@ -398,9 +403,14 @@ std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
       rate += m.images_per_second, ++lines;
   std::vector<std::pair<std::string, std::string>> facts{
       {"data", setup_.run.data.train->describe() + "\n" + setup_.run.data.test->describe()},
-      {"training", fmt::format("{} steps of {} images, {:.4g} epochs", state_.step,
-                               std::min(config.data.batch, setup_.loader->samples()),
-                               setup_.epochs(state_.step))},
+      {"training",
+       fmt::format("{} steps of {} images, {:.4g} epochs{}", state_.step,
+                   std::min(config.data.batch, setup_.loader->samples()),
+                   setup_.epochs(state_.step),
+                   best_kept_ ? fmt::format("; weights.h5 and what is tested are the best on the "
+                                            "validation images, after step {}",
+                                            state_.best_step)
+                              : "")},
       {"time",
        fmt::format("{} in this process{}", duration_text(seconds()),
                    lines > 0 ? fmt::format(", {:.4g} images/s in training", rate / lines) : "")},

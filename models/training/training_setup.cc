@@ -189,9 +189,9 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.lock->make();
   setup.checkpoints->refuse_to_overwrite();
   setup.checkpoints->clear();
-  setup.folder = std::make_unique<RunFolder>(resolved(config, setup.run.normalization),
-                                             setup.checkpoints->metrics_kept(), files_of(options),
-                                             inference_comment(setup.inference));
+  setup.folder = std::make_unique<RunFolder>(
+      resolved(config, setup.run.normalization), setup.checkpoints->metrics_kept(),
+      files_of(options), inference_comment(setup.inference), setup.state.evaluation_due == 2);
   // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
   // 9. What there is to say of all this.

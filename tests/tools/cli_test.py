@@ -224,7 +224,7 @@ class Training(Test):
         run, said = self.train("run", "data.validation=25%")
         self.assertRegex(said, r"\nvalidation +\d+\.\d{4} +\d+\.\d\d %\n"
                                r"test +\d+\.\d{4} +\d+\.\d\d % +\d+\.\d\d %\n"
-                               r"best +\d+\.\d\d %  on validation, after step \d+; of the test set")
+                               r"best +\d+\.\d\d %  on validation, after step \d+")
         self.assertEqual([line["step"] for line in metrics(run) if line["phase"] == "test"],
                          [metrics(run)[-1]["step"]])
         self.assertEqual(len([line for line in metrics(run) if line["phase"] == "validation"]), 2)

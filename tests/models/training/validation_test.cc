@@ -1,12 +1,14 @@
 // data.validation: what chooses the best checkpoint, and when the test set is looked at.
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/tests/models/run/checkpoint_fixture.h"
+#include "tessera/runtime/log.h"
+#include "tessera/tests/models/training/run_files.h"
 
 namespace tessera {
 namespace {
@@ -128,6 +130,129 @@ TEST_F(Validation, TheReportSaysOfWhichImagesItsEvaluationsAre) {
   EXPECT_NE(shared.find("the best of these was chosen on them"), shared.npos);
 }
 
+// A training that collapses: the learning rate rises until the weights are worth nothing.
+class Collapse : public Validation {
+ protected:
+  Collapse() {
+    config_.data.train_count = 200;
+    config_.schedule.warmup = {4, Duration::Unit::kEpochs};
+    config_.optimizer.lr = 3;
+    config_.optimizer.clip_value = 1;
+    config_.checkpoint.best = BestBy::kLoss;
+    config_.train.epochs = 4;
+  }
+  TrainResult evaluate(const std::string& checkpoint) const {
+    return evaluate_run(config_.run.dir, {.checkpoint = checkpoint}, [](const std::string&) {});
+  }
+};
+
+TEST_F(Collapse, LeavesTheBestWeightsAndTestsThem) {
+  const TrainResult result = run();
+  ASSERT_LT(result.best_step, result.steps) << "the weights did not collapse";
+  ASSERT_GT(result.validation_loss, 10 * result.best_value);
+  EXPECT_TRUE(result.best_kept);
+  EXPECT_EQ(evaluate("").steps, result.best_step);
+  EXPECT_EQ(evaluate("").test_loss, result.test_loss);
+  EXPECT_EQ(evaluate("best").test_loss, result.test_loss);
+  EXPECT_NE(evaluate("latest").test_loss, result.test_loss);
+  ASSERT_EQ(lines("test").size(), 1u);
+  EXPECT_NEAR(lines("test")[0].loss, result.test_loss, 1e-6 * result.test_loss);
+  EXPECT_NE(read_all(config_.run.dir + "/report.html").find("the best on the validation images"),
+            std::string::npos);
+}
+
+TEST_F(Collapse, MayLeaveTheLastWeights) {
+  const TrainResult best = run();
+  config_.run.dir = folder_.path("last");
+  config_.checkpoint.use = "last";
+  const TrainResult last = run();
+  EXPECT_FALSE(last.best_kept);
+  EXPECT_EQ(last.best_step, best.best_step);
+  EXPECT_EQ(evaluate("").steps, last.steps);
+  EXPECT_EQ(evaluate("").test_loss, last.test_loss);
+  EXPECT_NE(last.test_loss, best.test_loss);
+  // The last checkpoint is that of the last step in either case.
+  EXPECT_EQ(values_after(folder_.path("run"), last.steps),
+            values_after(folder_.path("last"), last.steps));
+  // Without validation images nothing else could choose: the last, as before.
+  config_.run.dir = folder_.path("without");
+  config_.checkpoint.use = "best";
+  config_.data.validation = {};
+  const TrainResult without = run();
+  EXPECT_FALSE(without.best_kept);
+  EXPECT_EQ(evaluate("").steps, without.steps);
+}
+
+TEST_F(Collapse, GoesOnFromTheLastStepWithTheSameBits) {
+  config_.schedule.warmup = {5, Duration::Unit::kEpochs};
+  config_.train.epochs = 5;
+  const TrainResult whole = run();
+  ASSERT_TRUE(whole.best_kept);
+  const std::string values = values_after(config_.run.dir, whole.steps);
+  const std::string weights = read_all(config_.run.dir + "/weights.h5");
+  config_.run.dir = folder_.path("pieces");
+  config_.train.epochs = 4;
+  ASSERT_TRUE(run().best_kept);
+  config_.train.epochs = 5;
+  run({.resume = "auto"});
+  EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
+  EXPECT_EQ(read_all(config_.run.dir + "/weights.h5"), weights);
+  run({.resume = "auto"});  // nothing is left to do
+  EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
+  EXPECT_EQ(read_all(config_.run.dir + "/weights.h5"), weights);
+}
+
+// The process is killed when the test's line is written and the last checkpoint is not yet.
+TEST_F(Collapse, KilledBehindTheTestItHasOneLine) {
+  std::atomic<int> stop{0};
+  const auto print = [&](const std::string& line) {
+    if (line.starts_with("epoch 4/4")) stop = 15;
+  };
+  const TrainResult stopped = train(config_, print, {.stop = &stop});
+  std::ofstream(config_.run.dir + "/metrics.csv", std::ios::app)
+      << "4," << stopped.steps << ",test,9,0.5,1,100,\n";
+  std::ofstream(config_.run.dir + "/metrics.jsonl", std::ios::app)
+      << "{\"epoch\": 4, \"step\": " << stopped.steps << ", \"phase\": \"test\"}\n";
+  const TrainResult result = run({.resume = "auto"});
+  ASSERT_EQ(lines("test").size(), 1u);
+  EXPECT_NEAR(lines("test")[0].loss, result.test_loss, 1e-6 * result.test_loss);
+  EXPECT_EQ(lines("validation").size(), 4u);
+  const std::string json = read_all(config_.run.dir + "/metrics.jsonl");
+  EXPECT_EQ(json.find("\"test\""), json.rfind("\"test\""));
+}
+
+// The signal comes while the best weights are tested, so the tensors hold them.
+TEST_F(Collapse, StoppedWhileTheBestAreTestedItKeepsTheLast) {
+  const TrainResult whole = run();
+  const std::string values = values_after(config_.run.dir, whole.steps);
+  config_.run.dir = folder_.path("stopped");
+  std::atomic<int> stop{0};
+  const auto print = [&](const std::string& line) {
+    if (line.starts_with("epoch 4/4")) stop = 15;
+  };
+  EXPECT_EQ(train(config_, print, {.stop = &stop}).stopped_by, 15);
+  EXPECT_EQ(run({.resume = "auto"}).test_loss, whole.test_loss);
+  EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
+}
+
+TEST_F(Collapse, ABestCheckpointThatIsDamagedCostsNothingElse) {
+  config_.checkpoint.use = "last";
+  const TrainResult last = run();
+  const std::string values = values_after(config_.run.dir, last.steps);
+  const CheckpointFolder folder(checkpoints_path(config_.run.dir));
+  write_all(folder.path(last.best_step), "no checkpoint");
+  config_.checkpoint.use = "best";
+  std::string warnings;
+  set_log_sink([&](LogLevel, std::string_view text) { warnings += text; });
+  const TrainResult again = run({.resume = "auto"});
+  set_log_sink({});
+  EXPECT_NE(warnings.find("weights.h5 holds the last weights, not the best"), std::string::npos)
+      << warnings;
+  EXPECT_FALSE(again.best_kept);
+  EXPECT_EQ(again.test_loss, last.test_loss);
+  EXPECT_EQ(values_after(config_.run.dir, last.steps), values);
+}
+
 std::string evaluated(const std::string& dir, const std::string& checkpoint) {
   std::string said;
   evaluate_run(dir, {.checkpoint = checkpoint},
@@ -139,7 +264,8 @@ TEST_F(Validation, AnEvaluationOfTheBestSaysWhatChoseIt) {
   run();
   EXPECT_NE(evaluated(config_.run.dir, "best").find("the best on the validation images"),
             std::string::npos);
-  EXPECT_EQ(evaluated(config_.run.dir, "").find("best"), std::string::npos);
+  EXPECT_NE(evaluated(config_.run.dir, "").find("the best on the validation images"),
+            std::string::npos);
   config_.run.dir = folder_.path("other");
   config_.data.validation = {};
   run();
