@@ -249,6 +249,10 @@ struct CheckpointConfig {
   std::string use = "best";  // with data.validation, weights.h5 and the test are of: best | last
 };
 
+struct ResumeConfig {
+  bool exact = false;  // refuse where the bits may be others than those of the machine before
+};
+
 struct RunConfig {
   std::string dir = "runs/run";
 };
@@ -276,6 +280,7 @@ struct Config {
   DevicesConfig devices;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
+  ResumeConfig resume;
   RunConfig run;
   // What an override made meaningless of what the file says: "optimizer.nesterov: true (a.yaml:3)".
   std::vector<std::string> put_aside;

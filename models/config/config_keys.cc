@@ -298,6 +298,8 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), "keep the best too: on the images of data.validation, without them on those of the test"},
     {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), "with data.validation: which weights a training leaves as weights.h5 and is tested with; without it the last"},
 
+    {"resume.exact", &c.resume.exact, any(), "refuse to go on on another instruction set, device, kind of kernels, build or C library than the run's env.json names, where the bits may be others; false: that is a warning"},
+
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };
 }

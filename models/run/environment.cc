@@ -1,15 +1,21 @@
 #include "tessera/models/run/environment.h"
 
+#include <algorithm>
 #include <ctime>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 #include <sys/utsname.h>
 #include <zlib.h>
 
+#include "tessera/models/config/config.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
-#include "tessera/runtime/device.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
@@ -34,14 +40,17 @@ constexpr const char* kAsserts = "on";
 
 const char* tessera_version() { return TESSERA_VERSION; }
 
-std::string environment_json() {
+std::string environment_json(Device device) {
   utsname system{};
   uname(&system);
   std::vector<Json> devices;
-  for (const DeviceInfo& info : physical_devices())
+  std::string kind = "cpu";  // equal GPUs give equal bits
+  for (const DeviceInfo& info : physical_devices()) {
+    if (!device.is_cpu() && info.device == device) kind = info.description;
     devices.push_back(Json::object({{"name", info.device.name()},
                                     {"description", info.description},
                                     {"memory_bytes", info.memory_bytes}}));
+  }
   const std::string fmt_version =
       fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
   return Json::object(
@@ -50,16 +59,33 @@ std::string environment_json() {
               {"asserts", kAsserts},
               {"cuda", kCuda},
               {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+              {"c_library", std::string("glibc ") + gnu_get_libc_version()},
               {"host", system.nodename},
               {"cores", available_cores()},
               {"instruction_set", isa_name(current_isa())},
               {"kernels", cpu_context().kernels_name()},
+              {"winograd", name_of(cpu_context().settings().winograd)},
+              {"device", kind},
               {"devices", Json::list(devices)},
               {"no_gpu", why_no_gpu()},
               {"libraries", Json::object({{"fmt", fmt_version}, {"zlib", zlibVersion()}})},
               {"started", utc_text(std::time(nullptr))}})
              .text(2) +
          "\n";
+}
+
+std::string environment_changes(const std::string& run_dir, Device device) try {
+  constexpr std::string_view kOfBits[] = {"tessera",         "compiler", "asserts",  "c_library",
+                                          "instruction_set", "kernels",  "winograd", "device"};
+  const Json now = Json::parse(environment_json(device));
+  std::string changes;
+  for (const auto& [name, then] : Json::parse(run_file(run_dir, "env.json")).members())
+    if (std::ranges::find(kOfBits, name) != std::end(kOfBits) && now[name].text() != then.text())
+      changes += fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name,
+                             now[name].text(), then.text().substr(0, 100));
+  return changes;
+} catch (const Error&) {
+  return "the run folder has no env.json that tells where it ran";
 }
 
 std::string shell_command(int argc, const char* const* argv) {

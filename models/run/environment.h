@@ -3,11 +3,16 @@
 
 #include <string>
 
+#include "tessera/runtime/device.h"
+
 namespace tessera {
 
-// JSON: version, compiler, build, system, CPU, cores, instruction set, memory, devices, libraries,
-// started (UTC).
-std::string environment_json();
+// JSON: version, compiler, build, system, C library, cores, instruction set, the device that the
+// steps run on, memory, devices, libraries, started (UTC).
+std::string environment_json(Device device = {});
+// Names what decides about bits and is another than in env.json of a run folder, now and then; ""
+// if nothing is. Members that an older program did not write are not compared.
+std::string environment_changes(const std::string& run_dir, Device device);
 
 const char* tessera_version();  // "1.2.0"
 

@@ -194,12 +194,12 @@ void RunFolder::put(const char* name, const std::function<void(const Piece&)>& w
 }
 
 void RunFolder::add_command(const std::string& command, bool goes_on) const {
-  put("command.txt", (goes_on ? commands(dir_) : "") + command + "\n");
+  put("command.txt", (goes_on ? run_file(dir_, "command.txt") : "") + command + "\n");
 }
 
-std::string commands(const std::string& run_dir) {
+std::string run_file(const std::string& run_dir, const char* name) {
   std::error_code error;  // what is no file is not read: a device would never end
-  const std::string path = run_dir + "/command.txt";
+  const std::string path = run_dir + "/" + name;
   if (!std::filesystem::is_regular_file(path, error)) return "";
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

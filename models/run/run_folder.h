@@ -121,8 +121,8 @@ void require_room(const std::string& dir, int64_t bytes);
 // Bytes left on the disk that the folder is or will be on.
 int64_t room_for(const std::string& dir);
 
-// What is in command.txt: a line for each command; "" where there is none.
-std::string commands(const std::string& run_dir);
+// Returns the text of a file of the folder; "" if it is no regular file or cannot be read.
+std::string run_file(const std::string& run_dir, const char* name);
 // Where trainer eval --run DIR finds things.
 std::string resolved_config_path(const std::string& run_dir);
 std::string weights_path(const std::string& run_dir);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_lock.h"
 #include "tessera/runtime/context.h"
@@ -28,8 +29,8 @@ bool may_differ(std::string_view key) {
   constexpr std::string_view kOfBits[] = {"train.accumulate", "train.freeze",
                                           "train.freeze_all_but"};
   if (std::find(std::begin(kOfBits), std::end(kOfBits), key) != std::end(kOfBits)) return false;
-  constexpr std::string_view kGroups[] = {"train.",  "eval.",       "cpu.",
-                                          "memory.", "checkpoint.", "run."};
+  constexpr std::string_view kGroups[] = {"train.",      "eval.",   "cpu.", "memory.",
+                                          "checkpoint.", "resume.", "run."};
   constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",
                                         "threads",         "data.workers", "data.root",
                                         "data.read_ahead", "data.cache"};
@@ -223,6 +224,22 @@ void Checkpointing::check_data(int64_t batches, int64_t images) const {
     throw CheckpointError(fmt::format(
         "checkpoint '{}': was trained on {} images in {} batches, the data now are {} in {}",
         beginning_->path(), saved.images, saved.batches, images, batches));
+}
+
+void Checkpointing::check_machine(Device device) const {
+  if (beginning_ == nullptr) return;
+  const std::filesystem::path folder = std::filesystem::path(beginning_->path()).parent_path();
+  const std::string changes = environment_changes((folder / "..").string(), device);
+  if (changes.empty()) return;
+  if (config_.resume.exact)
+    throw CheckpointError(fmt::format(
+        "resume.exact: the bits would not be those of checkpoint '{}': {}; resume where it was "
+        "written, or give resume.exact=false",
+        beginning_->path(), changes));
+  log(LogLevel::warning,
+      fmt::format("resume: the same bits need the same machine and build, but {}; training goes "
+                  "on, resume.exact=true refuses",
+                  changes));
 }
 
 void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch,

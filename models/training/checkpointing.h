@@ -36,9 +36,12 @@ class Checkpointing {
   // (models/run/run_lock.h).
   void clear() const;
 
-  // In this order, the first two before anything is written. Throws CheckpointError when the data
+  // In this order, the first three before anything is written. Throws CheckpointError when the data
   // are not those of the checkpoint to begin from.
   void check_data(int64_t batches, int64_t images) const;
+  // Warns if the bits may be others than where the checkpoint to begin from was written; with
+  // resume.exact throws CheckpointError. Requires that the device is configured.
+  void check_machine(Device device) const;
   // Takes the memory for checkpoints. `inference`: the text, of its room (models/run/inference.h).
   void reserve(Tensors tensors, int64_t steps_per_epoch, const std::string& inference);
   // Fills the tensors and the state when there is something to begin from.

@@ -26,6 +26,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   const Checkpointing checkpoints(config, options, print);
   const OpenedRun run = open_run(config, Purpose::training, {});
   const DataSplit& data = run.data;
+  checkpoints.check_machine(run.session->device());
   check_classes(config, *data.train);
   const CheckpointFile* beginning = checkpoints.beginning();
   const Schedule schedule =

@@ -3,8 +3,6 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -24,20 +22,12 @@
 #include "tessera/models/training/other_data.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
 #include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
 namespace {
-
-// "" where there is none.
-std::string inference_of(const std::string& run_dir) {
-  const std::string path = run_dir + "/inference.json";
-  std::error_code error;  // a device would never end
-  if (!std::filesystem::is_regular_file(path, error)) return "";
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 bool is_same_data(const DataConfig& a, const DataConfig& b) {
   std::error_code error;
@@ -129,7 +119,7 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
     throw ConfigError(
         fmt::format("run folder: there is no '{}'; give the folder of a training", resolved));
   const Config trained = load_config(resolved);
-  const std::string inference = inference_of(run_dir);
+  const std::string inference = run_file(run_dir, "inference.json");
   std::vector<std::string> overrides;
   if (!options.data.empty()) overrides = data_overrides(options.data, trained, inference);
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
@@ -156,6 +146,9 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
     throw;
   }
   if (config.ema.decay) loaded += ", the averaged weights (ema)";
+  if (const std::string changes = environment_changes(run_dir, session->device()); !changes.empty())
+    log(LogLevel::warning,
+        fmt::format("evaluation: its last bits may not be those of the training: {}", changes));
   print(device_line(config));
   print("evaluating " + loaded);
   print(described);

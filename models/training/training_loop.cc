@@ -418,7 +418,7 @@ std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
       {"on", fmt::format("{}, {} threads, {} kernels, {}", config.device, cpu_context().threads(),
                          cpu_context().kernels_name(), config.mode.text())},
       {"program", std::string("Tessera ") + tessera_version()}};
-  if (const std::string all = commands(setup_.folder->dir()); !all.empty())
+  if (const std::string all = run_file(setup_.folder->dir(), "command.txt"); !all.empty())
     facts.emplace_back("command", all.substr(0, all.find_last_not_of('\n') + 1));
   return facts;
 }

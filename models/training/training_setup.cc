@@ -35,7 +35,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   const RunFolder& folder = *setup.folder;
   const std::vector<HostBuffer> blocks = setup.blocks();
   folder.write_memory(blocks);
-  folder.put("env.json", environment_json());
+  folder.put("env.json", environment_json(setup.run.session->device()));
   folder.put("inference.json", setup.inference.text(2) + "\n");
   if (!command.empty()) folder.add_command(command, setup.checkpoints->metrics_kept().has_value());
   const Config& config = setup.config;
@@ -146,6 +146,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.run = open_run(config, Purpose::training, [&](const Dataset& train) {
     return found_normalization(setup, train, measured);
   });
+  setup.checkpoints->check_machine(setup.run.session->device());
   if (!measured.empty()) setup.print(measured);
   if (pretrained != nullptr) setup.print(pretrained->match(config, setup.run.session->image()));
   setup.inference = inference_json(config, setup.run.session->image(), setup.run.normalization,

@@ -6,6 +6,8 @@
 
 import csv
 import importlib.util
+import json
+import os
 import re
 import resource
 import signal
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from program_case import ProgramTest
@@ -91,6 +94,29 @@ class Resuming(ProgramTest):
         out, _ = process.communicate()
         self.assertEqual(process.returncode, 0)
         self.assertIn("final test accuracy", out)
+
+    def test_another_machine_is_said_or_refused(self):
+        elsewhere = r"instruction_set is .baseline. and was .\w+., kernels is .eigen. and was .native."
+        self.trainer("train.steps=3")
+        self.assertEqual(self.trainer("train.steps=3", "--resume", "resume.exact=true")[1], "")
+        self.assertEqual(self.trainer_plain("eval", "--run", "run", code=0)[1], "")
+        if json.loads((self.run_folder / "env.json").read_text(encoding="utf-8"))["kernels"] != "native":
+            self.skipTest("there is no lesser instruction set than that of this machine")
+        with unittest.mock.patch.dict(os.environ, TESSERA_MAX_ISA="baseline"):
+            before = {path: path.read_bytes() for path in self.run_folder.rglob("*") if path.is_file()}
+            for words in ("--resume", "resume.exact=true"), ("--resume", "resume.exact=true", "--dry-run"):
+                refused = self.trainer("train.steps=6", *words, code=BAD_CHECKPOINT)[1]
+                self.assertRegex(refused, f"resume.exact: the bits would not be those of checkpoint .*{elsewhere}; "
+                                          "resume where it was written, or give resume.exact=false")
+            self.assertEqual(before, {path: path.read_bytes() for path in before}, "a refusal changes nothing")
+            self.assertRegex(self.trainer_plain("eval", "--run", "run", code=0)[1], f"warning: evaluation: .*{elsewhere}")
+            said = self.trainer("train.steps=6", "--resume")[1]
+            self.assertRegex(said, f"warning: resume: the same bits need the same machine and build, but {elsewhere}; "
+                                   "training goes on, resume.exact=true refuses")
+        self.assertIn("kernels is", self.trainer("train.steps=9", "--resume")[1])  # and back
+        self.assertEqual(self.trainer("train.steps=12", "--resume")[1], "")
+        said = self.trainer("train.steps=15", "--resume", "cpu.winograd=off")[1]
+        self.assertIn('winograd is "off" and was "auto"', said)
 
     def test_the_first_command_stays(self):
         self.trainer("train.steps=3")

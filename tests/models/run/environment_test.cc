@@ -2,8 +2,11 @@
 
 #include <cstdio>
 
+#include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
+
+#include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +17,23 @@ TEST(Environment, IsJson) {
   EXPECT_GT(json["cores"].as<int>(), 0);
   for (const char* key : {"tessera", "compiler", "system", "instruction_set", "started"})
     EXPECT_FALSE(json[key].as<std::string>().empty()) << key;
+}
+
+TEST(Environment, NamesWhatChangesBits) {
+  const testing_checkpoint::TemporaryFolder folder;
+  EXPECT_NE(environment_changes(folder.path(), {}).find("no env.json"), std::string::npos);
+  const auto changes = [&](const std::string& text) {
+    testing_checkpoint::write_all(folder.path("env.json"), text);
+    return environment_changes(folder.path(), {});
+  };
+  EXPECT_EQ(changes(environment_json()), "");
+  EXPECT_EQ(changes("{\"cores\": 4096, \"host\": \"other\", \"started\": \"then\"}"), "");
+  const std::string now = "glibc " + std::string(gnu_get_libc_version());
+  EXPECT_EQ(changes("{\"c_library\": \"glibc 1.0\", \"kernels\": null}")
+                .find("c_library is \"" + now + "\" and was \"glibc 1.0\", kernels is \""),
+            0u);
+  EXPECT_EQ(changes("{\"device\": \"A GPU\"}"), "device is \"cpu\" and was \"A GPU\"");
+  EXPECT_NE(changes("damaged").find("no env.json"), std::string::npos);
 }
 
 TEST(Environment, ACommandThatAShellReadsBack) {
