@@ -40,9 +40,11 @@ struct Arguments {
 };
 
 std::atomic<int> g_signal{0};
+std::atomic<bool> g_save{false};
 
-// The first of these asks the training to stop after its step; more of them change nothing. What
-// whoever started the program ignores stays so: SIGHUP with nohup, or SIGPIPE.
+// The first of these asks the training to stop after its step; more of them change nothing.
+// SIGUSR1, with which SLURM warns of the end of a job, asks for a checkpoint. What whoever started
+// the program ignores stays so: SIGHUP with nohup, or SIGPIPE.
 void catch_signals() {
   static_assert(std::atomic<int>::is_always_lock_free);
   struct sigaction action {};
@@ -57,6 +59,8 @@ void catch_signals() {
     sigaction(number, nullptr, &before);
     if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
+  action.sa_handler = [](int) { g_save = true; };
+  sigaction(SIGUSR1, &action, nullptr);
 }
 
 const char* signal_name(int number) {
@@ -159,6 +163,7 @@ int run_train(const Arguments& arguments) {
   catch_signals();
   TrainOptions options = arguments.train;
   options.stop = &g_signal;
+  options.save = &g_save;
   options.quiet = arguments.quiet;
   options.command = arguments.command;
   const TrainResult result = train_and_say(config, options);

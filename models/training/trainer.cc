@@ -20,7 +20,7 @@ TrainResult train(const Config& config, const Print& print, const TrainOptions& 
         rethrow_placed(config, error);
       }
     }();
-    result = run_training(setup, options.stop);
+    result = run_training(setup, options);
   });
   return result;
 }

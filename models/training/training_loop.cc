@@ -67,7 +67,7 @@ struct Issued {
 
 class TrainingLoop {
  public:
-  TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop);
+  TrainingLoop(TrainingSetup& setup, const TrainOptions& options);
   TrainResult run();
 
  private:
@@ -94,6 +94,7 @@ class TrainingLoop {
   TrainingSetup& setup_;
   TrainingState& state_;  // of the setup
   const std::atomic<int>* stop_;
+  std::atomic<bool>* save_;
   const bool skips_;
   const Schedule schedule_;
   WaitMonitor waits_;
@@ -106,10 +107,11 @@ class TrainingLoop {
   Clock::time_point start_;
 };
 
-TrainingLoop::TrainingLoop(TrainingSetup& setup, const std::atomic<int>* stop)
+TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
     : setup_(setup),
       state_(setup.state),
-      stop_(stop),
+      stop_(options.stop),
+      save_(options.save),
       skips_(setup.config.train.non_finite == OnNonFinite::kSkip),
       schedule_(check_epochs(setup.config, setup.loader->samples(), state_.schedule_version)),
       waits_(*setup.loader),
@@ -257,7 +259,9 @@ void TrainingLoop::after_step(bool last_of_epoch) {
 }
 
 void TrainingLoop::save_if_due() {
-  if (!setup_.checkpoints->due(state_)) return;
+  const bool asked = save_ != nullptr && save_->exchange(false);
+  if (!setup_.checkpoints->due(state_) && !(asked && setup_.checkpoints->writer())) return;
+  if (asked) setup_.print(fmt::format("checkpoint after step {}, as a signal asks", state_.step));
   runs_.drain();
   setup_.checkpoints->save(position());
 }
@@ -444,8 +448,8 @@ void TrainingLoop::write_report() {
 
 }  // namespace
 
-TrainResult run_training(TrainingSetup& setup, const std::atomic<int>* stop) {
-  return TrainingLoop(setup, stop).run();
+TrainResult run_training(TrainingSetup& setup, const TrainOptions& options) {
+  return TrainingLoop(setup, options).run();
 }
 
 }  // namespace tessera

@@ -72,6 +72,32 @@ class Resuming(ProgramTest):
         self.assertIn("stopped by SIGHUP", self.interrupted(signal.SIGHUP))
         self.assertGreater(int(said.split(";")[0].split()[-1]), step)
 
+    def test_sigusr1_writes_a_checkpoint_and_goes_on(self):
+        words = ["train.steps=60", "train.log_every=1st", "checkpoint.every=0st", "checkpoint.best=none",
+                 "checkpoint.keep=1000"]
+        self.trainer(*words, "run.dir=whole")
+        process = subprocess.Popen([TRAINER, *TINY, *words], cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while "step 3 " not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGUSR1)
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, 0, out + err)
+        step = int(re.search(r"(?m)^checkpoint after step (\d+), as a signal asks$", out).group(1))
+        self.assertIn(step, range(3, 60))
+        saved = sorted(path.name for path in (self.run_folder / "checkpoints").glob("step-*.h5"))
+        self.assertEqual(saved, [f"step-{step:09}.h5", "step-000000060.h5"])
+        self.assertEqual((self.run_folder / "weights.h5").read_bytes(),
+                         (self.folder / "whole" / "weights.h5").read_bytes())
+        nothing = subprocess.Popen([TRAINER, *TINY, *words, "checkpoint.keep=0", "~checkpoint.best", "run.dir=none"],
+                                   cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while "step 3 " not in nothing.stdout.readline():
+            pass
+        nothing.send_signal(signal.SIGUSR1)
+        out, err = nothing.communicate()
+        self.assertEqual(nothing.returncode, 0, out + err)
+        self.assertNotIn("as a signal asks", out)
+
     def test_a_pipe_that_nobody_reads_any_more_is_a_signal_too(self):
         process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000", "train.log_every=1st"],
                                    cwd=self.folder, text=True, stdout=subprocess.PIPE,
