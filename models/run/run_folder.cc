@@ -48,7 +48,10 @@ class Line {
   size_t size_ = 0;
 };
 
-constexpr std::string_view kCsvNames = "epoch,step,phase,loss,accuracy,lr,images_per_second\n";
+constexpr std::string_view kCsvNames =
+                               "epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait\n",
+                           kFormerCsvNames =
+                               "epoch,step,phase,loss,accuracy,lr,images_per_second\n";
 
 // Of a line of either file, as write() writes them.
 std::optional<int64_t> step_of(std::string_view line) {
@@ -127,8 +130,10 @@ RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, Fi
   train_events_ = events(dir_ + "/train");
   test_events_ = events(dir_ + "/test");
   if (config.data.validation.any()) validation_events_ = events(dir_ + "/validation");
-  csv_.emplace(files_, dir_ + "/metrics.csv", std::string(kCsvNames),
-               bytes_up_to("metrics.csv", kCsvNames, steps_done));
+  former_csv_ = bytes_up_to("metrics.csv", kFormerCsvNames, steps_done) > 0;
+  const std::string_view names = former_csv_ ? kFormerCsvNames : kCsvNames;
+  csv_.emplace(files_, dir_ + "/metrics.csv", std::string(names),
+               bytes_up_to("metrics.csv", names, steps_done));
   jsonl_.emplace(files_, dir_ + "/metrics.jsonl", "", bytes_up_to("metrics.jsonl", "", steps_done));
 }
 
@@ -220,7 +225,8 @@ void RunFolder::write(const Metrics& metrics) {
   } values[] = {{"loss", metrics.loss},
                 {"accuracy", metrics.accuracy},
                 {"lr", metrics.lr},
-                {"images_per_second", metrics.images_per_second}};
+                {"images_per_second", metrics.images_per_second},
+                {"data_wait", metrics.data_wait}};
   Line csv, json;  // on the stack, not as Json, whose values allocate: a training step must not
   csv.number(metrics.epoch, "");
   csv.add(",{},{}", metrics.step, metrics.phase);
@@ -228,8 +234,10 @@ void RunFolder::write(const Metrics& metrics) {
   json.number(metrics.epoch, "null");
   json.add(", \"step\": {}, \"phase\": \"{}\"", metrics.step, metrics.phase);
   for (const auto& [name, value] : values) {
-    csv.add(",");
-    csv.number(value, "");
+    if (name != std::string_view("data_wait") || !former_csv_) {
+      csv.add(",");
+      csv.number(value, "");
+    }
     json.add(", \"{}\": ", name);
     json.number(value, "null");
   }
@@ -249,6 +257,7 @@ void RunFolder::write(const Metrics& metrics) {
   if (phase != "train") return;
   const HostMemory memory = host_memory();
   point("lr", metrics.lr);
+  point("data_wait", metrics.data_wait);
   point("host/process_bytes", static_cast<double>(memory.process));
   point("host/free_bytes", static_cast<double>(memory.free));
 }

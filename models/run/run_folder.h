@@ -2,7 +2,7 @@
 //
 //   config.resolved.yaml   every key of the configuration, with the normalization that is used
 //   inference.json         what inference needs besides weights.h5 (models/run/inference.h)
-//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second
+//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait
 //   metrics.jsonl          the same, one JSON object a line
 //   train/, test/          the same for TensorBoard, events.out.tfevents.* as runs of their own, so
 //   validation/            that loss and accuracy of all share a chart (validation: only with
@@ -22,6 +22,7 @@
 // full disk costs the lines of that time and not the training (models/run/record_file.h).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -48,7 +49,8 @@ struct Metrics {
   double accuracy = 0;          // part of them that is right, in [0, 1]
   double lr = 0;                // of the last step done
   double images_per_second = 0;
-  bool whole = true;  // of all images of the epoch so far, or of the test; not in the files
+  bool whole = true;       // of all images of the epoch so far, or of the test; not in the files
+  double data_wait = NAN;  // share of the time since the last line in which steps waited for data
 };
 
 // One writer for a folder. Not thread-safe.
@@ -110,6 +112,7 @@ class RunFolder {
   std::unique_ptr<EventWriter> train_events_, test_events_;
   std::unique_ptr<EventWriter> validation_events_;  // nullptr without data.validation
   std::optional<RecordFile> csv_, jsonl_;
+  bool former_csv_;  // begun by a program that wrote no data_wait
   std::vector<std::string> not_written_;
 };
 

@@ -201,7 +201,7 @@ std::vector<Metrics> read_metrics(const std::string& path) {
       else
         fields.back() += c;
     }
-    if (fields.size() != 7 || phase_of(fields[2]) == nullptr) continue;
+    if (fields.size() < 7 || phase_of(fields[2]) == nullptr) continue;
     const auto number = [&](size_t i) {
       double value = NAN;  // an empty field
       std::from_chars(fields[i].data(), fields[i].data() + fields[i].size(), value);

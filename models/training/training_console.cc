@@ -1,6 +1,7 @@
 #include "tessera/models/training/training_console.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -21,6 +22,10 @@
 
 namespace tessera {
 namespace {
+
+std::string wait_text(double wait) {
+  return std::isnan(wait) ? "" : fmt::format("data wait {:.0f} %  ", 100 * wait);
+}
 
 double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -77,7 +82,7 @@ void TrainingConsole::show_progress(const Tally& since_log, double seconds) {
 }
 
 // The first lines come as often as they are logged; a long training does not fill a file with them.
-void TrainingConsole::say_steps(double seconds) {
+void TrainingConsole::say_steps(double seconds, double wait) {
   using Clock = std::chrono::steady_clock;
   constexpr int kAtOnce = 50;
   constexpr std::chrono::seconds kBetween{10};
@@ -87,9 +92,9 @@ void TrainingConsole::say_steps(double seconds) {
   last_line_ = Clock::now();
   const TrainingState& state = setup_.state;
   setup_.print(fmt::format(
-      "epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
+      "epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  lr {:.4g}  {}{:.0f} s",
       setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
-      loss_text(state.train_loss), 100 * state.train_accuracy, state.lr, seconds));
+      loss_text(state.train_loss), 100 * state.train_accuracy, state.lr, wait_text(wait), seconds));
 }
 
 void TrainingConsole::say_swapped() {
@@ -100,15 +105,16 @@ void TrainingConsole::say_swapped() {
   setup_.print(text);
 }
 
-void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds) {
+void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds,
+                                double wait) {
   say_swapped();
   const TrainingState& state = setup_.state;
-  setup_.print(
-      fmt::format("epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  "
-                  "{} loss {} accuracy {:.2f} %  lr {:.4g}  {:.0f} s",
-                  setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
-                  loss_text(state.train_loss), 100 * state.train_accuracy, phase,
-                  loss_text(tested.mean_loss()), 100 * tested.accuracy(), state.lr, seconds));
+  setup_.print(fmt::format(
+      "epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  "
+      "{} loss {} accuracy {:.2f} %  lr {:.4g}  {}{:.0f} s",
+      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
+      loss_text(state.train_loss), 100 * state.train_accuracy, phase, loss_text(tested.mean_loss()),
+      100 * tested.accuracy(), state.lr, wait_text(wait), seconds));
 }
 
 void TrainingConsole::say_memory() const {

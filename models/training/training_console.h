@@ -26,11 +26,12 @@ class TrainingConsole {
   // nothing where there is no terminal, and allocates nothing then.
   void show_progress(const Tally& since_log, double seconds);
   void clear_progress() { progress_.clear(); }
-  // The training metrics of the state, where no bar shows how training goes.
-  void say_steps(double seconds);
+  // The training metrics of the state, where no bar shows how training goes. `wait`: the share of
+  // the time that steps waited for data, or NAN.
+  void say_steps(double seconds, double wait);
   // The same with those of an evaluation.
   // `phase`: of which images, "validation" or "test".
-  void say_epoch(const char* phase, const Evaluation& tested, double seconds);
+  void say_epoch(const char* phase, const Evaluation& tested, double seconds, double wait);
   // What was known of memory before, and what the system says of it.
   void say_memory() const;
 

@@ -73,6 +73,7 @@ class TrainingLoop {
  private:
   bool stopped() const { return stop_ != nullptr && *stop_ != 0; }
   double seconds() const;
+  double data_wait() const;
   const TrainingState& position();
   bool next_step();
   void look_at(const Issued& run);
@@ -80,10 +81,10 @@ class TrainingLoop {
   std::string why_lost();
   void after_step(bool last_of_epoch);
   void save_if_due();
-  bool evaluate();
+  bool evaluate(double wait);
   bool test();
   void follow_plateau(double loss);
-  void report(const char* phase, const Tally& tally, double rate, bool whole);
+  void report(const char* phase, const Tally& tally, double rate, bool whole, double wait = NAN);
   TrainResult finish();
   TrainResult result() const;
   void keep_result(bool complete);
@@ -102,6 +103,7 @@ class TrainingLoop {
   RunsAhead<Issued> runs_;
   int64_t refused_;  // updates, before the step that is looked at
   Tally since_log_, since_epoch_;
+  double waited_ = 0;  // seconds for data, before since_log_ began
   std::optional<Evaluation> tested_, validated_;
   bool best_kept_ = false;  // from then on the tensors hold the best weights, until all is written
   Clock::time_point start_;
@@ -128,7 +130,7 @@ TrainResult TrainingLoop::run() {
   start_ = since_log_.start = Clock::now();
   const bool goes_on = state_.step < setup_.total_steps;
   if (goes_on && state_.evaluation_due == kTestDue) state_.evaluation_due = kNoneDue;  // lengthened
-  if (state_.evaluation_due == kEvaluationDue && evaluate()) save_if_due();
+  if (state_.evaluation_due == kEvaluationDue && evaluate(NAN)) save_if_due();
   while (state_.step < setup_.total_steps && !stopped()) {
     const bool last = next_step();
     if (waits_.step()) setup_.print(waits_.warning());
@@ -143,6 +145,13 @@ TrainResult TrainingLoop::run() {
 
 double TrainingLoop::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+// Returns the share of the time since the last line of metrics in which steps waited for data.
+double TrainingLoop::data_wait() const {
+  const std::chrono::duration<double> since = Clock::now() - since_log_.start;
+  return std::clamp((setup_.loader->wait_seconds() - waited_) / std::max(since.count(), 1e-9), 0.0,
+                    1.0);
 }
 
 // The state with the sums as they stand.
@@ -245,15 +254,17 @@ void TrainingLoop::after_step(bool last_of_epoch) {
     state_.train_loss = said.mean_loss();
     state_.train_accuracy = said.accuracy();
   }
+  const double wait = data_wait();
   if (logs) {
-    report("train", whole ? since_epoch_ : since_log_, since_log_.rate(), whole);
+    report("train", whole ? since_epoch_ : since_log_, since_log_.rate(), whole, wait);
     since_log_ = Tally();
-    if (!evaluates) console_.say_steps(seconds());
+    waited_ = setup_.loader->wait_seconds();
+    if (!evaluates) console_.say_steps(seconds(), wait);
   }
   if (last_of_epoch) since_epoch_ = Tally();
   if (evaluates) {
     state_.evaluation_due = kEvaluationDue;
-    evaluate();
+    evaluate(wait);
   }
   if (!end && !stopped()) save_if_due();
 }
@@ -268,7 +279,7 @@ void TrainingLoop::save_if_due() {
 
 // Of the validation images; without them the test images have to do. False when it was broken off;
 // it is made up for when training goes on.
-bool TrainingLoop::evaluate() {
+bool TrainingLoop::evaluate(double wait) {
   const bool validates = setup_.validation != nullptr;
   std::optional<Evaluation>& result = validates ? validated_ : tested_;
   const char* phase = validates ? "validation" : "test";
@@ -278,7 +289,7 @@ bool TrainingLoop::evaluate() {
   state_.evaluation_due = validates && end ? kTestDue : kNoneDue;
   report(phase, *result, result->rate(), true);
   if (end) require_finite(phase, *result);
-  console_.say_epoch(phase, *result, seconds());
+  console_.say_epoch(phase, *result, seconds(), wait);
   setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
   follow_plateau(result->mean_loss());
   if (!end && gives_up(setup_)) {
@@ -288,6 +299,7 @@ bool TrainingLoop::evaluate() {
     setup_.total_steps = state_.step;
   }
   since_log_.start = Clock::now();
+  waited_ = setup_.loader->wait_seconds();
   return true;
 }
 
@@ -314,9 +326,10 @@ bool TrainingLoop::test() {
   return true;
 }
 
-void TrainingLoop::report(const char* phase, const Tally& tally, double rate, bool whole) {
+void TrainingLoop::report(const char* phase, const Tally& tally, double rate, bool whole,
+                          double wait) {
   setup_.folder->write({setup_.epochs(state_.step), state_.step, phase, tally.mean_loss(),
-                        tally.accuracy(), state_.lr, rate, whole});
+                        tally.accuracy(), state_.lr, rate, whole, wait});
 }
 
 TrainResult TrainingLoop::finish() {

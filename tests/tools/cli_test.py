@@ -155,7 +155,7 @@ def metrics(run):
 
 
 def without_speed(run):
-    return [{key: line[key] for key in line if key != "images_per_second"} for line in metrics(run)]
+    return [{key: line[key] for key in line if key not in ("images_per_second", "data_wait")} for line in metrics(run)]
 
 
 class Training(Test):
@@ -168,13 +168,19 @@ class Training(Test):
         last = said.splitlines()[-1]
         self.assertRegex(last, r"^final test accuracy \d+\.\d\d % \(loss \d+\.\d+, 12 steps")
         lines = metrics(run)
-        keys = ["epoch", "step", "phase", "loss", "accuracy", "lr", "images_per_second"]
+        keys = ["epoch", "step", "phase", "loss", "accuracy", "lr", "images_per_second", "data_wait"]
         self.assertEqual([list(line) for line in lines], [keys] * len(lines))
         steps = [(line["step"], line["phase"]) for line in lines]
         self.assertEqual(steps, [(2, "train"), (4, "train"), (6, "train"), (6, "test"),
                                  (8, "train"), (10, "train"), (12, "train"), (12, "test")])
         self.assertEqual(f"{100 * lines[-1]['accuracy']:.2f}", last.split()[3])
         self.assertLess(lines[-2]["loss"], lines[0]["loss"])
+        for line in lines:
+            if line["phase"] == "train":
+                self.assertTrue(0 <= line["data_wait"] <= 1, line)
+            else:
+                self.assertIsNone(line["data_wait"], line)
+        self.assertRegex(said, r"(?m)^epoch 0.3333/2  step 2 .* data wait \d+ %  \d+ s$")
         with open(run / "metrics.csv", newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual([list(row) for row in rows], [keys] * len(lines))
@@ -299,7 +305,7 @@ class Training(Test):
             host = ["host/free_bytes", "host/process_bytes"] if phase == "train" else []
             for tag in host:
                 self.assertTrue(all(event.value > 1 << 20 for event in events.Scalars(tag)))
-            names = ["loss", "accuracy", "images_per_second"] + (["lr"] if phase == "train" else [])
+            names = ["loss", "accuracy", "images_per_second"] + (["lr", "data_wait"] if phase == "train" else [])
             self.assertEqual({tag.removeprefix("batches/") for tag in tags}, {*names, *host})
             for name in names:  # in train, lines within an epoch are of batches
                 read = sorted((event.step, event.value) for tag in (name, "batches/" + name)

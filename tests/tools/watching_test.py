@@ -91,7 +91,7 @@ class Watching(Test):
     def test_without_a_terminal_lines_tell_how_it_goes(self):
         _, said = self.train("run", "train.log_every=2st", "train.evaluate_every=0")
         self.assertEqual(re.findall(r"^epoch [\d.]+/2  step (\d+)  train loss [\d.]+ accuracy "
-                                    r"[\d.]+ %  lr [\d.]+  \d+ s$", said, re.M),
+                                    r"[\d.]+ %  lr [\d.]+  data wait \d+ %  \d+ s$", said, re.M),
                          ["2", "4", "6", "8", "10"])
         self.assertRegex(said, r"\nepoch 2/2  step 12  train loss .*  test loss ")
 
