@@ -135,10 +135,10 @@ int run_bench(const DataArguments& arguments) {
   const int64_t said = loader.bytes() + total_bytes(data.train->host_buffers());
   LoaderTimes times = loader.times();
   say(
-      fmt::format("{:.1f} images/s with {} workers; their time: reading {:.1f} s, augmentation "
-                  "{:.1f} s, mixing {:.1f} s of {:.1f} s",
-                  static_cast<double>(images) / seconds, options.workers, times.read, times.augment,
-                  times.mix, seconds * std::max(1, options.workers)));
+      fmt::format("{:.1f} images/s with {} workers; their time: reading {:.1f} s, decoding "
+                  "{:.1f} s, augmentation {:.1f} s, mixing {:.1f} s of {:.1f} s",
+                  static_cast<double>(images) / seconds, options.workers, times.read, times.decode,
+                  times.augment, times.mix, seconds * std::max(1, options.workers)));
   say(fmt::format("memory: the report says {:.2f} MiB, the process grew by {:.2f} MiB",
                   static_cast<double>(said) / (1 << 20),
                   static_cast<double>(most - before) / (1 << 20)));

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/data/images/picture.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/start_thread.h"
 
@@ -306,7 +307,7 @@ Loader::Impl::Slot& Loader::Impl::claim() {
 void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   const Batch& batch = slot.batch;
   std::exception_ptr error;
-  double read = 0, augment = 0, mix = 0;
+  double read = 0, decode = 0, augment = 0, mix = 0;
   try {
     const AugmentKey key{options_.seed, batch.epoch};
     const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
@@ -314,13 +315,17 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
       int64_t sample = batch.samples[i];
       uint8_t* image = slot.images + i * shape_.bytes();
       auto start = Clock::now();
+      const double files = file_seconds();
       ImageShape shape = read_shape_;
       if (part)
         shape = read_framed(*dataset_, options_.augment, key, sample, scratch);
       else
         dataset_->read(sample, plain ? image : scratch);
       slot.labels[i] = static_cast<int32_t>(dataset_->label(sample));
-      read += seconds_since(start);
+      const double took = seconds_since(start);
+      const double file = dataset_->has_own_sizes() ? file_seconds() - files : took;
+      read += file;
+      decode += took - file;
       if (plain) continue;
       start = Clock::now();
       augment_image(options_.augment, key, sample, shape, scratch, image, part ? 1 : 0);
@@ -339,6 +344,7 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   slot.error = error;
   slot.ready = true;
   times_.read += read;
+  times_.decode += decode;
   times_.augment += augment;
   times_.mix += mix;
 }

@@ -67,6 +67,7 @@ struct Batch {
 struct LoaderTimes {
   double wait = 0;     // next() waited for a batch, or made it when there are no workers
   double read = 0;     // reading samples, summed over the workers
+  double decode = 0;   // the same of pictures in files, from the file's bytes on
   double augment = 0;  // changing them, summed over the workers
   double mix = 0;      // mixing them with each other, summed over the workers
 };

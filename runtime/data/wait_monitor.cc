@@ -46,6 +46,7 @@ double WaitMonitor::share() const {
 WaitMonitor::Stage WaitMonitor::slowest() const {
   const LoaderTimes &a = begin_.times, &b = end_.times;
   const Stage stages[] = {{"reading", b.read - a.read},
+                          {"decoding", b.decode - a.decode},
                           {"augmentation", b.augment - a.augment},
                           {"mixing", b.mix - a.mix}};
   return *std::max_element(std::begin(stages), std::end(stages),
@@ -54,23 +55,26 @@ WaitMonitor::Stage WaitMonitor::slowest() const {
 
 std::string WaitMonitor::warning() const {
   const LoaderTimes &a = begin_.times, &b = end_.times;
-  double read = b.read - a.read, augment = b.augment - a.augment, mix = b.mix - a.mix;
-  double all = std::max(read + augment + mix, 1e-9);
+  const double read = b.read - a.read, decode = b.decode - a.decode,
+               augment = b.augment - a.augment, mix = b.mix - a.mix,
+               all = std::max(read + decode + augment + mix, 1e-9);
   const Stage stage = slowest();
-  const bool decodes = loader_.dataset().has_own_sizes();
   int workers = loader_.options().workers, cores = available_cores();
   std::string help = workers < cores
                          ? fmt::format("raise data.workers ({} now, {} cores)", workers, cores)
                          : std::string("give the workers fewer or cheaper steps in data.augment");
-  if (stage.name == std::string_view("reading"))
+  const bool reads = stage.name == std::string_view("reading");
+  if (reads || stage.name == std::string_view("decoding"))
     help = (workers < cores ? help + ", or " : "") +
-           (decodes ? "pack the pictures once, decoded: trainer data pack"
-                    : "put the files on a faster disk");
+           (reads ? "put the files on a faster disk"
+                  : "pack the pictures once, decoded: trainer data pack");
   return fmt::format(
       "data: {:.0f} % of the last {} steps was spent waiting for data; the slowest stage is {} "
-      "({}reading {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of the workers' time); {}",
-      100 * share(), shown_, stage.name, decodes ? "with decoding: " : "", 100 * read / all,
-      100 * augment / all, 100 * mix / all, help);
+      "(reading {:.0f} %, decoding {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of the "
+      "workers' "
+      "time); {}",
+      100 * share(), shown_, stage.name, 100 * read / all, 100 * decode / all, 100 * augment / all,
+      100 * mix / all, help);
 }
 
 }  // namespace tessera

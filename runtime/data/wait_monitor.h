@@ -32,7 +32,7 @@ class WaitMonitor {
   std::string warning() const;
 
   struct Stage {
-    const char* name;  // "reading", "augmentation", "mixing"
+    const char* name;  // "reading", "decoding", "augmentation", "mixing"
     double seconds;    // in the window, summed over the workers
   };
   Stage slowest() const;

@@ -312,6 +312,19 @@ class Test(unittest.TestCase):
         self.assertIn("1 folder has no picture and was skipped: train/cats; these look odd: '_old'", done.stderr)
         self.assertIn("2 files or folders were skipped: `trainer data inspect` names them", done.stdout)
 
+    def test_training_that_waits_for_decoding_is_told_so(self):
+        root = self.folder / "large"
+        for split in "train", "test":
+            (root / split / "a").mkdir(parents=True)
+            for i in range(4):
+                (root / split / "a" / f"{i}.png").write_bytes(png_of(400, 400, [bytes(1200)] * 400))
+        words = ["--config", CONFIG, *TINY, f"data.root={root}", "data.batch=2", "data.workers=1", "run.dir=slow",
+                 "train.epochs=50", "train.evaluate_every=0ep", "checkpoint.every=0ep"]
+        said = self.trainer("train", *words)
+        self.assertRegex(said, r"data: \d+ % of the last 100 steps was spent waiting for data; the slowest stage is "
+                               r"decoding \(reading \d+ %, decoding \d+ %, .* pack the pictures once, decoded")
+        self.assertRegex(self.trainer("data", "bench", "--seconds", "0.1", *words), r"reading 0\.\d s, decoding \d+\.\d s,")
+
     def test_gray_pictures_stay_gray(self):
         for channels in ("1", "auto"):
             said = self.configured("data", "inspect", words=[f"data.channels={channels}"])

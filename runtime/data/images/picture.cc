@@ -1,6 +1,7 @@
 #include "tessera/runtime/data/images/picture.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include <fcntl.h>
@@ -121,7 +122,15 @@ PixelPlace stored_place(int orientation, int height, int width, int y, int x) {
   return place;
 }
 
+namespace {
+thread_local double t_file_seconds = 0;
+}  // namespace
+
+double file_seconds() { return t_file_seconds; }
+
 void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<uint8_t>& bytes) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   auto fail = [&](const std::string& why) { picture::fail(path, why); };
   struct File {
     int number;
@@ -144,6 +153,7 @@ void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<
     if (got == 0) fail(fmt::format("byte {}: the file has become shorter while it was read", done));
     done += static_cast<size_t>(got);
   }
+  t_file_seconds += std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 Pixels load_picture(const std::string& path, const PictureLimits& limits) {

@@ -69,5 +69,7 @@ Pixels load_picture(const std::string& path, const PictureLimits& limits = {});
 
 // All bytes of a regular file. Throws DataError; also for a link, a pipe or a device in its place.
 void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<uint8_t>& bytes);
+// Returns the seconds that this thread has spent in read_regular_file().
+double file_seconds();
 
 }  // namespace tessera
