@@ -49,6 +49,8 @@ train: {epochs: 15}
 - `data.validation: 10%` holds training images out, by which the best checkpoint is chosen; the test
   set is then evaluated once, at the end. Without it the best is chosen on the test set, which is said
   wherever it is shown.
+- Relative paths (`data.root`, `model.weights`, `memory.costs`, `run.dir`) begin at the folder in which
+  the program is started, wherever the file lies; a folder of `data.validation` lies in `data.root`.
 - A length above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit.
 
 )";

@@ -15,6 +15,7 @@
 #include "tessera/models/training/profile.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
@@ -158,8 +159,8 @@ std::shared_ptr<const StepCosts> costs_named(const std::string& costs) {
   if (!file)
     throw DataError(fmt::format(
         "memory.costs: cannot read '{0}'; it is counted, or a profile: trainer profile --machine "
-        "> {0}",
-        costs));
+        "> {0}{1}",
+        costs, relative_path_help(costs)));
   return profile_costs(text.str(), costs);
 }
 

@@ -4,8 +4,10 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 namespace tessera {
@@ -26,6 +28,13 @@ int FileSystem::unlink(const char* path) { return ::unlink(path); }
 FileSystem& file_system() {
   static FileSystem files;
   return files;
+}
+
+std::string relative_path_help(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::path(path).is_absolute()) return "";
+  return fmt::format("; relative paths begin at the current folder '{}'",
+                     std::filesystem::current_path(error).string());
 }
 
 namespace {

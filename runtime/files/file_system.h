@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include <sys/types.h>
 
@@ -36,6 +37,11 @@ class FileSystem {
 
 // The machine's.
 FileSystem& file_system();
+
+// For errors about a path that leads nowhere: "; relative paths begin at the current folder
+// '/home/me'",
+// "" if the path is absolute.
+std::string relative_path_help(const std::string& path);
 
 // What went wrong, if anything.
 struct FileFault {

@@ -12,6 +12,7 @@
 #include <hdf5.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/files/hdf5_turn.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -105,7 +106,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
   explicit Impl(const std::string& path) : path_(path) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::exists(status)) fail("there is no such file");
+    if (!std::filesystem::exists(status)) fail("there is no such file" + relative_path_help(path));
     if (!std::filesystem::is_regular_file(status)) fail("it is no ordinary file");
     bytes_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
     const Hdf5Turn turn;

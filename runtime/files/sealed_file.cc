@@ -77,7 +77,9 @@ FileSource::FileSource(const std::string& path, FileSystem& files) : files_(file
   file_ = files_.open(path.c_str(), kFlags, 0);
   for (int i = 0; file_ < 0 && errno == EINTR && i < kMaxInterruptions; ++i)
     file_ = files_.open(path.c_str(), kFlags, 0);
-  if (file_ < 0) throw Error(fmt::format("cannot be opened: {}", std::strerror(errno)));
+  if (file_ < 0)
+    throw Error(fmt::format("cannot be opened: {}{}", std::strerror(errno),
+                            errno == ENOENT ? relative_path_help(path) : ""));
   struct stat facts {};
   const bool known = fstat(file_, &facts) == 0;
   if (!known || !S_ISREG(facts.st_mode)) {

@@ -58,6 +58,18 @@ class Usage(Test):
         self.fail_with(MISUSE, ["'--json' is not known"], "--json", "--config", missing)
         self.fail_with(MISUSE, ["--steps"], "bench", "--config", RESNET, "--steps", 0)
 
+    def test_where_a_relative_path_begins(self):
+        told = f"relative paths begin at the current folder '{self.folder}'"
+        for code, words in ((BAD_DATA, ["data.name=image_folder", "data.image_size=16", "data.root=nowhere/at"]),
+                            (BAD_DATA, ["data.name=hdf5", "data.root=nowhere/a.h5"]),
+                            (BAD_DATA, ["data.name=hdf5", "data.root=nowhere/a.h5", "data.images=x", "data.labels=y"]),
+                            (BAD_DATA, ["memory.budget=50MiB", "memory.costs=nowhere/a.json"]),
+                            (BAD_WEIGHTS, ["model.weights=nowhere/a.safetensors"])):
+            self.fail_with(code, [told], "train", "--dry-run", "--config", QUICKSTART, *words)
+            away = [word.replace("nowhere", "/nowhere") for word in words]
+            done = self.run_program("train", "--dry-run", "--config", QUICKSTART, *away, code=code)
+            self.assertNotIn("relative paths", done.stderr)
+
     def test_keys_and_names(self):
         plan = ("plan", "--config", RESNET)
         self.fail_with(MISUSE, ["unknown key", "'optimzer.lr'", "did you mean 'optimizer.lr'"],

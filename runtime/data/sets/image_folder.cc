@@ -18,6 +18,7 @@
 #include "tessera/runtime/data/images/picture_reader.h"
 #include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/host_memory.h"
 
 namespace tessera {
@@ -251,8 +252,8 @@ Located locate(const std::string& root, const std::string& validation, bool foll
   if (error)
     throw DataError(
         fmt::format("image folder '{}': {}; set data.root to the folder that has train "
-                    "and test",
-                    printable(root), error.message()));
+                    "and test{}",
+                    printable(root), error.message(), printable(relative_path_help(root))));
   if (test_only && !has_image_classes(real.string(), "train", outer))
     if (Located at = locate_test(real.string(), outer); !at.classes.empty()) return at;
   const bool has_test = fs::is_directory(real / "test", error);
