@@ -9,8 +9,8 @@ namespace tessera {
 
 struct TrainingSetup;  // training_setup.h
 
-// Once for a setup, whose state goes along. Reads `stop` and `save` of the options. Throws as train()
-// does from its first step on.
+// Once for a setup, whose state goes along. Reads `stop` and `save` of the options. Throws as
+// train() does from its first step on.
 TrainResult run_training(TrainingSetup& setup, const TrainOptions& options);
 
 }  // namespace tessera

@@ -241,10 +241,11 @@ class Reader {
     if (superblock.text(8) != "\x89HDF\r\n\x1a\n") superblock.fail("this is no HDF5 file");
     const unsigned version = superblock.u8();
     if (version != 0)
-      superblock.fail(
-          fmt::format("the file's format is version {}; write it with "
-                      "libver=\"earliest\"",
-                      version));
+      superblock.fail(fmt::format(
+          "the file's format is version {}, as newer HDF5 libraries write it; convert it "
+          "with `h5repack --low=0 --high=1 FILE NEW`, or write it with "
+          "libver=\"earliest\" of h5py",
+          version));
     superblock.skip(4);
     if (superblock.u16() != 0x0808) superblock.fail("addresses do not have 8 bytes");
     superblock.go_to(24);

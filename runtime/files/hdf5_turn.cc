@@ -41,6 +41,9 @@ std::string hdf5_library_error() {
   };
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &text);
+  if (text.find("version") != text.npos)
+    text += "; where a newer HDF5 than " H5_VERS_INFO
+            " wrote the file, convert it there with `h5repack --low=0 --high=1 FILE NEW`";
   return text.empty() ? "libhdf5 cannot do it" : text;
 }
 

@@ -15,7 +15,8 @@ namespace tessera::testing_checkpoint {
 inline std::string without_speed(const std::string& csv) {
   std::istringstream lines(csv);
   std::string line, text;
-  while (std::getline(lines, line)) text += line.substr(0, line.rfind(',', line.rfind(',') - 1)) + "\n";
+  while (std::getline(lines, line))
+    text += line.substr(0, line.rfind(',', line.rfind(',') - 1)) + "\n";
   return text;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -95,6 +97,20 @@ TEST(Hdf5SetTest, EveryStorageOfH5py) {
   const DataSplit gray = open("h5py.h5", quarter("gray", "y"));
   EXPECT_EQ(gray.train->channels(), 1);
   expect_cut(gray);
+}
+
+TEST(Hdf5SetTest, AFileOfANewerLibraryIsToldSo) {
+  std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/newest.h5",
+                     std::ios::binary);
+  std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_EQ(bytes.at(8), 3);  // the version of the superblock
+  bytes[8] = 9;
+  const tessera::testing::TempFolder folder;
+  expect_error<DataError>(
+      [&] {
+        open_hdf5_set(folder.write("future.h5", bytes), quarter("single", "y"), 1, "", "", {});
+      },
+      {"version", "a newer HDF5 than HDF5 library", "convert it there with `h5repack"});
 }
 
 TEST(Hdf5SetTest, EveryTypeOfNumber) {
