@@ -23,8 +23,23 @@
 namespace tessera {
 namespace {
 
-std::string wait_text(double wait) {
-  return std::isnan(wait) ? "" : fmt::format("data wait {:.0f} %  ", 100 * wait);
+// Joins parts to lines of at most 80 columns.
+std::string folded(const std::vector<std::string>& parts) {
+  constexpr size_t kColumns = 80, kIndent = 4;
+  std::string text;
+  size_t column = 0;
+  for (const std::string& part : parts) {
+    if (part.empty()) continue;
+    const bool fits = column + 2 + part.size() <= kColumns;
+    if (column > 0) text += fits ? "  " : "\n" + std::string(kIndent, ' ');
+    column = part.size() + (column == 0 ? 0 : fits ? column + 2 : kIndent);
+    text += part;
+  }
+  return text;
+}
+
+std::string figures(const char* phase, double loss, double accuracy) {
+  return fmt::format("{} loss {} acc {:.2f} %", phase, loss_text(loss), 100 * accuracy);
 }
 
 double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -90,11 +105,18 @@ void TrainingConsole::say_steps(double seconds, double wait) {
   if (lines_said_ >= kAtOnce && Clock::now() - last_line_ < kBetween) return;
   ++lines_said_;
   last_line_ = Clock::now();
+  setup_.print(line("", seconds, wait));
+}
+
+std::string TrainingConsole::line(const std::string& evaluated, double seconds, double wait) const {
   const TrainingState& state = setup_.state;
-  setup_.print(fmt::format(
-      "epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  lr {:.4g}  {}{:.0f} s",
-      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
-      loss_text(state.train_loss), 100 * state.train_accuracy, state.lr, wait_text(wait), seconds));
+  return folded({fmt::format("epoch {:.4g}/{:.4g}", setup_.epochs(state.step),
+                             setup_.epochs(setup_.total_steps)),
+                 fmt::format("step {}", state.step),
+                 figures("train", state.train_loss, state.train_accuracy), evaluated,
+                 fmt::format("lr {:.4g}", state.lr),
+                 std::isnan(wait) ? "" : fmt::format("wait {:.0f} %", 100 * wait),
+                 fmt::format("{:.0f} s", seconds)});
 }
 
 void TrainingConsole::say_swapped() {
@@ -108,13 +130,7 @@ void TrainingConsole::say_swapped() {
 void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds,
                                 double wait) {
   say_swapped();
-  const TrainingState& state = setup_.state;
-  setup_.print(fmt::format(
-      "epoch {:.4g}/{:.4g}  step {}  train loss {} accuracy {:.2f} %  "
-      "{} loss {} accuracy {:.2f} %  lr {:.4g}  {}{:.0f} s",
-      setup_.epochs(state.step), setup_.epochs(setup_.total_steps), state.step,
-      loss_text(state.train_loss), 100 * state.train_accuracy, phase, loss_text(tested.mean_loss()),
-      100 * tested.accuracy(), state.lr, wait_text(wait), seconds));
+  setup_.print(line(figures(phase, tested.mean_loss(), tested.accuracy()), seconds, wait));
 }
 
 void TrainingConsole::say_memory() const {

@@ -36,6 +36,7 @@ class TrainingConsole {
   void say_memory() const;
 
  private:
+  std::string line(const std::string& evaluated, double seconds, double wait) const;
   void say_swapped();  // once, from the first time that it is so
 
   const TrainingSetup& setup_;

@@ -192,7 +192,9 @@ class Training(Test):
                 self.assertTrue(0 <= line["data_wait"] <= 1, line)
             else:
                 self.assertIsNone(line["data_wait"], line)
-        self.assertRegex(said, r"(?m)^epoch 0.3333/2  step 2 .* data wait \d+ %  \d+ s$")
+        self.assertRegex(said, r"(?m)^epoch 0.3333/2  step 2 .*\s+wait \d+ %  \d+ s$")
+        self.assertEqual([line for line in said[said.index("epoch "):].splitlines()
+                          if line.startswith(("epoch ", "    ")) and len(line) > 80], [])
         with open(run / "metrics.csv", newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual([list(row) for row in rows], [keys] * len(lines))

@@ -375,7 +375,7 @@ class Test(unittest.TestCase):
         right = sum(line["accuracy"] * 5 for line in each[:4])  # of twenty; four are left
         self.assertIn(round(whole["accuracy"] * 24 - right, 4), (0, 1, 2, 3, 4))
         self.assertAlmostEqual(whole["accuracy"], each[-1]["accuracy"])
-        self.assertIn(f"train loss {whole['loss']:.4f} accuracy {100 * whole['accuracy']:.2f} %", said)
+        self.assertIn(f"train loss {whole['loss']:.4f} acc {100 * whole['accuracy']:.2f} %", said)
         report = (self.folder / "whole_epoch" / "report.html").read_text()
         self.assertIn(f"<td>{whole['loss']:.4f}</td><td>{100 * whole['accuracy']:.2f} %</td>", report)
 

@@ -59,7 +59,7 @@ class Watching(Test):
         self.assertRegex(lines[-2], "^final test accuracy")
         self.assertLessEqual(max(map(len, lines)), 110)
         self.assertNotIn("img/s", "".join(lines))
-        self.assertFalse([line for line in lines if re.search(r"step \d+  train loss \S+ accuracy \S+ %  lr", line)])
+        self.assertFalse([line for line in lines if re.search(r"step \d+  train loss \S+ acc \S+ %\s+lr", line)])
         _, bars = self.on_a_terminal(80, "--overwrite")
         for bar in bars:
             self.assertLess(len(bar), 80)
@@ -90,10 +90,10 @@ class Watching(Test):
 
     def test_without_a_terminal_lines_tell_how_it_goes(self):
         _, said = self.train("run", "train.log_every=2st", "train.evaluate_every=0")
-        self.assertEqual(re.findall(r"^epoch [\d.]+/2  step (\d+)  train loss [\d.]+ accuracy "
-                                    r"[\d.]+ %  lr [\d.]+  data wait \d+ %  \d+ s$", said, re.M),
+        self.assertEqual(re.findall(r"^epoch [\d.]+/2  step (\d+)  train loss [\d.]+ acc "
+                                    r"[\d.]+ %  lr [\d.]+  wait \d+ %  \d+ s$", said, re.M),
                          ["2", "4", "6", "8", "10"])
-        self.assertRegex(said, r"\nepoch 2/2  step 12  train loss .*  test loss ")
+        self.assertRegex(said, r"\nepoch 2/2  step 12  train loss .*\s+test loss ")
 
     def test_a_run_of_many_lines_is_thinned(self):
         _, said = self.train("run", "train.log_every=1st", "train.evaluate_every=0",
