@@ -11,6 +11,7 @@ import json
 import os
 import re
 import struct
+import subprocess
 import sys
 import unittest
 import unittest.mock
@@ -333,6 +334,20 @@ class Training(Test):
 
 class Questions(Test):
     """plan and bench: from any folder, without data."""
+
+    def test_help_says_how_to_begin(self):
+        said = self.succeed("--help")
+        self.assertRegex(said, r"\n +--config FILE ")
+        self.assertRegex(said, r"\n +KEY=VALUE ")
+        examples = re.findall(r"\n  trainer (.*)", said[said.index("Examples:"):])
+        self.assertEqual(len(examples), 3)
+        for words in examples:  # each is well formed
+            verb = [] if words.startswith("plan") else ["--print-config"]
+            done = subprocess.run([TRAINER, *words.split(), *verb], cwd=CONFIGS.parents[1], capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(all(len(line) <= 80 for line in said[said.index("Training is"):].splitlines()))
+        self.assertNotIn("Examples:", self.succeed("plan", "--help"))
 
     def test_plan(self):
         plan = json.loads(self.succeed("plan", "--json", "--config", RESNET))
