@@ -216,6 +216,11 @@ void require_known_words(const CLI::App& app, const CLI::App& train,
       if (!option->get_lnames().empty()) known.push_back("--" + option->get_lnames()[0]);
     throw ConfigError("trainer: the option " + unknown_name(name, known));
   }
+  if (words[0].ends_with(".yaml") || words[0].ends_with(".yml"))
+    throw ConfigError(fmt::format(
+        "trainer: a configuration is given by --config, but '{0}' stands alone; run trainer "
+        "--config {0}",
+        words[0]));
   require_verb(app, words[0]);
   const CLI::App& verb = *app.get_subcommand(words[0]);
   const bool has_verbs = !verb.get_subcommands([](const CLI::App*) { return true; }).empty();

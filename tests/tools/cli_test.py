@@ -335,6 +335,11 @@ class Training(Test):
 class Questions(Test):
     """plan and bench: from any folder, without data."""
 
+    def test_a_configuration_alone_is_told_where_it_belongs(self):
+        for words in ("cfg.yaml",), ("cfg.yml", "train.epochs=1"):
+            self.fail_with(MISUSE, [f"trainer: a configuration is given by --config, but '{words[0]}' stands alone; run "
+                                    f"trainer --config {words[0]}\n"], *words)
+
     def test_help_says_how_to_begin(self):
         said = self.succeed("--help")
         self.assertRegex(said, r"\n +--config FILE ")
