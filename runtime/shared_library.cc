@@ -1,7 +1,11 @@
 #include "tessera/runtime/shared_library.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -11,7 +15,11 @@
 #include <hdf5.h>
 #include <link.h>
 #include <png.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <zlib.h>
+
+#include "tessera/runtime/text/bytes.h"
 
 // The program's own table of what the loader did for it; none where it is linked statically.
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak));
@@ -40,9 +48,10 @@ std::vector<std::string> configured_folders() {
 
 }  // namespace
 
-std::vector<std::string> library_folders() {
+std::vector<std::string> library_folders(const std::string& library) {
   std::vector<std::string> folders;
-  void* const program = dlopen(nullptr, RTLD_LAZY);
+  void* const program = library.empty() ? dlopen(nullptr, RTLD_LAZY)
+                                        : dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   Dl_serinfo size{};
   if (program != nullptr && dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0) {
     std::vector<std::max_align_t> bytes(size.dls_size / sizeof(std::max_align_t) + 1);
@@ -60,8 +69,9 @@ std::vector<std::string> library_folders() {
 }
 
 std::vector<std::string> library_copies(std::string_view name,
-                                        const std::vector<std::string>& besides) {
-  std::vector<std::string> folders = library_folders(), copies, seen;
+                                        const std::vector<std::string>& besides,
+                                        const std::string& library) {
+  std::vector<std::string> folders = library_folders(library), copies, seen;
   folders.insert(folders.end(), besides.begin(), besides.end());
   for (const std::string& folder : folders) {
     const std::filesystem::path path = std::filesystem::path(folder) / name;
@@ -72,6 +82,54 @@ std::vector<std::string> library_copies(std::string_view name,
     copies.push_back(path.string());
   }
   return copies;
+}
+
+std::string cut_off_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  ElfW(Ehdr) header{};
+  if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return "";
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";
+  in.seekg(static_cast<std::streamoff>(header.e_phoff));
+  uint64_t end = 0;
+  ElfW(Phdr) segment{};
+  for (int i = 0; i < header.e_phnum && in.read(reinterpret_cast<char*>(&segment), sizeof segment);
+       ++i)
+    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_offset + segment.p_filesz);
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(file, error);
+  if (error || bytes >= end) return "";
+  return fmt::format("ends after {} of {}", byte_text(static_cast<int64_t>(bytes)),
+                     byte_text(static_cast<int64_t>(end)));
+}
+
+LibraryTrial try_library(const std::string& file, const std::string& first,
+                         const std::string& variable) {
+  int ends[2];
+  if (pipe(ends) != 0) return {"no pipe for a child process", 0};
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);  // the vendor's last words
+    if (!first.empty()) dlopen(first.c_str(), RTLD_LAZY);
+    void* const library = dlopen(file.c_str(), RTLD_NOW);
+    const void* const found = library != nullptr ? dlsym(library, variable.c_str()) : nullptr;
+    const int value = found != nullptr ? *static_cast<const int*>(found) : 0;
+    dprintf(ends[1], "%d %s", value, library == nullptr ? dlerror() : "");
+    _exit(library == nullptr ? 1 : 0);
+  }
+  close(ends[1]);
+  std::string said;
+  char part[512];
+  for (ssize_t n = 0; (n = read(ends[0], part, sizeof part)) > 0;)
+    said.append(part, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status))
+    return {fmt::format("loading it ends a process ({})", strsignal(WTERMSIG(status))), 0};
+  const size_t space = said.find(' ');
+  if (WEXITSTATUS(status) != 0) return {said.substr(space + 1), 0};
+  return {"", std::atoi(said.c_str())};
 }
 
 std::string loaded_library(const std::string& name) {

@@ -209,6 +209,37 @@ void look_at_library(Examination& all, const char* title, const char* figure,
                                    {"copies", Json::list(list)}}));
 }
 
+// Lists a part of cuDNN in a line of its own if it has a fault or several copies.
+void look_at_dnn_parts(Examination& all) {
+  const std::vector<CudaPart> parts = cuda_dnn_parts();
+  if (parts.empty()) return;
+  std::string text = fmt::format("{} files, tried each in a child process", parts.size());
+  bool warning = false, broken = false;
+  std::vector<Json> figures;
+  for (const CudaPart& part : parts) {
+    std::vector<Json> copies;
+    std::string found;
+    for (const auto& [file, version] : part.copies) {
+      copies.push_back(Json::object({{"file", file}, {"version", version}}));
+      found += fmt::format("{}{}{}", found.empty() ? "" : ", ", file,
+                           version.empty() ? "" : fmt::format(" ({})", version));
+    }
+    if (!part.fault.empty() || copies.size() > 1)
+      text += fmt::format("\n{}: {}{}{}", part.name, found, found.empty() ? "" : "; ",
+                          part.fault.empty() ? "the first is taken" : part.fault);
+    warning = warning || !part.fault.empty();
+    broken = broken || (part.needed && !part.fault.empty());
+    figures.push_back(
+        Json::object({{"name", part.name}, {"fault", part.fault}, {"copies", Json::list(copies)}}));
+  }
+  if (warning)
+    text +=
+        "\ninstall cuDNN anew, all files of one version, or take the folder of the others off "
+        "LD_LIBRARY_PATH";
+  all.add("cuDNN parts", text, warning, broken && physical_devices().size() > 1 ? 4 : 0);
+  all.figure("cudnn_parts", Json::list(figures));
+}
+
 void look_at_cuda(Examination& all) {
   if constexpr (kCuda) {
     const CudaLibraries cuda = cuda_libraries();
@@ -225,6 +256,7 @@ void look_at_cuda(Examination& all) {
                                      {"run_path", program_run_path()}}));
     look_at_library(all, "cuBLASLt", "cublaslt", cuda.blas);
     look_at_library(all, "cuDNN", "cudnn", cuda.dnn);
+    look_at_dnn_parts(all);
     const std::string path = program_run_path();
     all.add("run path", path.empty()
                             ? fmt::format("none; CUDA's libraries are looked for where the "

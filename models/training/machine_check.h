@@ -18,8 +18,9 @@ struct MachineReport {
 
 // Program and libraries, with versions built against and running, processor, threads, memory and
 // swap, GPUs and why they cannot be used; in builds with CUDA its libraries: which is loaded, which
-// copies there are, whether it is the one built with, and the run path. Then a short training of a
-// product and a convolution, timed and held against another way to compute them. Takes a second.
+// copies there are, whether it is the one built with, and the run path; each part of cuDNN is
+// loaded in a child process, which a damaged one may end. Then a short training of a product and a
+// convolution, timed and held against another way to compute them. Takes a second.
 MachineReport examine_machine();
 
 }  // namespace tessera

@@ -40,6 +40,20 @@ struct CudaLibrary {
   std::string fault;                // why it cannot be loaded
 };
 
+// A file that cuDNN loads by name when it needs it, as libcudnn_graph.so.9.
+struct CudaPart {
+  std::string name;
+  struct Copy {
+    std::string file, version;  // no version: the file does not tell
+  };
+  std::vector<Copy> copies;  // in the order of the loader's search, which takes the first
+  std::string fault;         // why cuDNN cannot use it; empty if it can
+  bool needed = false;       // to plan a convolution
+};
+// Tries every copy of every part of the loaded cuDNN in a child process. A part whose version is
+// not that of most parts has a fault. Empty if cuDNN was not loaded.
+std::vector<CudaPart> cuda_dnn_parts();
+
 // What the CUDA side of a build stands on.
 struct CudaLibraries {
   std::string architectures;        // that there is code for: "75-real,80-real,90"

@@ -1,18 +1,64 @@
 #include "tessera/runtime/cuda/dnn.h"
 
+#include <algorithm>
 #include <atomic>
+#include <map>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/vendor_library.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/shared_library.h"
 
 namespace tessera {
 namespace {
 
 std::atomic<const Dnn*> loaded{nullptr};
+
+// The parts of cuDNN 9, and the variable in each that tells its version. The first is loaded at the
+// first call, and all others stand on it. cuDNN ends the process if it cannot load the first; it
+// makes no plans, and gives no error, if it cannot load one of the next two.
+struct Part {
+  const char *name, *version;
+  bool needed;  // to plan a convolution
+};
+constexpr Part kParts[] = {
+    {"graph", "cudnn_graph_version", true},    {"heuristic", "", true},
+    {"engines_precompiled", "", true},         {"engines_runtime_compiled", "", true},
+    {"ops", "cudnn_ops_infer_version", false}, {"cnn", "", false},
+    {"adv", "cudnn_adv_infer_version", false}};
+
+constexpr const char* kRemedy =
+    "install cuDNN anew, all parts of one version, or take the folder of the others off "
+    "LD_LIBRARY_PATH; trainer doctor lists the copies";
+
+std::string file_of(const Part& part) {
+  return fmt::format("libcudnn_{}.so.{}", part.name, CUDNN_MAJOR);
+}
+
+std::vector<std::string> copies_of(const Part& part) {
+  return library_copies(file_of(part), {}, cuda_dnn_name());
+}
+
+bool can_load(const std::string& file) {
+  return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
+
+void require_parts_to_start() {
+  for (const Part& part : kParts) {
+    const std::vector<std::string> copies = copies_of(part);
+    const std::string cut_off = copies.empty() || !part.needed ? "" : cut_off_text(copies[0]);
+    if (!cut_off.empty())
+      throw VersionMismatch(fmt::format("cuDNN: '{}' {}; {}", copies[0], cut_off, kRemedy));
+  }
+  const std::vector<std::string> copies = copies_of(kParts[0]);
+  if (std::none_of(copies.begin(), copies.end(), can_load) && !can_load(file_of(kParts[0])))
+    throw VersionMismatch(fmt::format("cuDNN: its part {} cannot be loaded: {}; {}",
+                                      file_of(kParts[0]), dlerror(), kRemedy));
+}
 
 const Dnn* load() {
   LoadedLibrary library(
@@ -26,6 +72,7 @@ const Dnn* load() {
   TESSERA_DNN_FUNCTIONS(TESSERA_DNN_FIND)
 #undef TESSERA_DNN_FIND
   found->file = library.file();
+  require_parts_to_start();
   found->version = found->cudnnGetVersion();
   library.check_version(found->version, kLeastDnnVersion);
   loaded = found;
@@ -52,6 +99,50 @@ const Dnn& dnn() {
 
 const Dnn* loaded_dnn() { return loaded; }
 
+std::vector<CudaPart> cuda_dnn_parts() {
+  std::vector<CudaPart> parts;
+  if (loaded_library(cuda_dnn_name()).empty()) return parts;
+  std::map<std::string, int> votes;
+  std::string usual;  // the version of most parts
+  for (const Part& about : kParts) {
+    CudaPart part{file_of(about), {}, "", about.needed};
+    const std::string graph =
+        parts.empty() || parts[0].copies.empty() ? "" : parts[0].copies[0].file;
+    for (const std::string& file : copies_of(about)) {
+      const LibraryTrial trial = try_library(file, graph, about.version);
+      const int v = trial.value;  // 0x91300 is 9.19.0
+      part.copies.push_back(
+          {file, v == 0 ? "" : fmt::format("{}.{}.{}", v >> 16, v >> 8 & 255, v & 255)});
+      if (part.copies.size() == 1) part.fault = trial.fault;
+    }
+    if (part.copies.empty() && about.needed) part.fault = "is missing";
+    if (!part.copies.empty() && part.copies[0].version != "" &&
+        ++votes[part.copies[0].version] > votes[usual])
+      usual = part.copies[0].version;
+    parts.push_back(std::move(part));
+  }
+  for (CudaPart& part : parts) {
+    const std::string version = part.copies.empty() ? "" : part.copies[0].version;
+    if (!version.empty() && version != usual)
+      part.fault = fmt::format("is version {}, but the other parts are version {}", version, usual);
+    else if (&part != &parts[0] && !parts[0].fault.empty())
+      part.fault = "";  // it stands on the first
+  }
+  return parts;
+}
+
+void require_dnn_parts() {
+  static const std::string fault = [] {
+    for (const CudaPart& part : cuda_dnn_parts())
+      if (part.needed && !part.fault.empty())
+        return fmt::format("cuDNN: its part '{}' cannot be used: {}; {}",
+                           part.copies.empty() ? part.name : part.copies[0].file, part.fault,
+                           kRemedy);
+    return std::string();
+  }();
+  if (!fault.empty()) throw VersionMismatch(fault);
+}
+
 void cuda_check(cudnnStatus_t code, std::string_view call) {
   if (code == CUDNN_STATUS_SUCCESS) return;
   const Dnn& library = dnn();  // which is loaded: it gave the code
@@ -63,6 +154,7 @@ void cuda_check(cudnnStatus_t code, std::string_view call) {
       cuda_version_text(library.version, 10000), library.file,
       cuda_version_text(CUDNN_VERSION, 10000));
   if (out_of_memory(code)) throw OutOfMemory(text);
+  if (broken_library(code)) require_dnn_parts();
   if (broken_library(code)) throw VersionMismatch(text);
   // Where a kernel failed, the runtime knows whether that was the end of the device.
   if (CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_EXECUTION_FAILED)

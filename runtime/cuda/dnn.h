@@ -39,10 +39,15 @@ inline constexpr size_t kLeastDnnVersion = 90800;
 
 // Loads it at the first call, as blas() does. Throws DeviceError where there is none;
 // VersionMismatch where it lacks a function, is of another major version than this was built with,
-// or older than kLeastDnnVersion. Thread-safe.
+// or older than kLeastDnnVersion, and where a part of it would end the process: one that is cut
+// off, or no part `graph` that can be loaded. Thread-safe.
 const Dnn& dnn();
 // Whether a call of dnn() has loaded it.
 const Dnn* loaded_dnn();
+// Throws VersionMismatch if a part of cuDNN that plans need is damaged, missing or of another
+// version than the others. For answers that such a part would explain: tries all parts at the first
+// call.
+void require_dnn_parts();
 
 // Throws "<call>: <vendor's text> (<status>: <what cuDNN says of its last error>); ..." unless the
 // code is success: OutOfMemory where it had no memory, VersionMismatch where its parts do not fit

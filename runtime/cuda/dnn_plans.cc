@@ -111,8 +111,10 @@ std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& fa
                                const GpuSettings& settings, size_t most) {
   const DnnDescriptor device = device_of(facts);
   std::vector<DnnPlan> plans;
+  int proposed = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const DnnDescriptor& config : proposals(graph, device, mode)) {
+      ++proposed;
       if (plans.size() == most) return plans;
       const Engine engine = engine_of(config);
       if (!allowed(engine.notes, settings)) continue;
@@ -124,6 +126,7 @@ std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& fa
       if (workspace > settings.workspace) continue;
       plans.push_back({std::move(plan), engine.index, workspace, engine.notes});
     }
+  if (proposed == 0) require_dnn_parts();  // a part that cannot be loaded proposes nothing
   return plans;
 }
 

@@ -6,6 +6,7 @@
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/shared_library.h"
 
 namespace tessera {
 namespace {
@@ -21,6 +22,11 @@ std::string file_of(const void* function) {
 }  // namespace
 
 LoadedLibrary::LoadedLibrary(VendorLibrary about) : about_(std::move(about)) {
+  const std::vector<std::string> copies = library_copies(about_.name, {about_.folder});
+  const std::string cut_off = copies.empty() ? "" : cut_off_text(copies[0]);
+  if (!cut_off.empty())
+    throw DeviceError(
+        fmt::format("{}: '{}' {}; {}", about_.product, copies[0], cut_off, about_.install));
   handle_ = dlopen(about_.name.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle_ != nullptr) return;
   const std::string path = fmt::format("{}/{}", about_.folder, about_.name);

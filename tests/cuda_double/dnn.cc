@@ -3,6 +3,7 @@
 // begin elsewhere in every run.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "failures.h"
 #include "memory.h"
 #include <cudnn_graph.h>
+#include <dlfcn.h>
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -104,12 +106,25 @@ cudnnStatus_t execute(cudnnHandle_t handle, const DnnNode& plan, const DnnNode& 
                              : fault(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the runtime failed");
 }
 
+// A file that is looked for beside this one.
+bool has_part(const std::string& name) {
+  const std::string file = "libcudnn_" + name + ".so." + std::to_string(CUDNN_MAJOR);
+  return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
+
 }  // namespace
 
 extern "C" {
 
-// A patch that no library has: plans are kept by version, and these are no library's.
-size_t cudnnGetVersion() { return CUDNN_VERSION / 100 * 100 + 99; }
+// A patch that no library has: plans are kept by version, and these are no library's. The vendor's
+// ends the process, too, if its first part cannot be loaded.
+size_t cudnnGetVersion() {
+  if (!has_part("graph")) {
+    std::fputs("Invalid handle. Cannot load symbol cudnnGetVersion\n", stderr);
+    std::abort();
+  }
+  return CUDNN_VERSION / 100 * 100 + 99;
+}
 
 const char* cudnnGetErrorString(cudnnStatus_t code) {
 #define NAMED(name) \
@@ -123,6 +138,7 @@ const char* cudnnGetErrorString(cudnnStatus_t code) {
     NAMED(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED)
     NAMED(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH)
     NAMED(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE)
+    NAMED(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED)
     NAMED(CUDNN_STATUS_NOT_SUPPORTED)
     NAMED(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN)
     NAMED(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE)
@@ -222,7 +238,13 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
       fails("dnn:plan", "cudnnBackendFinalize"))
     return fault(CUDNN_STATUS_NOT_SUPPORTED, "planted");
   std::string text;
-  const cudnnStatus_t code = finalise(node, &text);
+  cudnnStatus_t code = finalise(node, &text);
+  if (node.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && code == CUDNN_STATUS_SUCCESS) {
+    if (!has_part("heuristic") || !has_part("engines_precompiled"))  // and says nothing of it
+      node.attributes[CUDNN_ATTR_ENGINEHEUR_RESULTS].nodes.clear();
+    else if (!has_part("engines_runtime_compiled"))
+      code = CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
+  }
   node.finalised = code == CUDNN_STATUS_SUCCESS;
   return node.finalised ? code : fault(code, text);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,32 @@ TEST(SharedLibrary, CopiesAreListedOnceEachWhateverNamesThem) {
       library_copies(name, {folder / "a", folder / "b", folder / "c", folder / "none"});
   EXPECT_EQ(copies, (std::vector<std::string>{folder / "a" / name, folder / "c" / name}));
   std::filesystem::remove_all(folder);
+}
+
+TEST(SharedLibrary, ACutOffFileIsToldFromAWholeOne) {
+  const std::string whole = loaded_library("libz.so.1");
+  const std::string cut = testing::TempDir() + "cut_off.so", text = testing::TempDir() + "text.so";
+  std::filesystem::copy_file(whole, cut, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(cut_off_text(whole), "");
+  EXPECT_EQ(cut_off_text(cut), "");
+  std::filesystem::resize_file(cut, std::filesystem::file_size(cut) / 2);
+  EXPECT_EQ(cut_off_text(cut).rfind("ends after ", 0), 0u) << cut_off_text(cut);
+  std::ofstream(text) << "not a library";
+  EXPECT_EQ(cut_off_text(text), "");
+  EXPECT_EQ(cut_off_text(testing::TempDir() + "none.so"), "");
+  std::filesystem::remove(cut);
+  std::filesystem::remove(text);
+}
+
+TEST(SharedLibrary, ALibraryIsTriedInAChildProcess) {
+  const std::string cut = testing::TempDir() + "tried.so", whole = loaded_library("libz.so.1");
+  EXPECT_EQ(try_library(whole).fault, "");
+  EXPECT_NE(try_library("libnobody_has.so.9").fault.find("libnobody_has.so.9"), std::string::npos);
+  std::filesystem::copy_file(whole, cut, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::resize_file(cut, 8192);
+  EXPECT_NE(try_library(cut).fault, "");
+  EXPECT_NE(try_library(whole, "", "optind").value, 0);  // found in what it stands on
+  std::filesystem::remove(cut);
 }
 
 TEST(SharedLibrary, TheProductStandsOnWhatItWasBuiltWith) {

@@ -45,7 +45,7 @@ class Doctor(Machine):
         whats = [line[9:20].strip() for line in lines if line.startswith(("ok ", "warning ", "problem "))]
         wanted = ["program", "libraries", "processor", "threads", "memory", "GPU"]
         if WITH_CUDA:
-            wanted += ["CUDA", "cuBLASLt", "cuDNN", "run path"]
+            wanted += ["CUDA", "cuBLASLt", "cuDNN", "cuDNN parts", "run path"]
         self.assertEqual(whats, wanted + ["smoke test"])
         self.assertRegex(out, r"smoke test  matrix product [\d.]+ ms, convolution [\d.]+ ms, its gradients "
                               r"[\d.]+ ms, copy of 32 MiB [\d.]+ ms\n")
