@@ -46,7 +46,11 @@ class ProgramStep final : public CompiledStep {
   size_t outputs() const override { return stops_.size(); }
   void bind() override {
     program_->bind();
-    if (gradient_) gradient_->bind(*program_);
+    if (gradient_) {
+      // Handles of this run: the tape knows those of an earlier one.
+      results_.clear();
+      gradient_->bind(*program_);
+    }
     if (results_.empty()) make_results();
     if (lag() > 0) twins();
   }
@@ -57,9 +61,18 @@ class ProgramStep final : public CompiledStep {
     run_with(slots);
   }
   Tensors call(const Tensors& arguments) override {
+    Tensors results;  // taken before the run: without memory for them nothing happens
+    for (size_t i = 0; i < outputs(); ++i) results.push_back(empty(program_->output(i).spec()));
     for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], input(i));
     run_with(arguments);
-    return results_;
+    for (size_t i = 0; i < outputs(); ++i) {
+      TensorImpl& mine = *results[i].impl();
+      const std::shared_ptr<Storage> storage = mine.storage;
+      mine = *results_[i].impl();
+      copy_bytes(mine.spec.device, storage->data(), mine.spec.device, mine.data(), storage->bytes);
+      mine.storage = storage;
+    }
+    return results;
   }
 
   const Tensor& host_input(size_t i) override {

@@ -87,8 +87,8 @@ class CompiledStep {
   virtual const Tensor& host_output(size_t i);
   // Context::refused_updates() as it was after that run.
   virtual int64_t refused_updates() const;
-  // The same with arguments from elsewhere, which are copied into input(), and back through which
-  // gradients go where the signature says so.
+  // Copies the arguments into input(), runs, and returns copies of output() in eager memory.
+  // Gradients go back through the arguments if the signature says so.
   virtual Tensors call(const Tensors& arguments) = 0;
   // After a run, or of that collected last: which op was the first to make a NaN or an infinity
   // (program.h), with the parameters as they are now. In eager mode a program is made for it, which
@@ -120,8 +120,8 @@ class Compiled {
  public:
   Compiled(StepFunction fn, CompileOptions options);
 
-  // Runs the program of this signature; the results are overwritten by its next run (copy() keeps
-  // them).
+  // Runs the program of this signature and returns copies of the results in eager memory, which
+  // later calls leave as they are. run() and output() of a CompiledStep copy nothing.
   Tensors call(const Tensors& arguments);
   // Captures, lowers and plans, unless this signature is there already; the arguments are not
   // tracked. The step stays until WhenFull::drop_oldest lets it go. Throws what the function
