@@ -46,21 +46,19 @@ class ProgramStep final : public CompiledStep {
   size_t outputs() const override { return stops_.size(); }
   void bind() override {
     program_->bind();
-    if (gradient_) {
-      // Handles of this run: the tape knows those of an earlier one.
-      results_.clear();
-      gradient_->bind(*program_);
-    }
+    if (gradient_) gradient_->bind(*program_);
     if (results_.empty()) make_results();
     if (lag() > 0) twins();
   }
   void run() override {
+    begin();
     if (!gradient_) return run_with({});
     Tensors slots;  // not tracked: gradients go back to the parameters alone
     for (size_t i = 0; i < inputs(); ++i) slots.push_back(input(i));
     run_with(slots);
   }
   Tensors call(const Tensors& arguments) override {
+    begin();
     Tensors results;  // taken before the run: without memory for them nothing happens
     for (size_t i = 0; i < outputs(); ++i) results.push_back(empty(program_->output(i).spec()));
     for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], input(i));
@@ -82,6 +80,7 @@ class ProgramStep final : public CompiledStep {
     return lag() > 0 ? twins().bring(i, staged) : CompiledStep::bring(i, staged);
   }
   void submit() override {
+    begin();
     submitted_ = true;
     return lag() > 0 ? twins().submit() : CompiledStep::submit();
   }
@@ -111,14 +110,17 @@ class ProgramStep final : public CompiledStep {
     return *twins_;
   }
 
+  // Before anything is written to the slots.
+  void begin() {
+    if (!gradient_) return;
+    results_.clear();  // the tape knows these handles; those of the next run are new
+    gradient_->keep_last_call();
+  }
+
   void run_with(const Tensors& arguments) {
     submitted_ = false;
     program_->run();
-    if (gradient_) {
-      // Handles of this run: the tape knows those of an earlier one.
-      results_.clear();
-      gradient_->bind(*program_);
-    }
+    if (gradient_) gradient_->bind(*program_);
     if (results_.empty()) make_results();
     if (!tape_is_on()) return;
     for (const Tensor& argument : arguments)

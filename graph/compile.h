@@ -7,7 +7,7 @@
 //
 // It is differentiable as a whole, by its arguments and by the parameters it uses: called outside a
 // NoGradScope, its gradient is captured and planned with it (function_gradient.h), in the bits of
-// eager mode. One call at a time: gradients are taken before the next call, which is checked.
+// eager mode. It may be called several times before gradients are taken, also of its own results.
 // Called while another function is captured, it becomes a part of that one.
 //
 // Not thread-safe; one program runs at a time.

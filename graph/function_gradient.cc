@@ -1,11 +1,13 @@
 #include "tessera/graph/function_gradient.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/holders.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
 #include "tessera/graph/program.h"
@@ -118,8 +120,9 @@ void cut(const Graph& whole, size_t first, size_t arguments, CapturedFunction& f
 // What stands on the tape for a call of a compiled function.
 class CompiledCall final : public Op {
  public:
-  CompiledCall(std::shared_ptr<FunctionGradient> gradient, uint64_t call)
-      : gradient_(std::move(gradient)), call_(call) {}
+  CompiledCall(std::shared_ptr<FunctionGradient> gradient,
+               std::shared_ptr<FunctionGradient::Call> call)
+      : gradient_(std::move(gradient)), call_(std::move(call)) {}
   std::string_view name() const override { return "compiled function"; }
   bool same(const Op& other) const override { return this == &other; }
   Specs infer(std::span<const TensorSpec>) const override {
@@ -127,13 +130,20 @@ class CompiledCall final : public Op {
   }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
-    return gradient_->run(call_, args.grad_outputs, args.needed);
+    return gradient_->run(*call_, args.grad_outputs, args.needed);
   }
 
  private:
   const std::shared_ptr<FunctionGradient> gradient_;
-  const uint64_t call_;
+  const std::shared_ptr<FunctionGradient::Call> call_;
 };
+
+Error overwritten(const std::string& name) {
+  return Error(fmt::format(
+      "compiled function: {} has been overwritten since the call, so the gradient would be wrong; "
+      "take gradients before updating it",
+      name.empty() ? "an argument or a saved value" : name));
+}
 
 }  // namespace
 
@@ -197,29 +207,57 @@ void FunctionGradient::bind(Program& function) {
                                            : function.output(static_cast<size_t>(saved.index));
       saved.storage->pointer = value.impl()->data();
       saved.storage->keep = value.impl()->storage->keep;
-      watched_.push_back({value.impl()->storage, 0});
+      watched_.push_back(value.impl()->storage);
     }
     for (const Value& value : program_->graph().values)
       if (value.storage && value.role != Role::constant && !told.contains(value.storage.get()))
-        watched_.push_back({value.storage, 0});
+        watched_.push_back(value.storage);
   }
   program_->bind();
 }
 
+std::vector<std::shared_ptr<Storage>> FunctionGradient::copy_of_slots() const {
+  const RunningOp running("compiled function");
+  std::vector<std::shared_ptr<Storage>> copies;
+  for (const CapturedGradient::Saved& saved : captured_.saved) {
+    const Storage& slot = *saved.storage;
+    copies.push_back(allocate_storage(slot.bytes, slot.device));
+    copy_bytes(slot.device, copies.back()->pointer, slot.device, slot.pointer, slot.bytes);
+  }
+  return copies;
+}
+
+void FunctionGradient::write_slots(const std::vector<std::shared_ptr<Storage>>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Storage& slot = *captured_.saved[i].storage;
+    copy_bytes(slot.device, slot.pointer, slot.device, values[i]->pointer, slot.bytes);
+  }
+}
+
+void FunctionGradient::keep_last_call() {
+  const std::shared_ptr<Call> call = last_.lock();
+  const auto slots_end = watched_.begin() + static_cast<ptrdiff_t>(captured_.saved.size());
+  if (call && std::equal(watched_.begin(), slots_end, call->versions.begin(),
+                         [](const auto& slot, uint64_t then) { return slot->version == then; }))
+    call->saved = copy_of_slots();
+  last_.reset();
+}
+
 void FunctionGradient::tie(const std::shared_ptr<FunctionGradient>& self, const Tensors& arguments,
                            const Tensors& results) {
-  ++self->calls_;
-  for (Watched& watched : self->watched_) watched.version = watched.storage->version;
+  const auto call = std::make_shared<Call>();
+  for (const auto& storage : self->watched_) call->versions.push_back(storage->version);
+  self->last_ = call;
   Tensors leaves, sources;
   for (int argument : self->captured_.arguments)
     leaves.push_back(arguments.at(static_cast<size_t>(argument)));
   leaves.insert(leaves.end(), self->captured_.outside.begin(), self->captured_.outside.end());
   for (int result : self->captured_.results)
     sources.push_back(results.at(static_cast<size_t>(result)));
-  put_on_tape(std::make_shared<CompiledCall>(self, self->calls_), leaves, sources);
+  put_on_tape(std::make_shared<CompiledCall>(self, call), leaves, sources);
 }
 
-Tensors FunctionGradient::run(uint64_t call, std::span<const Tensor> upstream,
+Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
                               const std::vector<bool>& needed) {
   if (current_recorder() != nullptr)
     throw Error(
@@ -228,16 +266,12 @@ Tensors FunctionGradient::run(uint64_t call, std::span<const Tensor> upstream,
     throw Error(
         "compiled function: its gradient has no gradient itself; call the function in eager mode "
         "(CompileOptions::eager), or compile the whole computation, gradients included");
-  if (call != calls_)
-    throw Error(
-        "compiled function: it has been called again since, which has overwritten what its "
-        "gradient reads; take gradients before the next call, or compile the function twice");
-  for (const Watched& watched : watched_)
-    if (watched.version != watched.storage->version)
-      throw Error(fmt::format(
-          "compiled function: {} has been overwritten since the call, so the gradient would be "
-          "wrong; take gradients before updating it",
-          watched.storage->name.empty() ? "an argument or a saved value" : watched.storage->name));
+  const size_t slots = captured_.saved.size();
+  const std::shared_ptr<Call> last = last_.lock();
+  const bool in_slots = last.get() == &call;
+  if (!in_slots && call.saved.size() != slots) throw overwritten("");
+  for (size_t i = in_slots ? 0 : slots; i < watched_.size(); ++i)
+    if (watched_[i]->version != call.versions[i]) throw overwritten(watched_[i]->name);
   for (size_t i = 0; i < captured_.results.size(); ++i) {
     const Tensor& slot = program_->input(i);
     const size_t bytes = slot.spec().bytes();
@@ -247,10 +281,18 @@ Tensors FunctionGradient::run(uint64_t call, std::span<const Tensor> upstream,
     else
       context(slot.device()).fill(slot.impl()->data(), 0, bytes);
   }
+  std::vector<std::shared_ptr<Storage>> now;
+  if (!in_slots) now = copy_of_slots();
+  last_.reset();  // if the run fails, what stands in the slots is nobody's
+  write_slots(call.saved);
   program_->run();
   Tensors slopes;
   for (size_t i = 0; i < needed.size(); ++i)
     slopes.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
+  call.saved.clear();
+  if (in_slots) return slopes;
+  write_slots(now);
+  last_ = last;
   return slopes;
 }
 

@@ -5,7 +5,8 @@
 //   gradient   gradients of results -> gradients of the leaves; reads the saved values
 //
 // A saved value is whatever the gradient reads of the forward pass. It stands in the slots of the
-// function's program, so it is planned, and the next call overwrites it.
+// function's program, so it is planned. A later call overwrites the slots; values whose gradient
+// may still be taken are copied to eager memory before, and come back when it is taken.
 #pragma once
 
 #include <memory>
@@ -55,23 +56,32 @@ class FunctionGradient {
   Program& program() { return *program_; }
   // Binds after `function`, whose slots it reads.
   void bind(Program& function);
+  // Before the slots are overwritten: copies the saved values of the last call to eager memory,
+  // unless nothing is left that could take its gradient. Throws OutOfMemory, changing nothing.
+  void keep_last_call();
   // After each run of the function: ties its results to the tape, as made of `arguments` and of the
   // parameters.
   static void tie(const std::shared_ptr<FunctionGradient>& self, const Tensors& arguments,
                   const Tensors& results);
-  // The gradients of the leaves, in eager memory. Throws Error where what it reads has been
-  // overwritten since the call of that number.
-  Tensors run(uint64_t call, std::span<const Tensor> upstream, const std::vector<bool>& needed);
+
+  // A call of the function whose gradient has not been taken yet.
+  struct Call {
+    std::vector<uint64_t> versions;  // of what the gradient reads, right after the call
+    std::vector<std::shared_ptr<Storage>> saved;  // the saved values, no longer in the slots
+  };
+  // The gradients of the leaves, in eager memory; once for each call. Throws Error if what it reads
+  // has been overwritten since the call.
+  Tensors run(Call& call, std::span<const Tensor> upstream, const std::vector<bool>& needed);
 
  private:
-  struct Watched {
-    std::shared_ptr<Storage> storage;
-    uint64_t version;
-  };
+  std::vector<std::shared_ptr<Storage>> copy_of_slots() const;
+  void write_slots(const std::vector<std::shared_ptr<Storage>>& values);
+
   CapturedGradient captured_;
   std::unique_ptr<Program> program_;
-  std::vector<Watched> watched_;  // what it reads, with the version it had in the last call
-  uint64_t calls_ = 0;
+  // What it reads: the slots of saved values, in order, then tensors from outside.
+  std::vector<std::shared_ptr<Storage>> watched_;
+  std::weak_ptr<Call> last_;  // whose saved values stand in the slots
 };
 
 }  // namespace tessera

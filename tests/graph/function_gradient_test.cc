@@ -1,6 +1,7 @@
 // Compiled functions that eager code around them differentiates.
 #include "tessera/graph/function_gradient.h"
 
+#include "tessera/engine/eager.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
@@ -99,13 +100,103 @@ TEST(FunctionGradient, WhatItReadsIsCountedAsTheSlotsOfTheDeviceAreRounded) {
   EXPECT_EQ(report.classes.at("slots"), 3 * 256);
 }
 
-TEST(FunctionGradient, AnEarlierCallIsAnErrorNotTheGradientOfALaterOne) {
+// x -> x * exp(w * x): reads its argument, a parameter and two values of its own.
+struct Shared {
+  Store store{1, DType::f64};
+  Tensor w = store.parameter("w", {3}, Initializer::normal(1));
+  Tensor part(const Tensor& x) { return x * exp(w * x); }
+  // d f(part) / d leaves and then d w.
+  std::vector<std::vector<double>> slopes(const std::function<Tensor(const StepFunction&)>& f,
+                                          const Tensors& leaves, bool compiled) {
+    const StepFunction eager = [&](const Tensors& t) { return Tensors{part(t[0])}; };
+    auto program = compile([&](const Tensor& x) { return part(x); });
+    const StepFunction call = [&](const Tensors& t) { return Tensors{program(t[0])}; };
+    Tensors wrt = leaves;
+    wrt.push_back(w);
+    std::vector<std::vector<double>> found;
+    for (const Tensor& slope : gradients(f(compiled ? call : eager), wrt))
+      found.push_back(slope.to_vector<double>());
+    return found;
+  }
+};
+
+void expect_same_slopes(const std::function<Tensor(const StepFunction&)>& f,
+                        const Tensors& leaves) {
+  Shared shared;
+  const auto eager = shared.slopes(f, leaves, false), compiled = shared.slopes(f, leaves, true);
+  ASSERT_EQ(eager.size(), compiled.size());
+  for (size_t k = 0; k < eager.size(); ++k)
+    for (size_t i = 0; i < eager[k].size(); ++i)
+      EXPECT_NEAR(compiled[k][i], eager[k][i], 1e-12 * std::abs(eager[k][i])) << k << " " << i;
+}
+
+TEST(FunctionGradient, AFunctionOfItsOwnResultHasTheGradientsOfEagerCode) {
+  const Tensor x = requires_grad(normal({3}, 1));
+  expect_same_slopes(
+      [&](const StepFunction& part) {
+        Tensor y = x;
+        for (int i = 0; i < 4; ++i) y = part({y})[0] * 0.5;
+        return sum(y);
+      },
+      {x});
+}
+
+TEST(FunctionGradient, TwinsOfOneFunctionHaveTheGradientsOfEagerCode) {
   const Tensor a = requires_grad(normal({3}, 1)), b = requires_grad(normal({3}, 2));
-  auto cube = compile([](const Tensor& x) { return sum(x * x * x); });
-  const Tensor first = cube(a), second = cube(b);
-  const std::string says = error_of([&] { gradients(first, Tensors{a}); });
-  EXPECT_NE(says.find("called again"), std::string::npos) << says;
-  expect_near(gradients(second, Tensors{b})[0], (b * b * 3.0).to_vector<double>());
+  const auto siamese = [&](const StepFunction& part) {
+    const Tensor apart = part({a})[0] - part({b})[0];
+    return sum(apart * apart) + sum(part({a})[0]);
+  };
+  expect_same_slopes(siamese, {a, b});
+}
+
+TEST(FunctionGradient, GradientsOfSeveralCallsComeInAnyOrder) {
+  const Tensor x = requires_grad(normal({3}, 1));
+  auto cube = compile([](const Tensor& t) { return sum(t * t * t); });
+  Tensors calls;
+  std::vector<Tensor> at;
+  for (uint64_t i = 0; i < 4; ++i) {
+    at.push_back(requires_grad(normal({3}, i)));
+    calls.push_back(cube(at.back()));
+  }
+  const Tensor& shown = cube.step(0).output(0);
+  const double last = shown.item<double>();
+  for (const size_t i : {1, 3, 0, 2}) {
+    expect_near(gradients(calls[i], Tensors{at[i]})[0], (at[i] * at[i] * 3.0).to_vector<double>());
+    EXPECT_EQ(shown.item<double>(), last);
+  }
+}
+
+// What a call saved goes with the last handle that its gradient could be asked of.
+TEST(FunctionGradient, SavedValuesLiveNoLongerThanTheTape) {
+  const auto live = [] { return eager_allocator({}).statistics().live_bytes; };
+  auto cube = compile([](const Tensor& t) { return sum(t * t * t); });
+  const Tensor x = requires_grad(normal({1000}, 1));
+  cube(x);
+  const size_t before = live();
+  {
+    const Tensor first = cube(x), second = cube(x), third = cube(x);
+    EXPECT_GT(live(), before + 2 * 8000);
+    gradients(first, Tensors{x});
+    gradients(second, Tensors{x});
+    EXPECT_LT(live(), before + 8000);
+  }
+  EXPECT_EQ(live(), before);
+}
+
+TEST(FunctionGradient, AnArgumentThatIsWrittenInItsSlotIsAnErrorNotAWrongNumber) {
+  Store store(1, DType::f64);
+  const Tensor w = store.parameter("w", {3}, Initializer::ones());
+  auto f = compile([&](const Tensor& t) { return sum(t * w); });
+  CompiledStep& step = f.prepare({{DType::f64, {3}, {}}});
+  step.run();
+  const Tensor first = step.output(0);
+  Tensor(step.input(0)).assign<double>(std::vector<double>{1, 2, 3});
+  step.run();
+  const std::string says = error_of([&] { gradients(first, Tensors{w}); });
+  EXPECT_NE(says.find("an argument or a saved value has been overwritten"), std::string::npos)
+      << says;
+  expect_near(gradients(step.output(0), Tensors{w})[0], std::vector<double>{1, 2, 3});
 }
 
 TEST(FunctionGradient, AParameterThatHasChangedSinceIsAnErrorNotAWrongNumber) {
