@@ -1,10 +1,13 @@
 // Arena: the one block of bytes that all programs of a device run in, one after the other.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tessera/engine/tensor.h"
 #include "tessera/memory/regions.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
@@ -24,7 +27,6 @@ class Arena {
     if (bytes > wanted_) wanted_ = bytes;
   }
   size_t bytes() const { return wanted_; }
-
   // Takes the bytes, all that are wanted, unless there are the `needed` already. Where not all are
   // to be had it takes those needed, so that after a step that is too large a smaller one still
   // runs. Throws OutOfMemory; ConfigError when what was brought is too small. `generation` changes
@@ -56,7 +58,8 @@ class Arena {
   uint64_t generation_ = 0;
 };
 
-// An arena for each device that the programs which share them run on. Not thread-safe.
+// An arena for each device that the programs which share them run on. Not thread-safe: ArenasInUse
+// finds out where two threads run such programs at once.
 class Arenas {
  public:
   // Made at the first call, over the memory of the device, or that given.
@@ -81,7 +84,28 @@ class Arenas {
   }
 
  private:
+  friend class ArenasInUse;
   std::vector<std::pair<Device, std::unique_ptr<Arena>>> arenas_;
+  std::atomic<std::thread::id> user_ = {};  // the thread that runs a program in them
+};
+
+// A call of a compiled function while another thread calls it, or one that shares its arenas.
+class ConcurrentCall : public Error {
+  using Error::Error;
+};
+
+// While it lives, the arenas belong to this thread, in which it may nest.
+class ArenasInUse {
+ public:
+  // Throws ConcurrentCall, which names the function by its arguments, if they belong to another.
+  ArenasInUse(Arenas& arenas, const Specs& arguments);
+  ~ArenasInUse();
+  ArenasInUse(const ArenasInUse&) = delete;
+  ArenasInUse& operator=(const ArenasInUse&) = delete;
+
+ private:
+  std::atomic<std::thread::id>& user_;
+  bool outermost_ = false;
 };
 
 }  // namespace tessera

@@ -27,14 +27,15 @@ void copy_to_slot(const Tensor& argument, const Tensor& slot) {
 class ProgramStep final : public CompiledStep {
  public:
   ProgramStep(const StepFunction& fn, Signature signature, const CompileOptions& options)
-      : CompiledStep(std::move(signature)) {
+      : CompiledStep(std::move(signature)), arenas_(options.arenas) {
     const auto start = std::chrono::steady_clock::now();
     CapturedFunction captured =
         capture_function(fn, this->signature().arguments, this->signature().tracked);
     stops_ = std::move(captured.stops);
     program_ = std::make_unique<Program>(std::move(captured.graph), options);
     if (captured.gradient)
-      gradient_ = std::make_shared<FunctionGradient>(std::move(*captured.gradient), options);
+      gradient_ = std::make_shared<FunctionGradient>(std::move(*captured.gradient), options,
+                                                     this->signature().arguments);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     compile_milliseconds_ = took.count();
   }
@@ -51,6 +52,7 @@ class ProgramStep final : public CompiledStep {
     if (lag() > 0) twins();
   }
   void run() override {
+    const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
     if (!gradient_) return run_with({});
     Tensors slots;  // not tracked: gradients go back to the parameters alone
@@ -58,6 +60,7 @@ class ProgramStep final : public CompiledStep {
     run_with(slots);
   }
   Tensors call(const Tensors& arguments) override {
+    const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
     Tensors results;  // taken before the run: without memory for them nothing happens
     for (size_t i = 0; i < outputs(); ++i) results.push_back(empty(program_->output(i).spec()));
@@ -80,6 +83,7 @@ class ProgramStep final : public CompiledStep {
     return lag() > 0 ? twins().bring(i, staged) : CompiledStep::bring(i, staged);
   }
   void submit() override {
+    const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
     submitted_ = true;
     return lag() > 0 ? twins().submit() : CompiledStep::submit();
@@ -93,6 +97,7 @@ class ProgramStep final : public CompiledStep {
     return twins_ ? twins_->refused_updates() : CompiledStep::refused_updates();
   }
   std::optional<NonFinite> find_non_finite() override {
+    const ArenasInUse alone(*arenas_, signature().arguments);
     if (twins_ && submitted_) twins_->put_back();
     return program_->find_non_finite();
   }
@@ -140,6 +145,7 @@ class ProgramStep final : public CompiledStep {
     }
   }
 
+  const std::shared_ptr<Arenas> arenas_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Twins> twins_;
   bool submitted_ = false;                                  // the last run came by submit()
@@ -268,6 +274,7 @@ Compiled::Compiled(StepFunction fn, CompileOptions options)
 }
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {
+  const ArenasInUse alone(*options_.arenas, arguments);
   Signature signature = signature_here();
   signature.arguments = arguments;
   return prepare(std::move(signature));
@@ -340,6 +347,7 @@ Tensors Compiled::call(const Tensors& arguments) {
   if (options_.eager || current_recorder() != nullptr) return (*fn_)(arguments);
   Signature signature = signature_here();
   for (const Tensor& argument : arguments) signature.arguments.push_back(argument.spec());
+  const ArenasInUse alone(*options_.arenas, signature.arguments);
   if (tape_wanted(arguments))
     for (const Tensor& argument : arguments)
       signature.tracked.push_back(tape_wanted(std::span(&argument, 1)));

@@ -10,7 +10,8 @@
 // eager mode. It may be called several times before gradients are taken, also of its own results.
 // Called while another function is captured, it becomes a part of that one.
 //
-// Not thread-safe; one program runs at a time.
+// One thread at a time: a call while another thread runs the function, or one that shares its
+// arenas, throws ConcurrentCall (arena.h). Each thread may compile a function of its own.
 #pragma once
 
 #include <functional>

@@ -192,8 +192,11 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
   return function;
 }
 
-FunctionGradient::FunctionGradient(CapturedGradient captured, const CompileOptions& options)
+FunctionGradient::FunctionGradient(CapturedGradient captured, const CompileOptions& options,
+                                   Specs arguments)
     : captured_(std::move(captured)),
+      arguments_(std::move(arguments)),
+      arenas_(options.arenas),
       program_(std::make_unique<Program>(std::move(captured_.graph), options)) {}
 
 FunctionGradient::~FunctionGradient() = default;
@@ -259,6 +262,7 @@ void FunctionGradient::tie(const std::shared_ptr<FunctionGradient>& self, const 
 
 Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
                               const std::vector<bool>& needed) {
+  const ArenasInUse alone(*arenas_, arguments_);
   if (current_recorder() != nullptr)
     throw Error(
         "compiled function: it was called before the step was captured; call it in the step");

@@ -17,6 +17,7 @@
 
 namespace tessera {
 
+class Arenas;           // arena.h
 class Program;          // program.h
 struct CompileOptions;  // compile_options.h
 
@@ -50,7 +51,8 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
 // The gradient of a compiled function, ready to run.
 class FunctionGradient {
  public:
-  FunctionGradient(CapturedGradient captured, const CompileOptions& options);
+  // `arguments` of the function are what errors name it by.
+  FunctionGradient(CapturedGradient captured, const CompileOptions& options, Specs arguments);
   ~FunctionGradient();
 
   Program& program() { return *program_; }
@@ -78,6 +80,8 @@ class FunctionGradient {
   void write_slots(const std::vector<std::shared_ptr<Storage>>& values);
 
   CapturedGradient captured_;
+  const Specs arguments_;
+  const std::shared_ptr<Arenas> arenas_;
   std::unique_ptr<Program> program_;
   // What it reads: the slots of saved values, in order, then tensors from outside.
   std::vector<std::shared_ptr<Storage>> watched_;

@@ -1,4 +1,8 @@
 // Calls of compiled functions: whose their results are, from which threads, in whose memory.
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -47,6 +51,79 @@ TEST(CompiledCalls, WithoutMemoryForItsResultsACallDoesNothing) {
     EXPECT_THROW(step(x), OutOfMemory);
   }
   EXPECT_EQ(w.to_vector<float>(), std::vector<float>(64, 0.5f));
+}
+
+// y = x, while something else goes on.
+class Meanwhile final : public OpBase<Meanwhile> {
+ public:
+  explicit Meanwhile(const std::function<void()>& fn) : params{&fn} {}
+  std::string_view name() const override { return "meanwhile"; }
+  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    std::copy_n(in[0].as<float>(), in[0].elements(), out[0].as<float>());
+    (*params)();
+  }
+  const std::function<void()>* params;
+};
+
+TEST(CompiledCalls, AnotherThreadThatCallsMeanwhileIsAnError) {
+  CompileOptions options;
+  options.arenas = std::make_shared<Arenas>();
+  auto neighbour = compile([](const Tensor& x) { return x + 1.0; }, options);
+  std::vector<std::string> said;
+  std::function<void()> meanwhile;
+  auto f = compile(
+      [&](const Tensor& x) { return apply1(std::make_shared<Meanwhile>(meanwhile), {x}) * 2.0; },
+      options);
+  meanwhile = [&] {
+    const auto tell = [&](const std::function<void()>& use) {
+      std::thread([&] {
+        try {
+          use();
+        } catch (const ConcurrentCall& error) {
+          said.emplace_back(error.what());
+        }
+      }).join();
+    };
+    tell([&] { f(full({3}, 7.0)); });
+    tell([&] { neighbour(full({3}, 7.0)); });
+    tell([&] { f.prepare({{DType::f32, {4}, {}}}); });
+    tell([&] { f.step(0).run(); });
+  };
+  const NoGradScope no_grad;
+  EXPECT_EQ(f(full({3}, 1.0)).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  ASSERT_EQ(said.size(), 4u);
+  for (const std::string& text : said) {
+    EXPECT_NE(text.find("compiled function of (float32["), std::string::npos) << text;
+    EXPECT_NE(text.find("give each thread a compiled function of its own"), std::string::npos);
+  }
+  EXPECT_EQ(f.trace_count(), 1);
+  EXPECT_EQ(f.step(0).output(0).to_vector<float>()[0], 2);
+}
+
+TEST(CompiledCalls, CallsOfTwoThreadsAreRightOrErrors) {
+  auto f = compile([](const Tensor& x) { return sum(x * x) + x; });
+  std::atomic<int> right = 0, wrong = 0, refused = 0;
+  const auto calls = [&](float value) {
+    const NoGradScope no_grad;
+    const Tensor x = full({1000}, value);
+    for (int i = 0; i < 200; ++i) {
+      try {
+        const Tensor y = f(x);
+        std::this_thread::yield();
+        const std::vector<float> seen = y.to_vector<float>();
+        ++(seen == std::vector<float>(1000, 1000 * value * value + value) ? right : wrong);
+      } catch (const ConcurrentCall&) {
+        ++refused;
+      }
+    }
+  };
+  std::thread other([&] { calls(1); });
+  calls(2);
+  other.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(right + refused, 400);
+  EXPECT_GT(right, 0);
 }
 
 }  // namespace
