@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -82,17 +83,32 @@ Tensor tracked_again(const Tensor& saved, const Edge& edge) {
   return handle;
 }
 
-// Which nodes lead to a wanted leaf. Iterative: networks are deep.
+Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
+  // A pinned handle stands for the leaf it was made from.
+  if (impl->leaf) return {nullptr, impl->pinned_from ? impl->pinned_from : impl, 0, nullptr};
+  return {impl->node, nullptr, impl->output, impl->stop};
+}
+
+// A leaf, or output `second` of an op on the tape.
+using Source = std::pair<const void*, int>;
+Source source_of(const Edge& edge) {
+  if (edge.leaf) return {edge.leaf.get(), 0};
+  return {edge.node.get(), edge.output};
+}
+
+// Which nodes lead to what is wanted. Iterative: networks are deep.
 class Reach {
  public:
   explicit Reach(std::span<const Tensor> wrt) {
-    for (const Tensor& leaf : wrt) leaves_.insert(leaf.impl());
+    for (const Tensor& x : wrt) wanted_.insert(source_of(edge_of(x.shared())));
   }
 
   bool wants(const Edge& edge) const {
-    return edge.leaf ? leaves_.contains(edge.leaf.get())
-                     : edge.node != nullptr && reaches_.at(edge.node.get());
+    return (edge.node && leads_on(*edge.node)) || wants(source_of(edge));
   }
+  bool wants(const Source& source) const { return wanted_.contains(source); }
+  // Whether an input of the node is wanted, or leads to what is.
+  bool leads_on(const TapeNode& node) const { return reaches_.at(&node); }
 
   // Throws Error where a stop lies behind root: what flows past it cannot be known.
   void visit(TapeNode* root) {
@@ -118,7 +134,7 @@ class Reach {
   }
 
  private:
-  std::unordered_set<const TensorImpl*> leaves_;
+  std::set<Source> wanted_;
   std::unordered_map<const TapeNode*, bool> reaches_;
 };
 
@@ -140,12 +156,6 @@ class Backward {
     arrive(edge_of(impl), upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
   }
 
-  static Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
-    // A pinned handle stands for the leaf it was made from.
-    if (impl->leaf) return {nullptr, impl->pinned_from ? impl->pinned_from : impl, 0, nullptr};
-    return {impl->node, nullptr, impl->output, impl->stop};
-  }
-
   void run() {
     while (!pending_.empty()) {
       auto last = std::prev(pending_.end());
@@ -155,9 +165,9 @@ class Backward {
     }
   }
 
-  Tensor gradient_of(const Tensor& leaf) const {
-    auto found = leaf_grads_.find(leaf.impl());
-    return found == leaf_grads_.end() ? Tensor() : found->second;
+  Tensor gradient_of(const Tensor& x) const {
+    auto found = grads_.find(source_of(edge_of(x.shared())));
+    return found == grads_.end() ? Tensor() : found->second;
   }
 
  private:
@@ -168,7 +178,7 @@ class Backward {
 
   void arrive(const Edge& edge, const Tensor& grad) {
     if (edge.leaf) {
-      Tensor& sum = leaf_grads_[edge.leaf.get()];
+      Tensor& sum = grads_[source_of(edge)];
       sum = accumulate(sum, grad);
       return;
     }
@@ -181,8 +191,27 @@ class Backward {
     sum = accumulate(sum, grad);
   }
 
+  // Keeps the gradients of outputs that are wanted, which are whole now; false: there are none.
+  bool keep_wanted(const TapeNode& node, const Tensors& grads) {
+    bool any = false;
+    for (size_t o = 0; o < grads.size(); ++o) {
+      const Source source{&node, static_cast<int>(o)};
+      if (!reach_.wants(source)) continue;
+      any = true;
+      grads_[source] = grads[o];
+      for (size_t other = 0; node.is_function && other < grads.size(); ++other)
+        if (other != o && grads[other].defined())
+          throw Error(
+              "gradients: with respect to one result of a compiled function, of another result of "
+              "the same call, which is a single op here; take them in the function and return "
+              "them");
+    }
+    return any;
+  }
+
   void step(const std::shared_ptr<TapeNode>& shared, Tensors& grads) {
     TapeNode& node = *shared;
+    if (keep_wanted(node, grads) && !reach_.leads_on(node)) return;
     if (node.released) throw Error("gradients: " + let_go(node));
     DeviceScope device(node.device);
     ModulePathReset module_path(node.module_path);
@@ -226,7 +255,7 @@ class Backward {
   Reach reach_;
   const bool create_graph_;
   std::map<uint64_t, Pending> pending_;  // by order of recording; the last one runs next
-  std::unordered_map<const TensorImpl*, Tensor> leaf_grads_;
+  std::map<Source, Tensor> grads_;       // of leaves, and of tensors between that are wanted
 };
 
 }  // namespace
@@ -256,7 +285,7 @@ void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<cons
   node->module_path = current_module_path();
   for (const Tensor& input : inputs) {
     node->input_specs.push_back(input.spec());
-    node->edges.push_back(Backward::edge_of(input.shared()));
+    node->edges.push_back(edge_of(input.shared()));
   }
   Saved saved = op->saved();
   save(inputs, saved.inputs, node->inputs, node->input_versions);
@@ -286,7 +315,7 @@ void stop_gradients(const Op& op, bool tracked, std::span<const Tensor> inputs,
 Dependence dependence(const Tensor& tensor) {
   Dependence found;
   std::unordered_set<const void*> seen;
-  std::vector<Edge> stack{Backward::edge_of(tensor.shared())};
+  std::vector<Edge> stack{edge_of(tensor.shared())};
   while (!stack.empty()) {
     const Edge edge = std::move(stack.back());
     stack.pop_back();
@@ -306,8 +335,8 @@ Tensor requires_grad(const Tensor& x) {
   if (x.impl()->leaf) return x;
   if (x.impl()->node || x.impl()->stop)
     throw Error(fmt::format(
-        "requires_grad: {} depends on tracked tensors already, whose gradients would end here; ask "
-        "for theirs, or detach() it first",
+        "requires_grad: {} depends on tracked tensors already, whose gradients would end here; "
+        "give it to gradients() as it is, or detach() it first",
         x.spec().text()));
   Tensor handle = detach(x);
   handle.impl()->leaf = true;
@@ -355,10 +384,12 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
         fmt::format("gradients: the upstream gradient must be shaped like the loss "
                     "({}), it is {}",
                     loss.spec().text(), upstream.spec().text()));
-  for (const Tensor& leaf : wrt)
-    if (!leaf.impl()->leaf)
+  for (const Tensor& x : wrt) {
+    if (x.impl()->stop) throw Error("gradients: " + x.impl()->stop->reason);
+    if (!x.impl()->tracked())
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or requires_grad(x)",
-                              leaf.spec().text()));
+                              x.spec().text()));
+  }
   return backward(std::span(&loss, 1), std::span(&upstream, 1), wrt, create_graph);
 }
 

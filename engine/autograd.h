@@ -11,10 +11,10 @@ namespace tessera {
 // right: a gradient penalty, a second derivative. The tape is kept. Costs memory.
 enum class CreateGraph : bool { no, yes };
 
-// d loss / d wrt[i] for each i, each shaped like wrt[i]; zeros where loss does not depend on it.
-// loss has one element, unless `upstream`, shaped like loss, is given. Gradients are made by
-// calling ops, on the device each op ran on, so a captured step records them. The tape is let go on
-// the way, unless it creates a graph.
+// Returns d loss / d wrt[i] for each i, like wrt[i]; zeros if loss does not depend on it. wrt[i] is
+// a leaf or any tensor computed from one. loss has one element, unless `upstream`, like loss, is
+// given. Gradients are made by calling ops, on the device each op ran on, so a captured step
+// records them. The tape on the way to wrt is let go, unless a graph is created.
 //
 // A gradient is right or an Error that names the op and its place in the model: loss is not tracked
 // at all; an op on the way has no gradient or makes integers (detach() where none should flow);

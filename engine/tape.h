@@ -44,6 +44,7 @@ struct TapeNode {
   Tensors inputs, outputs;  // saved, detached; undefined elsewhere
   std::vector<uint64_t> input_versions, output_versions;
   bool released = false;
+  bool is_function = false;  // a compiled function, whose outputs may depend on each other
 };
 
 bool tape_wanted(std::span<const Tensor> inputs);

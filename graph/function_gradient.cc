@@ -258,6 +258,7 @@ void FunctionGradient::tie(const std::shared_ptr<FunctionGradient>& self, const 
   for (int result : self->captured_.results)
     sources.push_back(results.at(static_cast<size_t>(result)));
   put_on_tape(std::make_shared<CompiledCall>(self, call), leaves, sources);
+  sources.front().impl()->node->is_function = true;
 }
 
 Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,

@@ -231,6 +231,88 @@ TEST(Gradients, ThatAnOpForgetsAreAnError) {
   EXPECT_NE(says.find("forgets: its grad() gives nothing for input 0"), std::string::npos) << says;
 }
 
+// A network in two parts, with what lies between them.
+struct TwoParts {
+  Tensor x, w1, w2;
+  Tensor between() const { return tessera::tanh(linear(x, w1)); }
+  Tensor loss(const Tensor& h) const { return sum(linear(h * h + exp(h), w2)); }
+};
+TwoParts two_parts(const Tensors& t) { return {t[0], t[1], t[2]}; }
+
+TEST(Gradients, OfIntermediateTensorsAreThoseOfALeafInTheirPlace) {
+  const Tensors inputs{normal({3, 4}, 1), normal({5, 4}, 2), normal({1, 5}, 3)};
+  const Tensors leaves = leaves_of(inputs);
+  const TwoParts net = two_parts(leaves);
+  const Tensor leaf = requires_grad(detach(net.between()));
+  const auto wanted = gradients(net.loss(leaf), Tensors{leaf})[0].to_vector<double>();
+  const auto of_weights = [&] { return gradients(net.loss(net.between()), Tensors{leaves[1]})[0]; };
+  const auto of_w1 = of_weights().to_vector<double>();
+  {
+    const Tensor h = net.between();
+    EXPECT_EQ(gradients(net.loss(h), Tensors{h})[0].to_vector<double>(), wanted);
+    // The tape behind it is still there, and another loss of it can be asked.
+    EXPECT_EQ(gradients(sum(h * 2.0), Tensors{h})[0].to_vector<double>(),
+              std::vector<double>(15, 2.0));
+    gradients(sum(h), Tensors{leaves[0]});
+  }
+  const Tensor h = net.between(), y = h * 3.0;  // y lies beside the way to the loss
+  const Tensors all = gradients(net.loss(h), Tensors{leaves[1], h, y});
+  EXPECT_EQ(all[0].to_vector<double>(), of_w1);
+  EXPECT_EQ(all[1].to_vector<double>(), wanted);
+  EXPECT_EQ(all[2].to_vector<double>(), std::vector<double>(15, 0.0));
+  const Tensor loss = sum(leaves[0]) * 1.0;
+  EXPECT_EQ(gradients(loss, Tensors{loss})[0].item<double>(), 1.0);
+  EXPECT_NE(error_of([&] { gradients(loss, Tensors{detach(h)}); }).find("is not tracked"),
+            std::string::npos);
+}
+
+TEST(Gradients, OfIntermediateTensorsHaveGradientsAgain) {
+  const Tensor x = requires_grad(normal({4}, 1));
+  const Tensor h = x * x;
+  const Tensor slope = gradients(sum(h * h * h), Tensors{h}, {}, CreateGraph::yes)[0];  // 3 h^2
+  const std::vector<double> found = gradients(sum(slope), Tensors{x})[0].to_vector<double>();
+  const std::vector<double> v = x.to_vector<double>();
+  for (size_t i = 0; i < v.size(); ++i) EXPECT_NEAR(found[i], 12 * v[i] * v[i] * v[i], 1e-12);
+}
+
+// Grad-CAM: activations, weighted by the mean of their gradients.
+TEST(Gradients, OfIntermediateTensorsInACompiledStepHaveTheBitsOfEagerCode) {
+  const auto cam = [](const Tensors& t) {
+    const TwoParts net = two_parts(t);
+    const Tensor h = net.between();
+    const Tensor slope = gradients(net.loss(h), Tensors{h})[0];
+    return Tensors{relu(sum(h * mean(slope, {0}, true), {1}, false)), slope};
+  };
+  Store store(1, DType::f64);
+  const Tensors inputs{normal({3, 4}, 1), store.parameter("w1", {5, 4}, Initializer::normal(1)),
+                       store.parameter("w2", {1, 5}, Initializer::normal(1))};
+  const Tensors eager = cam(inputs);
+  auto step = compile(
+      [&](const Tensor& x) {
+        return cam({x, inputs[1], inputs[2]});
+      },
+      {.verify_plan = true});
+  const Tensors graph = step(inputs[0]);
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(graph[i].to_vector<double>(), eager[i].to_vector<double>()) << i;
+  EXPECT_NE(eager[1].to_vector<double>(), std::vector<double>(15, 0.0));
+}
+
+// One op on the tape: that the loss depends on h is known inside alone.
+TEST(Gradients, OfOneResultOfACompiledFunctionByAnotherAreAnErrorNotZero) {
+  const Tensor x = requires_grad(normal({3}, 1));
+  auto f = compile([](const Tensors& t) {
+    const Tensor h = exp(t[0]);
+    return Tensors{sum(h * h), h};
+  });
+  const Tensors results = f(Tensors{x});
+  const std::string says = error_of([&] { gradients(results[0], Tensors{results[1]}); });
+  EXPECT_NE(says.find("take them in the function"), std::string::npos) << says;
+  const Tensors again = f(Tensors{x});
+  EXPECT_EQ(gradients(sum(again[1] * 3.0), Tensors{again[1]})[0].to_vector<double>(),
+            std::vector<double>(3, 3.0));
+}
+
 // A gradient penalty: the loss reads the slope of the network by its input.
 TEST(Gradients, OfAGradientPenaltyAreRight) {
   const Tensors inputs{normal({3, 4}, 1), normal({5, 4}, 2), normal({1, 5}, 3)};
