@@ -36,8 +36,9 @@ struct CompileOptions {
   // Print the graph of the first signature to stdout after this pass; "capture": before the first.
   std::string dump_after = {};
   // Watch the plan while it runs: the ownership replay at once, red zones between blocks and a
-  // PlanGuard around every node (plan_guard.h). Throws InternalError where the plan is at fault,
-  // OpError (runtime/error.h) where a kernel is. Costs bytes and time.
+  // PlanGuard around every node, which also runs on copies of its own (plan_guard.h). Throws
+  // InternalError if the plan is at fault, OpError (runtime/error.h) if a kernel is. Takes more
+  // slots.
   bool verify_plan = false;
   // On one GPU: from the second run on a step is one CUDA graph that is launched as a whole. Same
   // bits.

@@ -13,6 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr auto kPoison = std::byte{0xff};
+constexpr auto kAlone = std::byte{0x7f};  // in the bytes of a node that runs on its own
 
 uint64_t add_to_checksum(uint64_t sum, const std::byte* at, size_t bytes) {
   const auto add = [&](uint64_t word) {
@@ -113,6 +114,8 @@ void PlanGuard::after(int node) {
     checksums_[id] = checksum(id);
     seen_[id] = node;
   }
+  compare_with_alone(node);
+  alone_.clear();
   for (int b : end_[s]) {
     poison(lifetimes_.blocks[static_cast<size_t>(b)].device, block_address_(b),
            static_cast<size_t>(bytes_of(b)));
@@ -189,15 +192,102 @@ std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scra
   return ", which it was not given";
 }
 
+uint64_t PlanGuard::checksum(Device device, const std::byte* at, size_t bytes) const {
+  uint64_t sum = 0x9e3779b97f4a7c15;
+  for_host_pieces(device, at, bytes, [&](const std::byte* piece, size_t, size_t count) {
+    sum = add_to_checksum(sum, piece, count);
+    return true;
+  });
+  return sum;
+}
+
 uint64_t PlanGuard::checksum(ValueId id) const {
   const TensorSpec& spec = graph_.values[id].spec;
-  uint64_t sum = 0x9e3779b97f4a7c15;
-  for_host_pieces(spec.device, value_address_(id), spec.bytes(),
-                  [&](const std::byte* piece, size_t, size_t count) {
-                    sum = add_to_checksum(sum, piece, count);
-                    return true;
-                  });
-  return sum;
+  return checksum(spec.device, value_address_(id), spec.bytes());
+}
+
+size_t PlanGuard::alone_bytes(Device device, const std::vector<int64_t>& scratch_bytes) const {
+  size_t most = 0;
+  for (size_t s = 0; s < graph_.nodes.size(); ++s) {
+    const Node& node = graph_.nodes[s];
+    if (node.device != device) continue;
+    // Each buffer begins at any address, and a red zone stands behind it.
+    const auto room = [&](size_t bytes) { return bytes + kRedZone + 2 * alignment_of(device); };
+    size_t bytes = room(static_cast<size_t>(scratch_bytes[s]));
+    for (ValueId id : node.inputs) bytes += room(graph_.values[id].spec.bytes());
+    for (ValueId id : node.outputs) bytes += room(graph_.values[id].spec.bytes());
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std::byte* at,
+                          const Run& run) {
+  const Op& op = *graph_.nodes[static_cast<size_t>(node)].op;
+  // At an address of the same alignment: some kernels choose how they compute by it.
+  const auto place = [&](const Buffer& there) {
+    const size_t alignment = alignment_of(there.spec.device), bytes = there.spec.bytes();
+    const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
+    at += (address(there.data) - address(at)) % alignment;
+    context(there.spec.device).fill(at, static_cast<unsigned char>(kAlone), bytes);
+    return Buffer{std::exchange(at, at + bytes + kRedZone), there.spec};
+  };
+  std::vector<Buffer> inputs;
+  for (const Buffer& buffer : in) {
+    inputs.push_back(place(buffer));
+    context(buffer.spec.device).copy_within(inputs.back().data, buffer.data, buffer.spec.bytes());
+  }
+  alone_.clear();
+  for (size_t o = 0; o < out.size(); ++o) {
+    const int i = static_cast<int>(o), part_of = std::max(op.views(i), op.updates(i));
+    if (part_of < 0) {
+      alone_.push_back(place(out[o]));
+      continue;
+    }
+    const auto k = static_cast<size_t>(part_of);
+    const auto offset = out[o].as<std::byte>() - in[k].as<std::byte>();
+    alone_.push_back({inputs[k].as<std::byte>() + offset, out[o].spec});
+  }
+  if (scratch.data != nullptr) scratch = place(scratch);
+  run(inputs, alone_, scratch);
+}
+
+void PlanGuard::compare_with_alone(int node) const {
+  const Node& now = graph_.nodes[static_cast<size_t>(node)];
+  const auto fault = [&](const std::string& deed, const char* remedy) {
+    return OpError(fmt::format("{} {}; the op is to blame, not the plan: {}",
+                               graph_.node_text(static_cast<size_t>(node)), deed, remedy));
+  };
+  for (size_t o = 0; o < alone_.size(); ++o) {
+    const ValueId id = now.outputs[o];
+    const TensorSpec& spec = graph_.values[id].spec;
+    const auto* alone = alone_[o].as<std::byte>();
+    if (checksum(spec.device, alone, spec.bytes()) == checksums_[id]) continue;
+    const auto size = static_cast<ptrdiff_t>(size_of(spec.dtype));
+    int64_t left = 0;
+    for_host_pieces(spec.device, alone, spec.bytes(),
+                    [&](const std::byte* piece, size_t, size_t count) {
+                      for (const std::byte* at = piece; at < piece + count; at += size)
+                        left += std::count(at, at + size, kAlone) == size;
+                      return true;
+                    });
+    const std::string value = fmt::format("{} {}", graph_.value_text(id), spec.text());
+    if (left > 0)
+      throw fault(fmt::format("left {} of the {} elements of its output {} unwritten", left,
+                              spec.shape.elements(), value),
+                  "write each element");
+    for (size_t k = 0; k < now.inputs.size() && k < 32; ++k)
+      if (now.op->may_reuse(static_cast<int>(o)) >> k & 1 &&
+          value_address_(now.inputs[k]) == value_address_(id))
+        throw fault(fmt::format("makes other bits of its output {} in place of its input {}, as "
+                                "may_reuse({}) allows",
+                                value, k, o),
+                    "read what an element is made of before it is written, or allow no reuse");
+    throw fault(fmt::format("makes other bits of its output {} from the same inputs when its "
+                            "scratch and its outputs held other bytes before",
+                            value),
+                "write scratch before it is read, and keep nothing from one run() to the next");
+  }
 }
 
 // The op declared that it writes there.

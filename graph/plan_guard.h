@@ -11,8 +11,15 @@
 //
 // Besides, a checksum of every value is taken when it is made and compared before and after each
 // node that reads it: an op may overwrite an input only where it declares it (may_reuse, updates),
-// and nobody may touch a value in between. What is found is the fault of a kernel, not of the plan,
-// and the OpError says so. Bytes on a GPU are copied to the host to be looked at. Not thread-safe.
+// and nobody may touch a value in between.
+//
+// Each node also runs on its own: on copies of its inputs, with outputs and scratch that share no
+// byte with another value and hold 0x7f. Its outputs must have the same bits in both runs. That
+// finds an op that reads an input after it has written the output which may_reuse() puts there,
+// reads scratch before it is written, or leaves elements of an output as they were.
+//
+// What is found is the fault of a kernel, not of the plan, and the OpError says so. Bytes on a GPU
+// are copied to the host to be looked at. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -53,13 +60,22 @@ class PlanGuard {
   void before(int node);
   void after(int node);
 
+  // Bytes that run_alone() takes on a device for the largest node.
+  size_t alone_bytes(Device device, const std::vector<int64_t>& scratch_bytes) const;
+  using Run = std::function<void(Buffers in, Buffers out, Buffer scratch)>;
+  // Between before() and the run that after() checks: calls `run` with buffers at `at`, which are
+  // like those of that run.
+  void run_alone(int node, Buffers in, Buffers out, Buffer scratch, std::byte* at, const Run& run);
+
  private:
   int64_t bytes_of(int block) const;
   void poison(Device device, std::byte* at, size_t bytes) const;
   bool poisoned(Device device, const std::byte* at, size_t bytes) const;
   std::string block_text(int block) const;
   std::string ownership_text(const Node& node, ValueId value, bool scratch) const;
+  uint64_t checksum(Device device, const std::byte* at, size_t bytes) const;
   uint64_t checksum(ValueId id) const;
+  void compare_with_alone(int node) const;
   bool overlaps_output(const Node& node, ValueId id) const;
   void check_zones(int node) const;
   void check_live(int node) const;
@@ -76,6 +92,7 @@ class PlanGuard {
   std::vector<uint64_t> checksums_;  // of each value that has been made
   std::vector<int> seen_;            // the node after which that was last true; -1: at the start
   std::vector<Bytes> zones_;
+  std::vector<Buffer> alone_;  // the outputs of the node when it ran on its own
 };
 
 }  // namespace tessera

@@ -220,6 +220,9 @@ void Program::place_slots() {
     const Block& block = lifetimes_.blocks[b];
     if (block.slot) offsets_[b] = place(block.device, static_cast<size_t>(block.bytes));
   }
+  for (size_t i = 0; guard_ && i < plans_.size(); ++i)
+    alone_.push_back(static_cast<size_t>(
+        place(plans_[i].device, guard_->alone_bytes(plans_[i].device, scratch_bytes_))));
   if (!ahead) return;
   layout.refused = static_cast<size_t>(place(device(), sizeof(int64_t)));
   slot_layout_ = layout;
@@ -416,12 +419,27 @@ void Program::run_node(size_t s) {
   }
 }
 
+void Program::run_alone(size_t s) {
+  const Bound& bound = *bound_[s];
+  const Device device = graph_.nodes[s].device;
+  // A copy between devices is not an op of anybody's own.
+  if (bound.crosses || (!device.is_cpu() && !gpu_settings().deterministic)) return;
+  const size_t i = index_of(device);
+  guard_->run_alone(static_cast<int>(s), bound.in, bound.out, bound.scratch,
+                    memories_[i].slots->data() + alone_[i],
+                    [&](Buffers in, Buffers out, Buffer scratch) {
+                      bound.kernel->run(*bound.where, in, out, scratch);
+                      bound.where->synchronize();
+                    });
+}
+
 void Program::issue() {
   if (guard_) start_guard();
   for (size_t s = 0; s < bound_.size(); ++s) {
     if (ahead_was_read_ && s == last_reader_) context(device()).stream().record(*ahead_was_read_);
     const bool moves = bound_[s]->kernel != nullptr;
     if (guard_ && moves) guard_->before(static_cast<int>(s));
+    if (guard_ && moves) run_alone(s);
     if (moves && observer_ != nullptr) observer_->begin(s);
     if (moves) run_node(s);
     if (moves && observer_ != nullptr) observer_->end(s);

@@ -137,6 +137,7 @@ class Program {
   bool take_regions();
   void compute_addresses();
   void run_node(size_t s);
+  void run_alone(size_t s);
   void wait_for_others(Device device);  // of the host: for all GPUs
   void wait_for_source(const Bound& bound);
   void issue();
@@ -167,6 +168,7 @@ class Program {
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
   std::unique_ptr<PlanGuard> guard_;  // with verify_plan
+  std::vector<size_t> alone_;         // of each plan: where PlanGuard::run_alone() has its slots
   NodeObserver* observer_ = nullptr;
   // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
   bool captures_ = false, has_run_ = false;

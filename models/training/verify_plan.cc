@@ -134,7 +134,7 @@ VerifyResult verify_plan(const Config& config, int64_t steps) {
   const Trace expected = without.run(steps);
   VerifyResult result{steps, 0, 0, expected.arena_bytes};
   for (const auto& [way, bytes] :
-       {std::pair(&real, &result.plan_bytes), {&guarded, &result.arena_bytes}}) {
+       {std::pair(&guarded, &result.arena_bytes), {&real, &result.plan_bytes}}) {
     const Trace trace = way->run(steps);
     way->require_same(trace, expected);
     *bytes = trace.arena_bytes;

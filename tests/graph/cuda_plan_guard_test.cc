@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-enum class Manner { good, overruns, eats };
+enum class Manner { good, overruns, eats, leaves_some };
 
 struct RudeParams {
   Manner manner;
@@ -31,7 +31,8 @@ class RudeThere final : public OpBase<RudeThere> {
       const int64_t n = in[0].elements();
       auto* x = in[0].as<float>();
       auto* y = out[0].as<float>();
-      where.copy_within(y, x, static_cast<size_t>(n) * sizeof(float));
+      const auto written = static_cast<size_t>(params.manner == Manner::leaves_some ? n - 3 : n);
+      where.copy_within(y, x, written * sizeof(float));
       if (params.manner == Manner::overruns) where.fill(y + n, 7, sizeof(float));
       if (params.manner == Manner::eats) where.fill(x, 7, sizeof(float));
     }
@@ -75,6 +76,10 @@ TEST_F(CudaPlanGuard, SaysNothingOfAKernelThatKeepsToItsBytes) {
 
 TEST_F(CudaPlanGuard, NamesTheKernelThatWritesBeyondItsOutput) {
   expect_says(Manner::overruns, "wrote beyond the end of %");
+}
+
+TEST_F(CudaPlanGuard, NamesTheKernelThatLeavesElementsUnwritten) {
+  expect_says(Manner::leaves_some, "left 3 of the 250 elements of its output %");
 }
 
 TEST_F(CudaPlanGuard, NamesTheKernelThatWritesToItsInput) {

@@ -18,7 +18,19 @@
 namespace tessera {
 namespace {
 
-enum class Manner { good, overruns, forgets, remembers, stains, eats, sneaks };
+enum class Manner {
+  good,
+  overruns,
+  forgets,
+  leaves_some,
+  remembers,
+  stains,
+  eats,
+  sneaks,
+  reverses,
+  reads_scratch,
+  counts
+};
 
 struct RudeParams {
   Manner manner;
@@ -27,6 +39,7 @@ struct RudeParams {
 
 float* g_remembered = nullptr;  // the lower of two blocks that an op had once
 float* g_parameter = nullptr;   // bytes of a parameter
+int g_count = 0;
 
 // y = x + 1, one way or another.
 class Rude final : public OpBase<Rude> {
@@ -34,12 +47,23 @@ class Rude final : public OpBase<Rude> {
   explicit Rude(Manner manner) : params{manner} {}
   std::string_view name() const override { return "rude"; }
   Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
-  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
-    const int64_t n = in[0].elements();
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec>, const Target&) const override {
+    return {{"default", params.manner == Manner::reads_scratch ? sizeof(float) : 0}};
+  }
+  uint32_t may_reuse(int) const override { return params.manner == Manner::reverses ? 0b1 : 0; }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer scratch) const override {
+    const int64_t n = in[0].elements(), last = params.manner == Manner::reverses ? n - 1 : 0;
     const auto* x = in[0].as<float>();
     auto* y = out[0].as<float>();
     if (params.manner == Manner::forgets) return;
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] + 1;
+    for (int64_t i = 0; i < n; ++i)
+      if (params.manner != Manner::leaves_some || i != 3) y[i] = x[last > 0 ? last - i : i] + 1;
+    if (params.manner == Manner::counts) y[2] = static_cast<float>(++g_count);
+    if (params.manner == Manner::reads_scratch) {  // the largest, by way of a start that nobody set
+      auto* largest = scratch.as<float>();
+      for (int64_t i = 0; i < n; ++i) *largest = std::fmax(*largest, x[i]);
+      y[0] = *largest / 2;
+    }
     if (params.manner == Manner::overruns) y[n] = 7;
     if (params.manner == Manner::remembers) g_remembered = std::min(in[0].as<float>(), y);
     if (params.manner == Manner::stains) g_remembered[200] = 7;
@@ -138,11 +162,67 @@ TEST(PlanGuard, NoticesWritesToBytesThatWereGivenUp) {
   EXPECT_NE(text.find("(rude) or one before it wrote to bytes"), std::string::npos) << text;
 }
 
-TEST(PlanGuard, ValuesThatNobodyWroteAreNaN) {
-  auto step =
-      compile([](const Tensor& x) { return sum(rude(rude(x, Manner::good), Manner::forgets)); },
-              {.verify_plan = true});
-  EXPECT_TRUE(std::isnan(step(ones({256})).item<float>()));
+// A value that only depends on what its op was given, and a chain that lets an op take its block.
+std::string message_of_middle(Manner manner) {
+  return message_of(
+      [&](const Tensor& x) {
+        const ModulePathScope block("block");
+        return sum(rude(rude(rude(x, Manner::good), manner), Manner::good));
+      },
+      arange(256));
+}
+
+TEST(PlanGuard, NamesTheOpThatLeavesElementsUnwritten) {
+  expect_parts(message_of_middle(Manner::forgets),
+               {"step 1 (rude at block) left 256 of the 256 elements of its output %",
+                " float32[256] unwritten; the op is to blame, not the plan: "
+                "write each element"});
+  expect_parts(message_of_middle(Manner::leaves_some),
+               {"step 1 (rude at block) left 1 of the 256 elements of its output %"});
+}
+
+TEST(PlanGuard, NamesTheOpThatReadsAnInputAfterItHasWrittenInItsPlace) {
+  expect_parts(message_of_middle(Manner::reverses),
+               {"step 1 (rude at block) makes other bits of its output %",
+                " float32[256] in place of its input 0, as may_reuse(0) allows; "
+                "the op is to blame, not the plan: read what an element is made of before"});
+}
+
+TEST(PlanGuard, NamesTheOpThatReadsScratchBeforeItIsWritten) {
+  expect_parts(message_of_middle(Manner::reads_scratch),
+               {"step 1 (rude at block) makes other bits of its output %",
+                "from the same inputs when its scratch and its outputs held other bytes before; "
+                "the op is to blame, not the plan: write scratch before"});
+}
+
+TEST(PlanGuard, NamesTheOpThatKeepsSomethingFromRunToRun) {
+  expect_parts(message_of_middle(Manner::counts),
+               {"from the same inputs", "keep nothing from one run()"});
+}
+
+// A persistent tensor is updated in place, and once.
+TEST(PlanGuard, RunsUpdatesOnACopyFirst) {
+  class Add final : public OpBase<Add> {
+   public:
+    std::string_view name() const override { return "add_in_place"; }
+    Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+    int updates(int) const override { return 0; }
+    void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+      EXPECT_EQ(in[0].data, out[0].data);
+      for (int64_t i = 0; i < in[0].elements(); ++i) out[0].as<float>()[i] += in[1].as<float>()[i];
+    }
+    const struct Params { bool operator==(const Params&) const = default; } params{};
+  };
+  Store store;
+  const Tensor w = store.parameter("w", {5}, Initializer::ones());
+  auto step = compile(
+      [&](const Tensor& x) {
+        apply(std::make_shared<Add>(), {w, x});
+        return sum(x);
+      },
+      {.verify_plan = true});
+  for (int i = 0; i < 3; ++i) step(arange(5));
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{1, 4, 7, 10, 13}));
 }
 
 TEST(PlanGuard, RedZonesArePartOfThePlan) {
