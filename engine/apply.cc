@@ -112,12 +112,15 @@ std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const
   return std::make_unique<RunKernel>(*this);
 }
 
+constexpr char kNoKernel[] =
+    "{}: runs_on() says that it has a kernel, but it has none; override run({}&, ...) or prepare()";
+
 void Op::run(CpuContext&, Buffers, Buffers, Buffer) const {
-  throw InternalError(fmt::format("{}: no CPU kernel", name()));
+  throw DeviceError(fmt::format(kNoKernel, name(), "CpuContext"));
 }
 
 void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
-  throw InternalError(fmt::format("{}: no CUDA kernel", name()));
+  throw DeviceError(fmt::format(kNoKernel, name(), "CudaContext"));
 }
 
 Tensors Op::grad(const GradArgs&) const {

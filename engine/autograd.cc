@@ -243,10 +243,12 @@ class Backward {
         throw Error(
             fmt::format("{}: its grad() gives nothing for input {} ({}), though that is asked for",
                         op_at(node.op->name(), node.module_path), i, node.input_specs[i].text()));
-      if (input_grads[i].shape() != node.input_specs[i].shape)
-        throw InternalError(fmt::format("{}: the gradient of input {} is {}, the input {}",
-                                        node.op->name(), i, input_grads[i].spec().text(),
-                                        node.input_specs[i].text()));
+      const TensorSpec &given = input_grads[i].spec(), &input = node.input_specs[i];
+      if (given.shape != input.shape || given.dtype != input.dtype)
+        throw ShapeError(fmt::format(
+            "{}: its grad() must give input {} a gradient like it, {}, but gives {}; sum or cast() "
+            "it to that",
+            op_at(node.op->name(), node.module_path), i, input.text(), given.text()));
       arrive(edges[i], input_grads[i]);
       input_grads[i] = Tensor();
     }

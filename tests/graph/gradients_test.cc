@@ -231,6 +231,55 @@ TEST(Gradients, ThatAnOpForgetsAreAnError) {
   EXPECT_NE(says.find("forgets: its grad() gives nothing for input 0"), std::string::npos) << says;
 }
 
+// What an author's own op can get wrong: a gradient of another dtype or shape, no kernel.
+class Careless final : public OpBase<Careless> {
+ public:
+  enum class Way { other_dtype, other_shape };
+  struct Params {
+    Way way;
+    bool operator==(const Params&) const = default;
+  };
+  explicit Careless(Way way) : params{way} {}
+  std::string_view name() const override { return "careless"; }
+  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    std::copy_n(in[0].as<double>(), in[0].elements(), out[0].as<double>());
+  }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor& slope = args.grad_outputs[0];
+    return {params.way == Way::other_dtype ? cast(slope, DType::f32) : sum(slope, {0}, true)};
+  }
+  const Params params;
+};
+
+TEST(Gradients, OfAnotherShapeOrDTypeThanTheInputAreAnErrorForTheAuthorOfTheOp) {
+  const Tensor x = requires_grad(normal({3, 4}, 1));
+  const auto says = [&](Careless::Way way) {
+    const ModulePathScope head("head");
+    const Tensor y = apply1(std::make_shared<Careless>(way), {x});
+    return error_of([&] { gradients(sum(y), Tensors{x}); });
+  };
+  EXPECT_EQ(says(Careless::Way::other_dtype),
+            "careless at head: its grad() must give input 0 a gradient like it, float64[3x4], but "
+            "gives float32[3x4]; sum or cast() it to that");
+  EXPECT_NE(says(Careless::Way::other_shape).find("gives float64[1x4]"), std::string::npos);
+}
+
+TEST(Gradients, AnOpWithoutAKernelIsAnErrorForItsAuthor) {
+  class Empty final : public OpBase<Empty> {
+   public:
+    std::string_view name() const override { return "empty_op"; }
+    Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+    const NoParams params{};
+  };
+  const std::string says = error_of([&] { apply1(std::make_shared<Empty>(), {normal({3}, 1)}); });
+  EXPECT_NE(says.find("empty_op: runs_on() says that it has a kernel, but it has none; override "
+                      "run(CpuContext&, ...)"),
+            std::string::npos)
+      << says;
+}
+
 // A network in two parts, with what lies between them.
 struct TwoParts {
   Tensor x, w1, w2;
