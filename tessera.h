@@ -10,6 +10,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
+#include "tessera/graph/arena.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/layers/activation.h"

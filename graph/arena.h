@@ -27,6 +27,14 @@ class Arena {
     if (bytes > wanted_) wanted_ = bytes;
   }
   size_t bytes() const { return wanted_; }
+  // Runs in memory that the embedding program brings once bytes() is known. Throws Error after the
+  // first run.
+  void bring(ExternalMemory external) {
+    if (region_.bytes() > 0)
+      throw Error("arena: its bytes are in use already; bring memory before the first run");
+    external_ = external;
+  }
+
   // Takes the bytes, all that are wanted, unless there are the `needed` already. Where not all are
   // to be had it takes those needed, so that after a step that is too large a smaller one still
   // runs. Throws OutOfMemory; ConfigError when what was brought is too small. `generation` changes

@@ -45,6 +45,13 @@ class ProgramStep final : public CompiledStep {
     return i < results_.size() ? results_[i] : program_->output(i);
   }
   size_t outputs() const override { return stops_.size(); }
+  void use_external_slots(ExternalMemory external) override {
+    const size_t own = std::min(program_->slot_bytes(), external.bytes);
+    if (gradient_)
+      gradient_->program().use_external_slots(
+          {static_cast<std::byte*>(external.data) + own, external.bytes - own}, program_->device());
+    program_->use_external_slots(external, program_->device());
+  }
   void bind() override {
     program_->bind();
     if (gradient_) gradient_->bind(*program_);
@@ -239,6 +246,10 @@ std::string difference(const Signature& now, const Signature& before) {
 }
 
 }  // namespace
+
+void CompiledStep::use_external_slots(ExternalMemory) {
+  throw Error("step: eager mode has no slots; leave out CompileOptions::eager");
+}
 
 const Tensor& CompiledStep::host_input(size_t i) { return host_twin(host_inputs_, i, input(i)); }
 

@@ -22,6 +22,7 @@
 
 #include "tessera/engine/tensor.h"
 #include "tessera/graph/compile_options.h"
+#include "tessera/memory/regions.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {
@@ -58,6 +59,10 @@ class CompiledStep {
   size_t inputs() const { return signature_.arguments.size(); }
   virtual size_t outputs() const = 0;  // in eager mode 0 before the first run()
 
+  // Makes the slots stand in memory of the embedding program: slot_bytes() at the least, before
+  // anything touches them. Throws ConfigError if that is too small or not aligned, Error if it
+  // comes too late, and in eager mode. The arena brings its own (Arena::bring), as does the Store.
+  virtual void use_external_slots(ExternalMemory external);
   // Takes all memory now, so that run() and submit() take none; nothing in eager mode, which cannot
   // promise it.
   virtual void bind() = 0;

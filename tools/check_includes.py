@@ -21,7 +21,7 @@ BELOW = {
 # The storeys of models/, each above the ones before it.
 STOREYS = ["zoo", "config", "run", "training"]
 MAX_DEPTH = 6
-MAX_PUBLIC = 42  # outside layers/, whose list is that of the ops
+MAX_PUBLIC = 43  # outside layers/, whose list is that of the ops
 UMBRELLAS = ["tessera.h", "cuda.h"]
 SWITCH_HEADER = "runtime/cuda/cuda.h"
 

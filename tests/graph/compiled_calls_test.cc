@@ -126,5 +126,38 @@ TEST(CompiledCalls, CallsOfTwoThreadsAreRightOrErrors) {
   EXPECT_GT(right, 0);
 }
 
+// Through public headers alone: the arena is brought when its size is known, the slots of a
+// function and of its gradient in one block.
+TEST(CompiledCalls, AStepTakesMemoryThatIsBroughtOnceItIsPlanned) {
+  Store store(1);
+  const Tensor w = store.parameter("w", {64}, Initializer::ones());
+  auto f = compile([&](const Tensor& x) { return sum(exp(x * w) * x); });
+  CompiledStep& step = f.prepare({{DType::f32, {64}, {}}});
+  ASSERT_NE(step.gradient_program(), nullptr);
+  alignas(kMemoryAlignment) static std::byte slots[1 << 12], arena[1 << 12];
+  ASSERT_LE(step.slot_bytes(), sizeof slots);
+  const size_t arena_bytes = f.arenas()->bytes({});
+  ASSERT_GT(arena_bytes, 0u);
+  ASSERT_LE(arena_bytes, sizeof arena);
+  for (const size_t bytes : {step.slot_bytes() - 1, size_t{0}})
+    EXPECT_THROW(step.use_external_slots({slots, bytes}), ConfigError);
+  step.use_external_slots({slots, step.slot_bytes()});
+  f.arenas()->on({}).bring({arena, arena_bytes});
+  store.materialize();
+  const uint64_t before = cpu_memory().statistics().allocations;
+  step.run();
+  EXPECT_EQ(cpu_memory().statistics().allocations, before);
+  EXPECT_THROW(step.use_external_slots({slots, sizeof slots}), Error);
+  EXPECT_THROW(f.arenas()->on({}).bring({arena, sizeof arena}), Error);
+  const Tensor x = full({64}, 0.5);
+  EXPECT_EQ(f(x).item<float>(), sum(exp(x * w) * x).item<float>());
+  EXPECT_EQ(gradients(f(x), Tensors{w})[0].to_vector<float>(),
+            gradients(sum(exp(x * w) * x), Tensors{w})[0].to_vector<float>());
+
+  auto eager = compile([](const Tensor& t) { return t * 2.0; }, {.eager = true});
+  EXPECT_THROW(eager.prepare({{DType::f32, {1}, {}}}).use_external_slots({slots, sizeof slots}),
+               Error);
+}
+
 }  // namespace
 }  // namespace tessera

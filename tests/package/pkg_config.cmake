@@ -9,6 +9,6 @@ execute_process(COMMAND pkg-config --cflags --libs tessera OUTPUT_VARIABLE flags
 separate_arguments(flags UNIX_COMMAND "${CXX_FLAGS} ${CONSUMER}/main.cc -o ${WORK}/consumer ${flags}")
 execute_process(COMMAND ${CXX} ${flags} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK}/consumer OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
-if(NOT said STREQUAL "19 22 43 50\n")
+if(NOT said STREQUAL "19 22 43 50, in its own memory\n")
   message(FATAL_ERROR "the consumer printed '${said}'")
 endif()
