@@ -3,18 +3,23 @@ answers for a picture, and `trainer export` gives the weights back and the netwo
 PyTorch computes with them in float64.
 
     python predict_peers.py build/release/bin/trainer [NETWORK ...]
+    python predict_peers.py build/release/bin/trainer --times [NETWORK ...]    # of ONNX files, ours and PyTorch's
 
 The weights are random, statistics of batch norms included; all but the last layer is frozen and that
 has a learning rate of 0, so that the training changes nothing. What comes back must be what PyTorch had,
 loaded strictly; the ONNX file must pass its checker. Needs torch, torchvision, timm,
-safetensors, onnx and onnxruntime. Ends with 1 where a logit is off by more than 1e-5 of the largest.
+safetensors, onnx, onnxruntime and, for --times, onnxscript. Ends with 1 where a logit is off by more than 1e-5
+of the largest, or where onnxruntime takes more than 1.03 of the time that it takes for PyTorch's file: one image
+of 224 x 224 on one thread, the median of runs of both in turn.
 """
 
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import onnx
 import onnxruntime
@@ -24,6 +29,7 @@ import torchvision
 from safetensors.torch import load_file, save_file
 
 CLASSES, MOST = 10, 1e-5
+TIMED, MOST_TIME, RUNS = ["mobilenet_v2", "resnet18", "resnet50", "efficientnet_b0", "densenet121"], 1.03, 101
 # Networks by whose weights they take and by what their last part is called here.
 NETWORKS = {
     ("torchvision", "fc"): ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "googlenet",
@@ -69,17 +75,22 @@ def run(folder, *words):
     return done.stdout
 
 
-def answered(trainer, folder, name, model, picture):
-    """Our logits."""
+def take_weights(trainer, folder, name, model, side):
+    """Makes the run folder `run` with the weights of the model."""
     save_file({key: value.contiguous() for key, value in model.state_dict().items()}, folder / "m.safetensors")
-    torchvision.io.write_png(picture, str(folder / "p.png"))
     (folder / "c.yaml").write_text(
         f"model: {{name: {name}, weights: m.safetensors, classes: {CLASSES}}}\n"
-        f"data: {{name: synthetic, image_size: {side_of(name)}, batch: 8, train_count: 8, test_count: 8,\n"
+        f"data: {{name: synthetic, image_size: {side}, batch: 8, train_count: 8, test_count: 8,\n"
         "  mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}\n"
         f"optimizer: {{name: sgd, lr: 0}}\ntrain: {{steps: 1, freeze_all_but: [{PLACES[name][1]}]}}\n"
         "run: {dir: run}\n", encoding="utf-8")
     run(folder, trainer, "--config", "c.yaml")
+
+
+def answered(trainer, folder, name, model, picture):
+    """Our logits."""
+    take_weights(trainer, folder, name, model, side_of(name))
+    torchvision.io.write_png(picture, str(folder / "p.png"))
     told = json.loads(run(folder, trainer, "predict", "--run", "run", "--json", "p.png"))
     return torch.tensor(told["images"][0]["logits"], dtype=torch.float64)
 
@@ -99,8 +110,37 @@ def exported(trainer, folder, name, x):
     return told, model.eval().double()(x)[0]
 
 
+def compare_times(trainer, names):
+    """Whether each takes at most MOST_TIME of the time of PyTorch's file."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    image, fast = torch.randn(1, 3, 224, 224), True
+    for name in names:
+        model = make(name)
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            folder = pathlib.Path(folder)
+            take_weights(trainer, folder, name, model, 224)
+            run(folder, trainer, "export", "--run", "run", "-o", "ours.onnx")
+            torch.onnx.export(model, (image,), folder / "theirs.onnx", input_names=["images"], dynamo=True)
+            sessions = [onnxruntime.InferenceSession(str(folder / file), options, providers=["CPUExecutionProvider"])
+                        for file in ("ours.onnx", "theirs.onnx")]
+        taken = [[], []]
+        for k in range(5 + RUNS):
+            for session, times in zip(sessions, taken):
+                start = time.perf_counter()
+                session.run(None, {"images": image.numpy()})
+                if k >= 5:
+                    times.append(time.perf_counter() - start)
+        ours, theirs = (statistics.median(times) * 1000 for times in taken)
+        print(f"{name}: {ours:.2f} ms, PyTorch's file {theirs:.2f} ms, {ours / theirs:.3f} of it", flush=True)
+        fast = fast and ours <= MOST_TIME * theirs
+    return fast
+
+
 def main():
     trainer = str(pathlib.Path(sys.argv[1]).resolve())
+    if "--times" in sys.argv:
+        sys.exit(not compare_times(trainer, sys.argv[3:] or TIMED))
     worst = 0.0
     for name in sys.argv[2:] or PLACES:
         model = make(name)

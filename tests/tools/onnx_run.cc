@@ -103,6 +103,8 @@ class Run {
     const auto binary = binaries().find(op);
     if (binary != binaries().end()) return pointwise(binary->second);
     if (op == "Where") return where();
+    if (op == "Clip") return clip();
+    if (op == "BatchNormalization") return batch_normalization();
     if (op == "Conv") return conv();
     if (op == "MaxPool" || op == "AveragePool") return pool(op == "MaxPool");
     if (op == "GlobalAveragePool") return mean({2, 3});
@@ -131,6 +133,7 @@ class Run {
         {"Sqrt", [](double x) { return std::sqrt(x); }},
         {"Tanh", [](double x) { return std::tanh(x); }},
         {"Erf", [](double x) { return std::erf(x); }},
+        {"HardSwish", [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }},
         {"Reciprocal", [](double x) { return 1 / x; }},
         {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
     };
@@ -182,6 +185,25 @@ class Run {
     return out;
   }
 
+  Array clip() const {
+    Array out = in(0);
+    for (double& value : out.values) value = std::clamp(value, in(1).values[0], in(2).values[0]);
+    return out;
+  }
+  // Channels are the second dimension.
+  Array batch_normalization() const {
+    if (node_->attribute_size() != 0) fail("attributes of BatchNormalization");
+    const double epsilon = 1e-5;
+    Array out{in(0).shape, {}};
+    each(out.shape, [&](const Shape& i) {
+      const auto of_channel = [&](int input) { return at(in(input), {i[1]}); };
+      out.values.push_back((at(in(0), i) - of_channel(3)) / std::sqrt(of_channel(4) + epsilon) *
+                               of_channel(1) +
+                           of_channel(2));
+    });
+    return out;
+  }
+
   // Windows of images NCHW: fn(pixel, tap, h, w) for each tap that lies in the image.
   struct Windows {
     Shape kernel, stride, pads, dilation;
@@ -218,7 +240,7 @@ class Run {
     const int64_t each_out = f.shape[0] / groups;
     Array out{{x.shape[0], f.shape[0], win.out(0), win.out(1)}, {}};
     each(out.shape, [&](const Shape& i) {
-      double sum = 0;
+      double sum = node_->input_size() > 2 ? at(in(2), {i[1]}) : 0;
       const int64_t first = i[1] / each_out * each_in;
       win.taps(i[2], i[3], [&](int64_t u, int64_t v, int64_t r, int64_t c) {
         for (int64_t k = 0; k < each_in; ++k)
@@ -281,7 +303,7 @@ class Run {
     const bool ta = attribute("transA", {0})[0] != 0, tb = attribute("transB", {0})[0] != 0;
     Array out{{a.shape[ta ? 1 : 0], b.shape[tb ? 0 : 1]}, {}};
     each(out.shape, [&](const Shape& i) {
-      double sum = 0;
+      double sum = node_->input_size() > 2 ? at(in(2), i) : 0;
       for (int64_t k = 0; k < a.shape[ta ? 0 : 1]; ++k)
         sum += at(a, ta ? Shape{k, i[0]} : Shape{i[0], k}) *
                at(b, tb ? Shape{i[1], k} : Shape{k, i[1]});

@@ -1,5 +1,6 @@
 // What is exported as ONNX, computed by the definitions of its operators, gives our logits.
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -81,11 +82,80 @@ TEST(Onnx, NetworksOfTheZooComputeTheSameLogits) {
       {"model: {name: resnet18, classes: 11}", {32, 32, 3}},
       {"model: {name: densenet_bc, depth: 16, growth: 4}", {16, 16, 3}},
       {"model: {name: mobilenet_v2}", {32, 32, 3}},
+      {"model: {name: mobilenet_v3_small}", {32, 32, 3}},
+      {"model: {name: seresnet18}", {32, 32, 3}},
   };
   for (const auto& [yaml, image] : cases) {
     SCOPED_TRACE(yaml);
     EXPECT_LE(difference(*network_of(yaml, image), 0, 2), 1e-5);
   }
+}
+
+std::map<std::string, int> operators_of(const TrainedNetwork& trained) {
+  std::map<std::string, int> counts;
+  const onnx::ModelProto model = parsed(onnx_text(trained, 0));
+  for (const onnx::NodeProto& node : model.graph().node()) ++counts[node.op_type()];
+  return counts;
+}
+
+// Runtimes compute these fast; a chain of Mul, Add, Max and Min took half as long again.
+TEST(Onnx, NormsAndBiasesAreInTheLayersBeforeThem) {
+  using Counts = std::map<std::string, int>;
+  EXPECT_EQ(operators_of(*network_of("model: {name: mobilenet_v2}", {32, 32, 3})),
+            (Counts{{"Conv", 52},
+                    {"Clip", 35},
+                    {"Add", 10},  // residuals
+                    {"GlobalAveragePool", 1},
+                    {"Flatten", 1},
+                    {"Gemm", 1},
+                    {"Identity", 1}}));
+  EXPECT_EQ(operators_of(*network_of("model: {name: resnet18}", {32, 32, 3})),
+            (Counts{{"Conv", 20},
+                    {"Relu", 17},
+                    {"Add", 8},
+                    {"MaxPool", 1},
+                    {"GlobalAveragePool", 1},
+                    {"Flatten", 1},
+                    {"Gemm", 1},
+                    {"Identity", 1}}));
+  // Squeeze and excitation: means stay images of one pixel, so nothing is transposed.
+  Counts gated = operators_of(*network_of("model: {name: efficientnet_b0}", {32, 32, 3}));
+  EXPECT_EQ(gated, (Counts{{"Conv", 81},
+                           {"Sigmoid", 65},
+                           {"Mul", 65},
+                           {"Add", 9},
+                           {"GlobalAveragePool", 17},
+                           {"Flatten", 1},
+                           {"Gemm", 1},
+                           {"Identity", 1}}));
+  // Norms before convolutions stay; a norm between two convolutions does not.
+  Counts dense =
+      operators_of(*network_of("model: {name: densenet_bc, depth: 16, growth: 4}", {16, 16, 3}));
+  EXPECT_EQ(dense["BatchNormalization"], dense["Relu"] - 6);
+  EXPECT_EQ(dense["Conv"], 1 + 2 * 6 + 2);
+  EXPECT_EQ(dense.count("Mul") + dense.count("Add"), 0u);
+}
+
+// Only a value that nothing else reads can become part of the layer that makes it.
+TEST(Onnx, ANormWhoseInputIsReadTwiceStays) {
+  const auto trained = network_of(R"(
+model:
+  classes: 10
+  layers:
+    - {conv: {filters: 4, kernel: 3, padding: 1}}
+    - {residual: [batch_norm, relu6]}
+    - batch_norm
+    - hard_swish
+    - global_average_pool
+    - {linear: {units: 10}}
+    - {scale: {factor: 0.5}}
+)",
+                                  {8, 8, 3});
+  auto counts = operators_of(*trained);
+  EXPECT_EQ(counts["BatchNormalization"], 2);
+  EXPECT_EQ(counts["HardSwish"], 1);
+  EXPECT_EQ(counts["Mul"], 0);
+  EXPECT_LE(difference(*trained, 0, 2), 1e-5);
 }
 
 TEST(Onnx, LayersOfOnesOwnComputeTheSameLogits) {

@@ -55,8 +55,11 @@ void write_graph(const TrainedNetwork& trained, const Graph& graph, OnnxValues& 
     if (value.persistent())
       values.put(static_cast<ValueId>(i), trained.store.find(value.name), value.name);
   }
+  std::vector<const Node*> left;  // written when all that weights alone decide is known
   for (const Node& node : graph.nodes)
-    if (!compute(graph, node, values)) write_onnx_node(graph, node, values, to);
+    if (!compute(graph, node, values)) left.push_back(&node);
+  for (const Node* node : left)
+    if (!values.is_done(node->outputs[0])) write_onnx_node(graph, *node, values, to);
   onnx::NodeProto& last = *written.add_node();
   last.set_op_type("Identity");
   last.set_name("logits");

@@ -1,9 +1,9 @@
 // A trained network for other runtimes: an ONNX file of opset 17.
 //
 // Input "images" is float32 [batch, channels, height, width], normalised; output "logits" is
-// float32 [batch, classes]. What depends on weights alone is computed before: of a batch norm a
-// factor and a summand are left. Beside the graph stands the text `inference`
-// (models/run/inference.h).
+// float32 [batch, classes]. What depends on weights alone is computed before. A batch norm becomes
+// part of the convolution before it, or a BatchNormalization if there is none. Beside the graph
+// stands the text `inference` (models/run/inference.h).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "tessera/tools/onnx/onnx_ops.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include <fmt/format.h>
@@ -47,9 +48,83 @@ struct Writing {
                   const std::vector<OnnxAttribute>& attributes = {}) const {
     return to.node(op, inputs, node.module_path, attributes);
   }
+  std::string channels(const std::vector<double>& numbers) const {
+    return to.floats(node.module_path + "/channels", {static_cast<int64_t>(numbers.size())},
+                     {numbers.begin(), numbers.end()});
+  }
   void put_ours(std::string name) const { values.put(out(), std::move(name), false); }
   void put_image(std::string name) const { values.put(out(), std::move(name), true); }
 };
+
+// y = x scale + shift with numbers for each channel: batch norms, biases, layer scales.
+struct ChannelMap {
+  std::vector<double> scale, shift;  // [channels]
+};
+
+// Whether a program multiplies its input x with numbers and adds numbers.
+bool is_linear_in(const ScalarProgram& program, const std::vector<ValueId>& inputs, ValueId x) {
+  std::vector<bool> reads;
+  for (const ValueId id : inputs) reads.push_back(id == x);
+  for (const Instruction& code : program.code) {
+    const bool a = reads[code.a], b = reads[code.b];
+    const bool sum = code.op == ScalarOp::add || code.op == ScalarOp::sub;
+    const bool product = code.op == ScalarOp::mul || code.op == ScalarOp::div;
+    if (code.op == ScalarOp::constant)
+      reads.push_back(false);
+    else if (sum || (product && !b) || (code.op == ScalarOp::mul && !a))
+      reads.push_back(a || b);
+    else
+      return false;
+  }
+  return reads[static_cast<size_t>(program.result())];
+}
+
+// Returns what a pointwise node makes of its input x, whose last dimension is that of channels, or
+// nothing if that is no such map or depends on other values of the network.
+std::optional<ChannelMap> channel_map_of(const Node& node, ValueId x, const OnnxValues& values) {
+  const auto program = node.op->pointwise();
+  const Shape& shape = values.shape(x);
+  if (!program || shape.rank() < 2 || !is_linear_in(*program, node.inputs, x)) return {};
+  std::vector<double> made[2];  // of 0 and of 1
+  for (const int number : {0, 1}) {
+    Tensors inputs;
+    for (const ValueId id : node.inputs) {
+      const Shape& s = values.shape(id);
+      const bool by_channel = s.back() == s.elements() && s.back() == shape.back();
+      if (id != x && (!values.is_known(id) || (!by_channel && s.elements() != 1))) return {};
+      std::vector<double> numbers(static_cast<size_t>(shape.back()), number);
+      if (id != x) {
+        const std::vector<float> known = values.known(id).to_vector<float>();
+        numbers.assign(known.begin(), known.end());
+      }
+      inputs.push_back(from_vector({static_cast<int64_t>(numbers.size())}, numbers));
+    }
+    made[number] = apply1(node.op, inputs).to_vector<double>();
+  }
+  for (size_t i = 0; i < made[0].size(); ++i) made[1][i] -= made[0][i];
+  return ChannelMap{made[1], made[0]};
+}
+
+// Adds a node that multiplies x with weights [outputs, ...]. Maps of its channels that follow, and
+// that alone read the result, become part of the weights and of a bias.
+void put_product(const Writing& w, const char* op, const std::string& x, bool is_nchw,
+                 const std::vector<OnnxAttribute>& attributes) {
+  const auto channels = static_cast<size_t>(w.out_shape().back());
+  ChannelMap all{std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
+  ValueId last = w.out();
+  while (const Node* reader = w.values.only_reader(last)) {
+    const auto next = channel_map_of(*reader, last, w.values);
+    if (!next) break;
+    for (size_t i = 0; i < channels; ++i) {
+      all.scale[i] *= next->scale[i];
+      all.shift[i] = all.shift[i] * next->scale[i] + next->shift[i];
+    }
+    w.values.put_folded(last), last = reader->outputs[0];
+  }
+  std::vector<std::string> inputs = {x, w.values.weights(w.in(1), all.scale)};
+  if (last != w.out()) inputs.push_back(w.channels(all.shift));
+  w.values.put(last, w.add(op, inputs, attributes), is_nchw);
+}
 
 [[noreturn]] void refuse(const Node& node, const std::string& why) {
   throw ConfigError(fmt::format("export: {} {}; .safetensors takes the weights of every network",
@@ -63,12 +138,12 @@ Integers both_sides(const Integers& padding) {
 void write_conv(const Writing& w) {
   if (!w.values.is_known(w.in(1))) refuse(w.node, "has filters that depend on the images");
   const Shape& filters = w.in_shape(1);
-  w.put_image(w.add("Conv", {w.values.nchw(w.in(0)), w.values.filters(w.in(1))},
-                    {{"kernel_shape", {filters[1], filters[2]}},
-                     {"strides", w.setting("stride")},
-                     {"pads", both_sides(w.setting("padding"))},
-                     {"dilations", w.setting("dilation")},
-                     {"group", w.setting("groups"), false}}));
+  put_product(w, "Conv", w.values.nchw(w.in(0)), true,
+              {{"kernel_shape", {filters[1], filters[2]}},
+               {"strides", w.setting("stride")},
+               {"pads", both_sides(w.setting("padding"))},
+               {"dilations", w.setting("dilation")},
+               {"group", w.setting("groups"), false}});
 }
 
 void write_pool(const Writing& w) {
@@ -86,17 +161,18 @@ void write_pool(const Writing& w) {
 }
 
 void write_global_average_pool(const Writing& w) {
-  const std::string pooled = w.add("GlobalAveragePool", {w.values.nchw(w.in(0))});
-  w.put_ours(w.add("Flatten", {pooled}, {{"axis", {1}, false}}));
+  w.values.put_pixels(w.out(), w.add("GlobalAveragePool", {w.values.nchw(w.in(0))}));
 }
 
 void write_matmul(const Writing& w) {
   const bool a = w.setting("transpose_a")[0] != 0, b = w.setting("transpose_b")[0] != 0;
-  std::string x = w.values.ours(w.in(0)), y = w.values.ours(w.in(1));
-  if (w.in_shape(0).rank() == 2 && w.in_shape(1).rank() == 2) {
-    w.put_ours(w.add("Gemm", {x, y}, {{"transA", {a}, false}, {"transB", {b}, false}}));
-    return;
-  }
+  const bool is_plain = w.in_shape(0).rank() == 2 && w.in_shape(1).rank() == 2;
+  const std::vector<OnnxAttribute> transposed = {{"transA", {a}, false}, {"transB", {b}, false}};
+  std::string x = w.values.ours(w.in(0));
+  if (is_plain && b && w.values.is_known(w.in(1)))
+    return put_product(w, "Gemm", x, false, transposed);
+  std::string y = w.values.ours(w.in(1));
+  if (is_plain) return w.put_ours(w.add("Gemm", {x, y}, transposed));
   const auto turned = [&](const std::string& name, const Shape& shape) {
     Integers axes;
     for (int i = 0; i < shape.rank(); ++i) axes.push_back(i);
@@ -109,11 +185,15 @@ void write_matmul(const Writing& w) {
 }
 
 void write_view(const Writing& w) {
-  const Shape& from = w.in_shape();
-  const bool one_pixel = from.rank() == 4 && from[1] == 1 && from[2] == 1;
-  const std::string x =
-      one_pixel && w.values.is_nchw(w.in(0)) ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
-  w.put_ours(w.add("Reshape", {x, w.values.reshape_target(w.out_shape())}));
+  const auto is_one_pixel = [](const Shape& of, const Shape& flat) {
+    return of.rank() == 4 && of[1] == 1 && of[2] == 1 && flat == Shape{of[0], of[3]};
+  };
+  const Shape &from = w.in_shape(), &to = w.out_shape();
+  if (is_one_pixel(from, to) && w.values.is_nchw(w.in(0)))
+    return w.values.put_pixels(w.out(), w.values.nchw(w.in(0)));
+  if (is_one_pixel(to, from) && w.values.is_pixels(w.in(0)))
+    return w.put_image(w.values.pixels(w.in(0)));
+  w.put_ours(w.add("Reshape", {w.values.ours(w.in(0)), w.values.reshape_target(to)}));
 }
 
 void write_concat(const Writing& w) {
@@ -242,16 +322,36 @@ void write_copy(const Writing& w) {
   w.values.put(w.out(), image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0)), image);
 }
 
-std::string write_instruction(const Writing& w, const Instruction& code,
-                              const std::vector<std::string>& registers) {
-  const std::string a = code.op == ScalarOp::constant ? "" : registers[code.a];
-  const auto two = [&](const char* op) { return w.add(op, {a, registers[code.b]}); };
+// A register of a scalar program as the name of a value of the file; written when first read.
+using Registers = std::function<const std::string&(int)>;
+
+// min(max(x, low), high) with constants, or nothing if the min is another one.
+std::string write_clip(const Writing& w, const ScalarProgram& program, const Instruction& min,
+                       const Registers& registers) {
+  const auto made_by = [&](int r, ScalarOp op) {
+    return r >= program.inputs && program.code[static_cast<size_t>(r - program.inputs)].op == op;
+  };
+  if (!made_by(min.a, ScalarOp::max) || !made_by(min.b, ScalarOp::constant)) return "";
+  const Instruction& max = program.code[static_cast<size_t>(min.a - program.inputs)];
+  if (!made_by(max.b, ScalarOp::constant)) return "";
+  const std::string x = registers(max.a), low = registers(max.b);
+  return w.add("Clip", {x, low, registers(min.b)});
+}
+
+std::string write_instruction(const Writing& w, const ScalarProgram& program,
+                              const Instruction& code, const Registers& registers) {
+  if (code.op == ScalarOp::constant) return w.to.number(static_cast<float>(code.value));
+  if (code.op == ScalarOp::min)
+    if (const std::string clip = write_clip(w, program, code, registers); !clip.empty())
+      return clip;
+  const std::string a = registers(code.a);
+  const auto two = [&](const char* op) { return w.add(op, {a, registers(code.b)}); };
   const auto cast = [&](const std::string& x, int type) {
     return w.add("Cast", {x}, {{"to", {type}, false}});
   };
   switch (code.op) {
     case ScalarOp::constant:
-      return w.to.number(static_cast<float>(code.value));
+      break;
     case ScalarOp::add:
       return two("Add");
     case ScalarOp::sub:
@@ -272,7 +372,7 @@ std::string write_instruction(const Writing& w, const Instruction& code,
       return cast(two("LessOrEqual"), onnx::TensorProto::FLOAT);
     case ScalarOp::select:
       return w.add("Where",
-                   {cast(a, onnx::TensorProto::BOOL), registers[code.b], registers[code.c]});
+                   {cast(a, onnx::TensorProto::BOOL), registers(code.b), registers(code.c)});
     case ScalarOp::neg:
       return w.add("Neg", {a});
     case ScalarOp::abs:
@@ -302,22 +402,50 @@ void write_pointwise(const Writing& w, const ScalarProgram& program, bool by_sam
   bool image = false;
   for (const ValueId id : w.node.inputs) image = image || w.values.is_nchw(id);
   image = image && out.rank() == 4;
-  std::vector<std::string> registers;
+  std::vector<std::string> names;
   for (const ValueId id : w.node.inputs) {
     const bool sample = by_sample && w.values.shape(id).rank() == 2 && out.rank() > 2;
-    registers.push_back(w.values.operand(id, out, image, sample));
+    names.push_back(w.values.operand(id, out, image, sample));
   }
-  for (const Instruction& code : program.code)
-    registers.push_back(write_instruction(w, code, registers));
-  w.values.put(w.out(), registers[static_cast<size_t>(program.result())], image);
+  names.resize(static_cast<size_t>(program.registers()));
+  const Registers registers = [&](int r) -> const std::string& {
+    std::string& name = names[static_cast<size_t>(r)];
+    if (name.empty())
+      name = write_instruction(w, program, program.code[static_cast<size_t>(r - program.inputs)],
+                               registers);
+    return name;
+  };
+  w.values.put(w.out(), registers(program.result()), image);
+}
+
+// A norm by known statistics. One that follows a convolution has become a part of that.
+void write_batch_norm(const Writing& w) {
+  const auto map = channel_map_of(w.node, w.in(0), w.values);
+  const bool image = w.in_shape().rank() == 4;
+  if (!map || (!image && w.in_shape().rank() != 2))
+    return write_pointwise(w, *w.node.op->pointwise(), false);
+  const std::vector<double> mean(map->scale.size(), 0);
+  const std::vector<double> variance(mean.size(), 1 - 1e-5);  // 1 with ONNX's epsilon
+  const std::string x = image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
+  w.values.put(w.out(),
+               w.add("BatchNormalization", {x, w.channels(map->scale), w.channels(map->shift),
+                                            w.channels(mean), w.channels(variance)}),
+               image);
+}
+
+void write_unary(const Writing& w, const char* op) {
+  const bool image = w.values.is_nchw(w.in(0));
+  const std::string x = image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
+  w.values.put(w.out(), w.add(op, {x}), image);
 }
 
 using Write = void (*)(const Writing&);
 
-// Ops that are no pointwise program.
+// Ops that are no pointwise program, or for which ONNX has an operator.
 const std::map<std::string_view, Write>& writers() {
   static const std::map<std::string_view, Write> all = {
       {"average_pool2d", write_pool},
+      {"batch_norm", write_batch_norm},
       {"block_moments", write_block_moments},
       {"concat", write_concat},
       {"conv2d", write_conv},
@@ -325,18 +453,14 @@ const std::map<std::string_view, Write>& writers() {
       {"expand", write_expand},
       {"global_average_pool", write_global_average_pool},
       {"group_norm_finalise", write_group_norm_finalise},
+      {"hard_swish", [](const Writing& w) { write_unary(w, "HardSwish"); }},
       {"layer_moments", write_layer_moments},
       {"log_softmax", write_softmax},
       {"matmul", write_matmul},
       {"max", write_max},
       {"max_pool2d", write_pool},
       {"permute", write_permute},
-      {"relu",
-       [](const Writing& w) {
-         const bool image = w.values.is_nchw(w.in(0));
-         const std::string x = image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
-         w.values.put(w.out(), w.add("Relu", {x}), image);
-       }},
+      {"relu", [](const Writing& w) { write_unary(w, "Relu"); }},
       {"slice", write_slice},
       {"softmax", write_softmax},
       {"sum_run", write_sum_run},

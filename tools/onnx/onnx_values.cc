@@ -48,6 +48,8 @@ std::string OnnxValues::constant(ValueId id, const std::vector<int64_t>& shape,
 std::string OnnxValues::ours(ValueId id) {
   if (const auto found = ours_.find(id); found != ours_.end()) return found->second;
   if (is_known(id)) return ours_[id] = constant(id, extents(shape(id)), {});
+  if (is_pixels(id))
+    return ours_[id] = to_.node("Flatten", {pixels(id)}, pixels(id), {{"axis", {1}, false}});
   const std::string& from = nchw_.at(id);
   return ours_[id] = to_.node("Transpose", {from}, from, {{"perm", {0, 2, 3, 1}}});
 }
@@ -62,6 +64,7 @@ std::string OnnxValues::nchw(ValueId id) {
 std::string OnnxValues::operand(ValueId id, const Shape& out, bool as_nchw, bool by_sample) {
   const Shape& s = shape(id);
   if (s.rank() == out.rank() && !by_sample) return as_nchw ? nchw(id) : ours(id);
+  if (by_sample && as_nchw && is_pixels(id)) return pixels(id);
   const int rank = out.rank();
   const std::vector<int64_t> full = by_sample ? by_sample_of_rank(s, rank) : of_rank(s, rank);
   if (is_known(id)) {
@@ -95,8 +98,21 @@ std::string OnnxValues::expand_target(const Shape& from, const Shape& to) {
   return to_.node("Concat", {batch, rest}, "batch", {{"axis", {0}, false}});
 }
 
-std::string OnnxValues::filters(ValueId id) {
-  return constant(id, extents(shape(id)), {0, 3, 1, 2});
+const Node* OnnxValues::only_reader(ValueId id) const {
+  const std::vector<int>& all = readers_[static_cast<size_t>(id)];
+  if (all.size() != 1 || static_cast<size_t>(all[0]) == graph_.nodes.size()) return nullptr;
+  return &graph_.nodes[static_cast<size_t>(all[0])];
+}
+
+std::string OnnxValues::weights(ValueId id, const std::vector<double>& scale) {
+  const auto& [value, near] = known_.at(id);
+  std::vector<float> numbers = value.to_vector<float>();
+  const size_t slice = numbers.size() / scale.size();
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<float>(numbers[i] * scale[i / slice]);
+  Tensor scaled = from_vector(shape(id), numbers);
+  if (shape(id).rank() == 4) scaled = permute(scaled, {0, 3, 1, 2});
+  return to_.floats(near, extents(scaled.shape()), scaled.to_vector<float>());
 }
 
 }  // namespace tessera

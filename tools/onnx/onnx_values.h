@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/engine/store.h"
@@ -18,7 +20,7 @@ class OnnxValues {
   // `batch`: of the captured graph; a number that no other extent is a multiple of. `is_free`:
   // whether the file is to take any.
   OnnxValues(const Graph& graph, OnnxGraph& to, int64_t batch, bool is_free)
-      : graph_(graph), to_(to), batch_(batch), is_free_(is_free) {}
+      : graph_(graph), to_(to), batch_(batch), is_free_(is_free), readers_(graph.readers()) {}
 
   const Shape& shape(ValueId id) const { return graph_.values[id].spec.shape; }
 
@@ -29,6 +31,17 @@ class OnnxValues {
   bool is_known(ValueId id) const { return known_.count(id) != 0; }
   const Tensor& known(ValueId id) const { return known_.at(id).value; }
   bool is_nchw(ValueId id) const { return nchw_.count(id) != 0; }
+  // Puts a value [n, c] that the file has as images of one pixel: [n, c, 1, 1].
+  void put_pixels(ValueId id, std::string name) { pixels_[id] = std::move(name); }
+  bool is_pixels(ValueId id) const { return pixels_.count(id) != 0; }
+  const std::string& pixels(ValueId id) const { return pixels_.at(id); }
+  // Marks a value that the file does not have, as the node that makes it is part of another one.
+  void put_folded(ValueId id) { folded_.insert(id); }
+  bool is_done(ValueId id) const {
+    return is_nchw(id) || is_pixels(id) || ours_.count(id) != 0 || folded_.count(id) != 0;
+  }
+  // Returns the node that reads a value, or nullptr if several do or the value is a result.
+  const Node* only_reader(ValueId id) const;
 
   // The name in our order, or, of rank 4, as NCHW; transposed where it is in the other.
   std::string ours(ValueId id);
@@ -42,8 +55,8 @@ class OnnxValues {
   // A shape for Expand, which takes an extent of its own where it must know the batch.
   std::string expand_target(const Shape& from, const Shape& to);
 
-  // Of filters: OIHW.
-  std::string filters(ValueId id);
+  // Known weights [o, ...] of a layer, slice k times scale[k]: filters as OIHW.
+  std::string weights(ValueId id, const std::vector<double>& scale);
 
  private:
   struct Known {
@@ -56,7 +69,9 @@ class OnnxValues {
   OnnxGraph& to_;
   const int64_t batch_;
   const bool is_free_;
-  std::map<ValueId, std::string> ours_, nchw_;
+  const std::vector<std::vector<int>> readers_;
+  std::map<ValueId, std::string> ours_, nchw_, pixels_;
+  std::set<ValueId> folded_;
   std::map<ValueId, Known> known_;
 };
 
