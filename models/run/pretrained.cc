@@ -181,18 +181,23 @@ class Comparison {
 
 // Values of one tensor. `put` takes the place in ours and the value.
 template <class Put>
-void read_in_order(const WeightSource& source, size_t index, const ForeignWeight& weight, Put put) {
+void read_in_order(const WeightSource& source, size_t index, const ForeignWeight& weight,
+                   bool is_variance, Put put) {
+  const auto refuse = [&](double value, uint64_t element, const char* rule) {
+    fail(source, fmt::format("'{}' has the value {} at element {}; {}: use another copy",
+                             source.tensors()[index].name, value, element, rule));
+  };
   constexpr uint64_t kPart = 4096;
   std::vector<double> values(kPart);
   const uint64_t elements = source.tensors()[index].elements();
   for (uint64_t first = 0; first < elements; first += kPart) {
     const auto count = static_cast<size_t>(std::min(kPart, elements - first));
     source.read(index, first, {values.data(), count});
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
       if (!put(weight.place(static_cast<int64_t>(first + i)), values[i]))
-        fail(source, fmt::format("'{}' has the value {} at element {}; weights are finite numbers "
-                                 "of float32: use another copy",
-                                 source.tensors()[index].name, values[i], first + i));
+        refuse(values[i], first + i, "weights are finite numbers of float32");
+      if (is_variance && values[i] < 0) refuse(values[i], first + i, "variances are not negative");
+    }
   }
 }
 
@@ -202,6 +207,22 @@ bool put_value(void* data, int64_t place, double value) {
   const T stored = static_cast<T>(value);
   static_cast<T*>(data)[place] = stored;
   return std::isfinite(stored);
+}
+
+bool is_variance(const WeightLayout& layout) { return layout.name.ends_with(".running_var"); }
+
+// Drops what DataParallel, Lightning and torch.compile put before every name, and returns it.
+std::string drop_wrappers(WeightSource& source, const std::vector<WeightLayout>& layouts) {
+  std::string dropped;
+  const auto drops = [&](const char* prefix) {
+    for (const WeightLayout& layout : layouts)
+      if (layout.name.starts_with(prefix)) return false;
+    if (!source.drop_prefix(prefix)) return false;
+    dropped += prefix;
+    return true;
+  };
+  while (drops("module.") || drops("model.") || drops("_orig_mod.")) continue;
+  return dropped;
 }
 
 }  // namespace
@@ -215,6 +236,7 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
   layouts_ = weight_layouts(*network, store, image.height, image.width, image.channels,
                             config.model.classes);
   const std::string application = match_application(config);
+  const std::string wrappers = drop_wrappers(*source_, layouts_);
   std::vector<NameTable> tables;
   if (config.model.layers.empty() && source_->form() == WeightForm::pytorch)
     tables = name_tables(config.model.name);
@@ -242,6 +264,7 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
   std::string told = fmt::format("weights: {}{}: {} of {} tensors{}", source_->path(),
                                  origin.empty() ? "" : fmt::format(" ({})", origin), pairs_.size(),
                                  layouts_.size(), new_head ? "; " + best->head_text() : "");
+  if (!wrappers.empty()) told += fmt::format("; '{}' before every name is left out", wrappers);
   if (source_->form() == WeightForm::keras && config.model.layers.empty())
     if (const KerasApplication* other = misfit_of_keras(config.model.name))
       told += fmt::format(
@@ -266,6 +289,12 @@ std::string Pretrained::match_application(const Config& config) {
   return name;
 }
 
+void Pretrained::check() const {
+  for (const auto& [layout, source] : pairs_)
+    read_in_order(*source_, source, weights_[layout], is_variance(layouts_[layout]),
+                  [](int64_t, double value) { return std::isfinite(static_cast<float>(value)); });
+}
+
 void Pretrained::load(const Store& store) const {
   const HostWeights weights(store);
   weights.fetch();  // what the file does not have stays
@@ -274,8 +303,9 @@ void Pretrained::load(const Store& store) const {
   for (const auto& [layout, source] : pairs_) {
     const MutableArray& array = *arrays.at(layouts_[layout].name);
     const bool single = array.dtype == "float32";
-    const double more = layouts_[layout].name.ends_with(".running_var") ? more_variance_ : 0;
-    read_in_order(*source_, source, weights_[layout], [&](int64_t place, double value) {
+    const bool variance = is_variance(layouts_[layout]);
+    const double more = variance ? more_variance_ : 0;
+    read_in_order(*source_, source, weights_[layout], variance, [&](int64_t place, double value) {
       value += more;
       return single ? put_value<float>(array.data, place, value)
                     : put_value<double>(array.data, place, value);

@@ -29,8 +29,12 @@ class Pretrained {
   // line about what was found.
   std::string match(const Config& config, const ImageShape& image);
 
+  // Reads all values. Throws CheckpointError for one that load() would refuse: not finite, or a
+  // negative variance.
+  void check() const;
+
   // Fills the store of the network that was matched. Throws CheckpointError, also for a value that
-  // is not finite.
+  // is not finite and for a negative variance.
   void load(const Store& store) const;
 
  private:

@@ -33,15 +33,20 @@ Tensors tensors_of(const Store& store) {
   return all;
 }
 
-double likeness(const Elements& file, const Tensors& tensors, bool own, const NameTable& names) {
+// The layer of the logits may be for another number of classes in the file.
+double likeness(const Elements& file, const Tensors& tensors, const std::string& head, bool own,
+                const NameTable& names) {
   size_t same = 0;
   std::set<std::string> all;
   for (const Tensor& tensor : tensors) all.insert(persistent_name(tensor));
   for (const Tensor& tensor : tensors) {
     const std::string& name = persistent_name(tensor);
     const auto found = file.find(own ? name : names.theirs(with_foreign_leaf(name, all)));
-    same +=
-        found != file.end() && found->second == static_cast<uint64_t>(tensor.shape().elements());
+    if (found == file.end()) continue;
+    const auto elements = static_cast<uint64_t>(tensor.shape().elements());
+    same += found->second == elements ||
+            (name.starts_with(head) &&
+             found->second % (elements / static_cast<uint64_t>(tensor.shape()[0])) == 0);
   }
   return static_cast<double>(same) / static_cast<double>(std::max(file.size(), tensors.size()));
 }
@@ -70,10 +75,12 @@ std::string what_weights_look_like(const WeightSource& source, const std::string
       continue;  // not for images of this size
     }
     const Tensors tensors = tensors_of(store);
+    const std::string& last = persistent_name(store.parameters().back());
+    const std::string head = last.substr(0, last.rfind('.') + 1);
     std::vector<NameTable> tables = name_tables(network);
     if (tables.empty() || is_own) tables = {{"Tessera", network}};
     for (const NameTable& table : tables) {
-      const double alike = likeness(file, tensors, is_own, table);
+      const double alike = likeness(file, tensors, head, is_own, table);
       if (alike <= best) continue;
       best = alike, best_network = network;
       text = fmt::format(" It looks like {}'s {}, which is model.name={} here.", table.program,

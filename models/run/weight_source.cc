@@ -115,6 +115,13 @@ uint64_t SourceTensor::elements() const {
   return count;
 }
 
+bool WeightSource::drop_prefix(std::string_view prefix) {
+  const auto has = [&](const SourceTensor& tensor) { return tensor.name.starts_with(prefix); };
+  if (tensors_.empty() || !std::all_of(tensors_.begin(), tensors_.end(), has)) return false;
+  for (SourceTensor& tensor : tensors_) tensor.name.erase(0, prefix.size());
+  return true;
+}
+
 void WeightSource::read(size_t index, uint64_t first, std::span<double> to) const try {
   read_from(index, first, to);
 } catch (const CheckpointError&) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera {
@@ -30,6 +31,8 @@ class WeightSource {
   // Sorted by name.
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   WeightForm form() const { return form_; }
+  // Drops a prefix that all names have. Returns false, and drops nothing, if one has not.
+  bool drop_prefix(std::string_view prefix);
   // In their order, where the file tells: those of Keras before version 3 do.
   const std::vector<std::string>& layers() const { return layers_; }
   // Some of the values of tensors()[index], from the element `first` on.

@@ -94,7 +94,9 @@ Finding weights_of(Examination& about) {
   if (about.session == nullptr)
     return {"weights", config.model.weights + ": not compared, as the data cannot be opened", 0,
             true};
-  return {"weights", pretrained.match(config, about.session->image())};
+  const std::string found = pretrained.match(config, about.session->image());
+  pretrained.check();
+  return {"weights", found};
 }
 
 Finding run_folder_of(Examination& about) {

@@ -35,8 +35,11 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   if (!options.overwrite)
     require_room(config.run.dir,
                  Checkpointing::bytes_on_disk(config, run.session->store().persistent()));
-  if (!config.model.weights.empty() && checkpoints.beginning() == nullptr)
-    print(Pretrained(config.model.weights).match(config, run.session->image()));
+  if (!config.model.weights.empty() && checkpoints.beginning() == nullptr) {
+    Pretrained pretrained(config.model.weights);
+    print(pretrained.match(config, run.session->image()));
+    pretrained.check();
+  }
   if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
     log(LogLevel::warning, spare);
   for (const std::string& line : remarks_on(config, data_need(data))) print(line);

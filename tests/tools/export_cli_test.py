@@ -5,6 +5,7 @@
 """
 
 import json
+import math
 import struct
 import sys
 import unittest
@@ -90,6 +91,19 @@ class Weights(ProgramTest):
                     self.assertFalse((self.folder / "c").exists())
         out = self.run_it("doctor", "--config", "s.yaml", "model.weights=a/weights.h5")
         self.assertIn("weights: a/weights.h5: 10 of 10 tensors", out)
+
+    def test_values_that_training_refuses_are_refused_by_dry_run_and_doctor(self):
+        self.train("a")
+        self.run_it("export", "--run", "a", "-o", "a.safetensors")
+        data = bytearray((self.folder / "a.safetensors").read_bytes())
+        data[-4:] = struct.pack("<f", math.nan)
+        (self.folder / "a.safetensors").write_bytes(data)
+        for mode in [], ["--dry-run"]:
+            self.assertIn("has the value nan at element",
+                          self.train("b", *mode, "model.weights=a.safetensors", code=BAD_WEIGHTS))
+            self.assertFalse((self.folder / "b").exists())
+        done = self.run_program("doctor", "--config", "s.yaml", "model.weights=a.safetensors", code=BAD_WEIGHTS)
+        self.assertIn("has the value nan at element", done.stdout + done.stderr)
 
     def test_what_cannot_be_exported_is_said(self):
         self.assertIn("there is no 'none/config.resolved.yaml'",

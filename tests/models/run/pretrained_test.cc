@@ -264,6 +264,48 @@ TEST_F(PretrainedTest, AFileOfAnotherNetworkSaysWhichItLooksLike) {
   }
 }
 
+// Of a file for ten classes, too: resnet18's was taken for resnet18_cifar's, whose head alone is
+// of the same shape.
+TEST_F(PretrainedTest, TheNetworkOfAFileIsRecognisedForAnyNumberOfClasses) {
+  const golden::File file(kGolden);
+  for (const std::string model : {"resnet18", "densenet121", "mobilenet_v2"}) {
+    std::vector<NamedShape> all = published(file, "torchvision/" + model);
+    for (NamedShape& tensor : all)
+      if (tensor.shape.size() < 3 && !tensor.shape.empty() && tensor.shape[0] == 1000)
+        tensor.shape[0] = 10;
+    write_safetensors(path_, all);
+    EXPECT_TRUE(has(match(config_of("resnet50", 10)), "which is model.name=" + model)) << model;
+    all.erase(std::find_if(all.begin(), all.end(),
+                           [](const NamedShape& tensor) { return tensor.shape.size() == 4; }));
+    write_safetensors(path_, all);
+    const std::string told = match(config_of(model, 10));
+    EXPECT_TRUE(has(told, "does not fit " + model + ".\n")) << told;
+  }
+  Store store;
+  make_network(config_of("resnet18_cifar", 7), {32, 32, 3}, store);
+  const std::string own = folder_.path("weights.h5");
+  save_weights(store, own, 7, "{}");
+  try {
+    Pretrained(own).match(config_of("resnet18", 7), {224, 224, 3});
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_TRUE(has(error.what(), "It looks like Tessera's resnet18_cifar")) << error.what();
+  }
+}
+
+TEST_F(PretrainedTest, WhatWrappersPutBeforeEveryNameIsLeftOutAndSaid) {
+  for (const std::string prefix : {"module.", "model.", "_orig_mod.module."}) {
+    std::vector<NamedShape> all = lenet();
+    for (NamedShape& one : all) one.name = prefix + one.name;
+    const std::string told = match_lenet(all);
+    EXPECT_TRUE(has(told, ": 10 of 10 tensors; '" + prefix + "' before every name is left out"))
+        << told;
+    all[3].name = "conv2.bias";
+    EXPECT_TRUE(has(match_lenet(all), "left over: '" + prefix + "conv1.weight'"));
+  }
+  EXPECT_FALSE(has(match_lenet(lenet()), "left out"));
+}
+
 TEST_F(PretrainedTest, EverythingThatDoesNotFitIsListedWithTheNearestName) {
   EXPECT_TRUE(has(match_lenet(lenet()), ": 10 of 10 tensors"));
   std::vector<NamedShape> all = lenet();
@@ -336,6 +378,38 @@ TEST_F(PretrainedTest, ValuesThatAreNotFiniteAreRefused) {
       EXPECT_TRUE(has(error.what(), "'conv2.weight' has the value")) << error.what();
       EXPECT_TRUE(has(error.what(), "at element 77")) << error.what();
     }
+    EXPECT_THROW(pretrained.check(), CheckpointError);
+  }
+}
+
+TEST_F(PretrainedTest, NegativeVariancesAreRefused) {
+  const Config config = parse_config(
+      "model: {classes: 10, layers: [{conv: {filters: 3, kernel: 3}}, batch_norm, flatten, "
+      "{linear: {units: 10}}]}",
+      "a.yaml");
+  Store store(1);
+  make_network(config, {3, 3, 1}, store);
+  const std::string path = folder_.path("weights.h5");
+  for (const bool negative : {false, true}) {
+    const std::vector<float> values = {1, 0, negative ? -0.25F : 0.25F};
+    Tensor variances = store.buffers()[1];
+    variances.assign(std::span<const float>(values));
+    save_weights(store, path, 7, "{}");
+    Pretrained pretrained(path);
+    pretrained.match(config, {3, 3, 1});
+    if (!negative) {
+      EXPECT_NO_THROW(pretrained.check());
+      continue;
+    }
+    for (const bool loads : {false, true}) try {
+        loads ? pretrained.load(store) : pretrained.check();
+        FAIL();
+      } catch (const CheckpointError& error) {
+        EXPECT_TRUE(has(error.what(),
+                        ".running_var' has the value -0.25 at element 2; variances are not "
+                        "negative: use another copy"))
+            << error.what();
+      }
   }
 }
 
