@@ -29,6 +29,19 @@ Json preparation(const Config& config, const ImageShape& image) {
   return {};
 }
 
+// The same in numbers, for any picture: examples/prepare.py makes the input with them.
+Json picture(const ImageShape& image) {
+  const Json size = Json::list({image.height, image.width});
+  return Json::object({
+      {"exif_orientation", true},
+      {"resize",
+       Json::object(
+           {{"cover", size}, {"filter", "bilinear"}, {"support", 1}, {"antialias", true}})},
+      {"crop", Json::object({{"size", size}, {"rounding", "half_to_even"}})},
+      {"jpeg_scale", 1},
+  });
+}
+
 Json made(const Config& config, const ImageShape& image, const Normalization& normalization,
           const Json& class_names) {
   std::vector<Json::Member> weights{{"conv2d", "OHWI"}, {"linear", "OI"}, {"flatten", "HWC"}};
@@ -41,7 +54,8 @@ Json made(const Config& config, const ImageShape& image, const Normalization& no
                               {"order", image.channels == 3 ? "RGB" : "gray"},
                               {"layout", "NHWC"},
                               {"dtype", "uint8"},
-                              {"preparation", preparation(config, image)}})},
+                              {"preparation", preparation(config, image)},
+                              {"picture", picture(image)}})},
       {"normalization", Json::object({{"formula", "(x / 255 - mean) / std"},
                                       {"mean", numbers(normalization.mean)},
                                       {"std", numbers(normalization.std)}})},

@@ -5,6 +5,7 @@
 """
 
 import csv
+import importlib.util
 import io
 import json
 import math
@@ -14,7 +15,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from pictures import write_png as png
+from pictures import odd_pictures, write_png as png
+from program_case import ProgramTest
 
 TRAINER = str(Path(sys.argv[1]).resolve())
 ALONE = str(Path(sys.argv[2]).resolve()) if len(sys.argv) > 2 and sys.argv[2] else None
@@ -123,6 +125,67 @@ class Predict(unittest.TestCase):
         self.assertIn("no 'nothing/config", self.run_it("predict", "--run", "nothing", "x.png", code=MISUSE)[1])
         self.assertIn("--csv", self.predict("--json", "--csv", "new", code=MISUSE)[1])
         self.assertIn("no-such", self.predict("--checkpoint", "no-such", "new", code=BAD_WEIGHTS)[1])
+
+
+@unittest.skipUnless(all(map(importlib.util.find_spec, ("PIL", "numpy", "h5py"))),
+                     "no Pillow, numpy and h5py here (Debian: python3-pil python3-numpy python3-h5py)")
+class Preparation(ProgramTest):
+    """What travels with the weights is all that examples/prepare.py needs to make what the network is given."""
+
+    program = TRAINER
+    # An even and an odd size, in colour and gray.
+    SIZES = ((32, 3), (17, 1))
+
+    def setUp(self):
+        super().setUp()
+        spec = importlib.util.spec_from_file_location("prepare", Path(__file__).parents[2] / "examples" / "prepare.py")
+        self.prepare = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.prepare)
+        self.files = []
+        for name in "a", "b":
+            (self.folder / "data" / "train" / name).mkdir(parents=True)
+        for k, (suffix, data) in enumerate(odd_pictures(200)):
+            self.files.append(self.folder / "data" / "train" / "ab"[k // 100] / f"{k:03}.{suffix}")
+            self.files[-1].write_bytes(data)
+        (self.folder / "data" / "test" / "a").mkdir(parents=True)
+        (self.folder / "data" / "test" / "a" / "0.png").write_bytes(self.files[0].read_bytes())
+
+    def write_config(self, size, channels):
+        (self.folder / "c.yaml").write_text(
+            "model: {layers: [flatten, {linear: {units: 2}}], classes: 2}\n"
+            f"data: {{name: image_folder, root: data, image_size: {size}, channels: {channels}, batch: 8,\n"
+            "  workers: 0}\n"
+            f"optimizer: {{name: sgd, lr: 0.001}}\ntrain: {{steps: 1}}\nrun: {{dir: run{size}}}\nthreads: 1\n",
+            encoding="utf-8")
+
+    def test_pillow_makes_the_same_pixels_and_logits(self):
+        import h5py
+        import numpy as np
+        for size, channels in self.SIZES:
+            self.write_config(size, channels)
+            self.run_program("train", "--config", "c.yaml", code=0)
+            self.run_program("data", "pack", "--config", "c.yaml", "-o", f"{size}.h5", code=0)
+            self.run_program("export", "--run", f"run{size}", "-o", "m.safetensors", code=0)
+            about = self.prepare.inference_of(str(self.folder / f"run{size}" / "inference.json"))
+            self.assertEqual(self.prepare.inference_of(str(self.folder / "m.safetensors")), about)
+            with h5py.File(self.folder / f"{size}.h5") as pack:
+                packed = pack["train/images"][()].astype(int)
+            data = (self.folder / "m.safetensors").read_bytes()
+            start = 8 + int.from_bytes(data[:8], "little")
+            weights = {name.rsplit(".", 1)[-1]: np.frombuffer(data[start:], "<f4")[at["data_offsets"][0] // 4:
+                                                                                   at["data_offsets"][1] // 4]
+                       for name, at in json.loads(data[8:start]).items() if name != "__metadata__"}
+            told = json.loads(self.run_program("predict", "--run", f"run{size}", "--json", *self.files,
+                                               code=0).stdout)["images"]
+            for file, ours, answer in zip(self.files, packed, told, strict=True):
+                with self.subTest(size=size, file=file.name):
+                    theirs = self.prepare.pixels_of(file, about).astype(int)
+                    self.assertEqual(theirs.shape, ours.shape)
+                    self.assertLessEqual(np.abs(ours - theirs).max(), 1)
+                    x = self.prepare.input_of(file, about).astype(float).reshape(-1)
+                    logits = weights["weight"].astype(float).reshape(2, -1) @ x + weights["bias"]
+                    if file.suffix == ".png":
+                        self.assertLessEqual(np.abs(logits - answer["logits"]).max(), 1e-4)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ WantedPart as_stored(WantedPart shown, const StoredPicture& stored) {
 // How many times smaller a JPEG may be decoded: at least twice the size of the result must be left.
 int shrink_of(const WantedPart& wanted) {
   int shrink = 1;
+  if (!wanted.may_reduce) return shrink;
   auto room = [&](const ResampleAxis& axis) { return axis.size >= 4.0 * shrink * axis.total; };
   while (shrink < 8 && room(wanted.rows) && room(wanted.columns)) shrink *= 2;
   return shrink;
@@ -39,15 +40,19 @@ uint8_t brightness(const uint8_t* rgb) {
 }  // namespace
 
 WantedPart middle_of(int shown_height, int shown_width, int height, int width) {
+  // Half of what is cut off stands before the middle: halves are rounded to even numbers.
   const auto axis = [](int side, int total, int size) {
-    return ResampleAxis{0, double(side), total, (total - size) / 2, size};
+    const int off = total - size;
+    return ResampleAxis{0, double(side), total, (off + off / 2 % 2) / 2, size};
   };
   if (int64_t{shown_height} * width <= int64_t{shown_width} * height) {
     const int total = static_cast<int>(int64_t{height} * shown_width / shown_height);
-    return {axis(shown_height, height, height), axis(shown_width, std::max(total, width), width)};
+    return {axis(shown_height, height, height), axis(shown_width, std::max(total, width), width),
+            false};
   }
   const int total = static_cast<int>(int64_t{width} * shown_height / shown_width);
-  return {axis(shown_height, std::max(total, height), height), axis(shown_width, width, width)};
+  return {axis(shown_height, std::max(total, height), height), axis(shown_width, width, width),
+          false};
 }
 
 void PictureNeeds::cover(const PictureNeeds& other) {

@@ -15,10 +15,12 @@ namespace tessera {
 // A part of a picture and what becomes of it; as shown, that is with the picture upright.
 struct WantedPart {
   ResampleAxis rows, columns;
+  bool may_reduce = true;  // a JPEG much larger than the result may be decoded at reduced size
 };
 
 // The whole picture scaled until it covers height x width, of which the middle is cut out: how
-// images are made for evaluation.
+// images are made for evaluation, as torchvision's Resize and CenterCrop do; docs/inference.md has
+// the rule in numbers.
 WantedPart middle_of(int shown_height, int shown_width, int height, int width);
 
 // How a picture lies in its file.
