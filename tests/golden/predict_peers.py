@@ -9,8 +9,8 @@ The weights are random, statistics of batch norms included; all but the last lay
 has a learning rate of 0, so that the training changes nothing. What comes back must be what PyTorch had,
 loaded strictly; the ONNX file must pass its checker. Needs torch, torchvision, timm,
 safetensors, onnx, onnxruntime and, for --times, onnxscript. Ends with 1 where a logit is off by more than 1e-5
-of the largest, or where onnxruntime takes more than 1.03 of the time that it takes for PyTorch's file: one image
-of 224 x 224 on one thread, the median of runs of both in turn.
+of the largest, or where onnxruntime takes more than 1.03 of the processor time that it takes for PyTorch's file:
+one image of 224 x 224 on one thread, the median of runs of both in turn.
 """
 
 import json
@@ -127,10 +127,10 @@ def compare_times(trainer, names):
         taken = [[], []]
         for k in range(5 + RUNS):
             for session, times in zip(sessions, taken):
-                start = time.perf_counter()
+                start = time.process_time()
                 session.run(None, {"images": image.numpy()})
                 if k >= 5:
-                    times.append(time.perf_counter() - start)
+                    times.append(time.process_time() - start)
         ours, theirs = (statistics.median(times) * 1000 for times in taken)
         print(f"{name}: {ours:.2f} ms, PyTorch's file {theirs:.2f} ms, {ours / theirs:.3f} of it", flush=True)
         fast = fast and ours <= MOST_TIME * theirs
