@@ -177,8 +177,8 @@ void look_at_gpus(Examination& all) {
 }
 
 // A library of the vendor, under its name and that of its figures.
-void look_at_library(Examination& all, const char* title, const char* figure,
-                     const CudaLibrary& library) {
+[[maybe_unused]] void look_at_library(Examination& all, const char* title, const char* figure,
+                                      const CudaLibrary& library) {
   const std::vector<std::string> copies = library_copies(library.name, {library.built_folder});
   const bool gpus = physical_devices().size() > 1, lost = library.file.empty();
   std::error_code error;

@@ -32,7 +32,7 @@ void add_uses(Uses& uses, CompiledStep& step, int times) {
       uses.try_emplace(conv_text(*request), Use{*request}).first->second.times += times;
 }
 
-Uses uses_of(const Config& config) {
+[[maybe_unused]] Uses uses_of(const Config& config) {
   const DataNeed data = known_data(config);
   const RunSteps steps = run_steps(config, data, Purpose::training);
   const auto session = prepared_session(config, data, Purpose::training);

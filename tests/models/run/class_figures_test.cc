@@ -1,5 +1,7 @@
 #include "tessera/models/run/class_figures.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace tessera {
