@@ -54,7 +54,8 @@ class Allocator {
 // All combine: a reserve is taken up front and grows beyond it, up to the limit.
 struct AllocatorSettings {
   size_t limit = RawMemory::kNoLimit;  // bytes it may reserve
-  size_t reserve = 0;                  // bytes taken up front (caching only); 0: grow as needed
+  size_t reserve = 0;                  // bytes taken up front (caching only), in whole pages of a
+                                       // range; 0: grow as needed
   size_t growth = size_t{32} << 20;    // least bytes asked of the machine at once for large blocks
                                        // (caching only), where the limit allows them
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -16,9 +18,14 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kSmallBelow = size_t{1} << 20;          // smaller requests stand in chunks
-constexpr size_t kChunk = size_t{2} << 20;               // a segment for small requests
-constexpr size_t kSegmentGranularity = size_t{2} << 20;  // larger ones are a multiple of this
+constexpr size_t kSegmentGranularity = size_t{2} << 20;  // segments that grow are a multiple
+
+// Requests below the first number stand in chunks of the second.
+struct SmallSizes {
+  size_t below, chunk;
+};
+constexpr SmallSizes kSmall = {size_t{1} << 20, size_t{2} << 20};
+constexpr SmallSizes kSmallOfWhole = {size_t{1} << 14, size_t{1} << 17};
 
 struct Segment;
 
@@ -31,6 +38,8 @@ struct Block {
   Block* after = nullptr;
   size_t requested = 0;
   bool live = false;
+
+  std::byte* end() const { return data + bytes; }
 };
 
 struct SmallestThenLowest {
@@ -42,24 +51,29 @@ struct SmallestThenLowest {
 struct Pool {
   std::set<Block*, SmallestThenLowest> free;
 
-  Block* smallest_that_holds(size_t bytes) const {
-    Block probe{nullptr, bytes, nullptr};
-    const auto found = free.lower_bound(&probe);
-    return found == free.end() ? nullptr : *found;
-  }
-  size_t largest() const { return free.empty() ? 0 : (*free.rbegin())->bytes; }
+  Block* smallest_that_holds(size_t bytes) const;
 };
 
-// Bytes from the machine, or (parent set) a live block of the large pool lent to the small one.
+// A range of addresses, or bytes from the machine, or (parent set) a live block of the large pool
+// lent to the small one. One that is whole is never split.
 struct Segment {
   std::byte* data;
   size_t bytes;
   Pool* pool;
   Block* parent;
+  bool whole;
   Block* first;
 
   bool unused() const { return !first->live && first->after == nullptr; }
 };
+
+// Gives a whole segment only to a request that leaves at most a 64th of it.
+Block* Pool::smallest_that_holds(size_t bytes) const {
+  Block probe{nullptr, bytes, nullptr};
+  for (auto found = free.lower_bound(&probe); found != free.end(); ++found)
+    if (!(*found)->segment->whole || (*found)->bytes - bytes <= bytes / 64) return *found;
+  return nullptr;
+}
 
 [[noreturn]] void not_ours(const void* block) {
   throw InternalError(fmt::format("caching allocator: {} was released but is not live", block));
@@ -75,6 +89,14 @@ struct CachingAllocator::Impl {
   std::vector<Segment*> segments;  // oldest first
   std::unordered_map<void*, Block*> live;
   AllocatorStatistics statistics;
+  bool asked = false;  // the machine, since allocate() began
+
+  AddressRange range;
+  Segment* in_range = nullptr;  // its segment, while it is reserved
+  bool has_ranges = true;       // until the memory gives none
+  // Stretches of whole pages of the range without memory: the end of each, and where it begins.
+  // No two of them touch.
+  std::map<std::byte*, std::byte*> bare;
 
   Impl(RawMemory& raw, const AllocatorSettings& wanted) : memory(raw), settings(wanted) {}
 
@@ -82,13 +104,14 @@ struct CachingAllocator::Impl {
     for (Segment* segment : segments) {
       for (Block* block = segment->first; block != nullptr;)
         delete std::exchange(block, block->after);
-      if (segment->parent == nullptr) memory.release(segment->data, segment->bytes);
+      if (segment->parent == nullptr) give_segment(segment);
       delete segment;
     }
   }
 
-  Segment* add_segment(void* data, size_t bytes, Pool& pool, Block* parent) {
-    auto* segment = new Segment{static_cast<std::byte*>(data), bytes, &pool, parent, nullptr};
+  Segment* add_segment(void* data, size_t bytes, Pool& pool, Block* parent, bool whole = false) {
+    auto* segment =
+        new Segment{static_cast<std::byte*>(data), bytes, &pool, parent, whole, nullptr};
     segment->first = new Block{segment->data, bytes, segment};
     segments.push_back(segment);
     pool.free.insert(segment->first);
@@ -101,80 +124,255 @@ struct CachingAllocator::Impl {
     if (segment->parent != nullptr) {
       free_block(segment->parent);
     } else {
-      memory.release(segment->data, segment->bytes);
-      statistics.reserved_bytes -= segment->bytes;
+      give_segment(segment);
     }
     delete segment->first;
     delete segment;
   }
 
+  void give_segment(Segment* segment) {
+    if (segment == in_range) {
+      give_pages(range.begin, range.begin + range.bytes, range.bytes);
+      memory.release_range(range);
+      in_range = nullptr;
+      bare.clear();
+    } else {
+      memory.release(segment->data, segment->bytes);
+      statistics.reserved_bytes -= segment->bytes;
+    }
+  }
+
+  // That of a part of a device changes when devices are set up again.
+  size_t limit() const { return std::min(settings.limit, memory.limit()); }
+
+  void count_reserved(size_t bytes) {
+    statistics.reserved_bytes += bytes;
+    statistics.peak_reserved_bytes =
+        std::max(statistics.peak_reserved_bytes, statistics.reserved_bytes);
+  }
+
+  // --- the range ---
+
+  void open_range() {
+    if (in_range != nullptr || !has_ranges) return;
+    range = memory.reserve_range();
+    has_ranges = range.bytes > 0;
+    if (!has_ranges) return;
+    bare[range.begin + range.bytes] = range.begin;
+    in_range = add_segment(range.begin, range.bytes, large, nullptr);
+  }
+
+  // Takes whole pages, or one segment, before anything else is taken.
+  bool take_reserve(size_t bytes) {
+    open_range();
+    if (in_range == nullptr) return ask_machine(bytes, large) != nullptr;
+    if (bytes > range.bytes) return false;
+    std::byte* const end = page_at(range.begin + bytes);
+    return end == range.begin || commit_pages(range.begin, end, end);
+  }
+
+  bool is_in_range(const Block* block) const {
+    return in_range != nullptr && block->data >= range.begin &&
+           block->data < range.begin + range.bytes;
+  }
+  std::byte* page_at(const std::byte* address) const {  // at or below the address
+    return range.begin + static_cast<size_t>(address - range.begin) / range.page * range.page;
+  }
+  std::byte* page_from(const std::byte* address) const {  // at or above it
+    return page_at(address + (range.page - 1));
+  }
+
+  // Whether the block has memory behind all its pages, or gets it.
+  bool commit(const Block* block, size_t growth) {
+    for (auto hole = bare.upper_bound(block->data);
+         hole != bare.end() && hole->second < block->end(); hole = bare.upper_bound(block->data)) {
+      std::byte* const begin = std::max(hole->second, page_at(block->data));
+      std::byte* const end = std::min(hole->first, page_from(block->end()));
+      if (!commit_pages(begin, end, std::min(hole->first, page_from(begin + growth)))) return false;
+    }
+    return true;
+  }
+
+  // Up to `most` if that much is allowed. All of it lies in one bare stretch.
+  bool commit_pages(std::byte* begin, std::byte* end, std::byte* most) {
+    const auto take = [&](std::byte* to) {
+      return memory.commit(range, begin, static_cast<size_t>(to - begin), kEagerHolder);
+    };
+    const auto bytes = static_cast<size_t>(end - begin);
+    // Free pages between live blocks, which are too small for this one, are not collected forever.
+    const size_t peak = std::max(statistics.peak_live_bytes, statistics.live_bytes + bytes);
+    if (statistics.reserved_bytes + bytes > 2 * peak) give_back(bytes);
+    if (most > end && fits(static_cast<size_t>(most - begin)) && take(most)) {
+      end = most;
+    } else if (!make_room(bytes) || !take(end)) {
+      return false;
+    }
+    asked = true;
+    count_reserved(static_cast<size_t>(end - begin));
+    const auto hole = bare.lower_bound(end);
+    std::byte* const before = hole->second;
+    hole->second = end;
+    if (hole->first == end) bare.erase(hole);
+    if (before < begin) bare[begin] = before;
+    return true;
+  }
+
+  void decommit_pages(std::byte* begin, std::byte* end) {
+    const auto bytes = static_cast<size_t>(end - begin);
+    memory.decommit(range, begin, bytes);
+    statistics.reserved_bytes -= bytes;
+    if (const auto below = bare.find(begin); below != bare.end()) {
+      begin = below->second;
+      bare.erase(below);
+    }
+    const auto above = bare.upper_bound(end);
+    if (above != bare.end() && above->second == end)
+      above->second = begin;
+    else
+      bare[end] = begin;
+  }
+
+  // Gives up to `wanted` bytes of the whole pages from low to high back, the highest first; returns
+  // how many.
+  size_t give_pages(std::byte* low, std::byte* high, size_t wanted) {
+    size_t given = 0;
+    while (high > low && given < wanted) {
+      const auto hole = bare.lower_bound(high);
+      if (hole != bare.end() && hole->second < high) {
+        high = hole->second;
+        continue;
+      }
+      std::byte* begin = hole == bare.begin() ? low : std::max(low, std::prev(hole)->first);
+      if (const size_t left = wanted - given; static_cast<size_t>(high - begin) > left)
+        begin = page_at(high - left);
+      given += static_cast<size_t>(high - begin);
+      decommit_pages(begin, high);
+      high = begin;
+    }
+    return given;
+  }
+
+  // The longest stretch of a free block that needs nothing from the machine.
+  size_t cached_bytes(const Block* block) const {
+    if (!is_in_range(block)) return block->bytes;
+    ptrdiff_t most = 0;
+    std::byte* from = block->data;
+    for (auto hole = bare.upper_bound(from); hole != bare.end() && hole->second < block->end();
+         ++hole) {
+      most = std::max(most, hole->second - from);
+      from = hole->first;
+    }
+    return static_cast<size_t>(std::max(most, block->end() - from));
+  }
+
+  size_t largest_free() const {
+    size_t most = 0;
+    for (const Pool* pool : {&small, &large})
+      for (auto block = pool->free.rbegin(); block != pool->free.rend() && (*block)->bytes > most;
+           ++block)
+        most = std::max(most, cached_bytes(*block));
+    return most;
+  }
+
+  // --- segments ---
+
+  bool fits(size_t bytes) const {
+    const size_t most = limit();
+    return bytes <= most && statistics.reserved_bytes <= most - bytes;
+  }
+
+  // Without a range, blocks under a limit are segments of their own: nothing that is live then
+  // keeps another's bytes from going back.
+  bool whole_blocks() const { return in_range == nullptr && limit() != RawMemory::kNoLimit; }
+  const SmallSizes& small_sizes() const { return whole_blocks() ? kSmallOfWhole : kSmall; }
+
+  // Gives back what is free until the limit allows so many bytes more; whether it does then.
+  bool make_room(size_t bytes) {
+    const size_t most = limit();
+    if (!fits(bytes) && bytes <= most) give_back(statistics.reserved_bytes - (most - bytes));
+    return fits(bytes);
+  }
+
+  // Unused segments, the oldest first; then free pages, those of the largest blocks first.
+  void give_back(size_t wanted) {
+    size_t given = 0;
+    for (Segment* segment : std::vector(segments)) {
+      if (given >= wanted) return;
+      if (segment->parent != nullptr || segment == in_range || !segment->unused()) continue;
+      given += segment->bytes;
+      remove_segment(segment);
+    }
+    for (const Pool* pool : {&large, &small})
+      for (auto block = pool->free.rbegin(); block != pool->free.rend() && given < wanted; ++block)
+        if (is_in_range(*block))
+          given += give_pages(page_from((*block)->data), page_at((*block)->end()), wanted - given);
+  }
+
   // A new segment from the machine, or nullptr when it or the limit does not allow it.
-  Block* ask_machine(size_t bytes, Pool& pool) {
-    if (bytes > settings.limit || statistics.reserved_bytes > settings.limit - bytes)
-      return nullptr;
+  Block* ask_machine(size_t bytes, Pool& pool, bool whole = false) {
+    if (!make_room(bytes)) return nullptr;
     void* data = nullptr;
     try {
       data = memory.allocate(bytes, kEagerHolder);
     } catch (const OutOfMemory&) {
       return nullptr;
     }
-    statistics.reserved_bytes += bytes;
-    statistics.peak_reserved_bytes =
-        std::max(statistics.peak_reserved_bytes, statistics.reserved_bytes);
-    return add_segment(data, bytes, pool, nullptr)->first;
+    asked = true;
+    count_reserved(bytes);
+    return add_segment(data, bytes, pool, nullptr, whole)->first;
   }
 
   // A chunk for small requests cut out of the free large blocks, or nullptr.
   Block* lend_chunk(size_t need) {
-    Block* block = large.smallest_that_holds(kChunk);
+    const size_t chunk = small_sizes().chunk;
+    Block* block = large.smallest_that_holds(chunk);
     if (block == nullptr) block = large.smallest_that_holds(need);
     if (block == nullptr) return nullptr;
-    take_block(block, std::min(kChunk, block->bytes));
+    take_block(block, std::min(chunk, block->bytes));
     return add_segment(block->data, block->bytes, small, block)->first;
   }
 
   Block* grow(Pool& pool, size_t need) {
     Block* block = nullptr;
     if (&pool == &small) {
-      if (settings.reserve > 0) block = lend_chunk(need);
-      if (block == nullptr) block = ask_machine(kChunk, small);
+      if (settings.reserve > 0 || in_range != nullptr) block = lend_chunk(need);
+      if (block == nullptr) block = ask_machine(small_sizes().chunk, small);
       if (block == nullptr) block = lend_chunk(need);
-    } else {
-      retire(need);
+    } else if (limit() == RawMemory::kNoLimit) {
+      give_back(need);  // what is unused is too small: it makes place for one that is not
       const size_t rounded =
           (need + kSegmentGranularity - 1) / kSegmentGranularity * kSegmentGranularity;
       block = ask_machine(std::max(rounded, settings.growth), large);
     }
-    if (block == nullptr) block = ask_machine(need, pool);
+    if (block == nullptr) block = ask_machine(need, pool, whole_blocks());
     return block;
   }
 
-  // Unused large segments that are too small for this request make place for the one that is not,
-  // so that a few segments large enough for everything remain, not one for every size.
-  void retire(size_t need) {
-    size_t given = 0;
-    for (Segment* segment : std::vector(segments)) {
-      if (given >= need) break;
-      if (segment->pool != &large || !segment->unused() || segment->bytes >= need) continue;
-      given += segment->bytes;
-      remove_segment(segment);
-    }
+  void trim() {
+    give_back(statistics.reserved_bytes);
+    if (in_range != nullptr && in_range->unused()) remove_segment(in_range);
   }
 
-  void trim() {
-    // Chunks first: a chunk that is lent keeps its large segment in use.
-    for (Pool* pool : {&small, &large}) {
-      for (Segment* segment : std::vector(segments)) {
-        if (segment->pool == pool && segment->unused()) remove_segment(segment);
-      }
-    }
+  // A live block with memory behind it, or nullptr.
+  Block* place(size_t need) {
+    open_range();
+    const bool is_small = need < small_sizes().below;
+    Pool& pool = is_small ? small : large;
+    Block* block = pool.smallest_that_holds(need);
+    if (block == nullptr) block = grow(pool, need);
+    if (block == nullptr) return nullptr;
+    take_block(block, need);
+    if (!is_in_range(block) || commit(block, is_small ? kSmall.chunk : settings.growth))
+      return block;
+    free_block(block);
+    return nullptr;
   }
 
   // Makes the first `bytes` of a free block live; the rest stays free.
   void take_block(Block* block, size_t bytes) {
     Pool& pool = *block->segment->pool;
     pool.free.erase(block);
-    if (block->bytes > bytes) {
+    if (block->bytes > bytes && !block->segment->whole) {
       auto* rest =
           new Block{block->data + bytes, block->bytes - bytes, block->segment, block, block->after};
       if (rest->after != nullptr) rest->after->before = rest;
@@ -211,21 +409,22 @@ struct CachingAllocator::Impl {
   }
 
   [[noreturn]] void refuse(size_t bytes) const {
-    std::string limit =
-        settings.limit == RawMemory::kNoLimit ? "" : fmt::format(", limit {}", settings.limit);
+    const size_t most = limit();
+    const std::string under = most == RawMemory::kNoLimit ? "" : fmt::format(", limit {}", most);
     throw OutOfMemory(fmt::format(
         "{}: out of memory: {} bytes asked, {} live, {} reserved{}, largest free block {}; {}use a "
         "smaller batch or raise the limit",
-        memory.name(), bytes, statistics.live_bytes, statistics.reserved_bytes, limit,
-        std::max(small.largest(), large.largest()), what_fits()));
+        memory.name(), bytes, statistics.live_bytes, statistics.reserved_bytes, under,
+        largest_free(), what_fits()));
   }
 
   // The most that a single request could have now.
   std::string what_fits() const {
-    const size_t held = statistics.reserved_bytes, limit = settings.limit;
-    const size_t from_machine = std::min(limit - std::min(limit, held), memory.available());
+    size_t from_machine =
+        std::min(limit() - std::min(limit(), statistics.reserved_bytes), memory.available());
     if (from_machine == RawMemory::kNoLimit) return "";
-    const size_t most = std::max({small.largest(), large.largest(), from_machine});
+    if (in_range != nullptr) from_machine = from_machine / range.page * range.page;
+    const size_t most = std::max(largest_free(), from_machine);
     return fmt::format("at most {} would fit; ", byte_text(static_cast<int64_t>(most)));
   }
 };
@@ -233,7 +432,7 @@ struct CachingAllocator::Impl {
 CachingAllocator::CachingAllocator(RawMemory& memory, const AllocatorSettings& settings)
     : impl_(std::make_unique<Impl>(memory, settings)) {
   const size_t reserve = round_to_alignment(settings.reserve, memory.alignment());
-  if (reserve > 0 && impl_->ask_machine(reserve, impl_->large) == nullptr) impl_->refuse(reserve);
+  if (reserve > 0 && !impl_->take_reserve(reserve)) impl_->refuse(reserve);
 }
 
 CachingAllocator::~CachingAllocator() = default;
@@ -243,26 +442,23 @@ void* CachingAllocator::allocate(size_t bytes) {
   std::lock_guard lock(impl_->mutex);
   if (bytes > SIZE_MAX / 2) impl_->refuse(bytes);
   const size_t need = round_to_alignment(bytes, impl_->memory.alignment());
-  Pool& pool = need < kSmallBelow ? impl_->small : impl_->large;
-  Block* block = pool.smallest_that_holds(need);
-  AllocatorStatistics& statistics = impl_->statistics;
-  if (block != nullptr) ++statistics.cache_hits;
-  if (block == nullptr) block = impl_->grow(pool, need);
+  impl_->asked = false;
+  Block* block = impl_->place(need);
   if (block == nullptr) {
     impl_->trim();
-    block = impl_->grow(pool, need);
+    block = impl_->place(need);
   }
   if (block == nullptr) impl_->refuse(bytes);
-  impl_->take_block(block, need);
   block->requested = bytes;
   impl_->live.emplace(block->data, block);
+  AllocatorStatistics& statistics = impl_->statistics;
+  if (!impl_->asked) ++statistics.cache_hits;
   ++statistics.allocations;
   statistics.live_bytes += bytes;
-  statistics.held_bytes += need;
+  statistics.held_bytes += block->bytes;
   statistics.peak_live_bytes = std::max(statistics.peak_live_bytes, statistics.live_bytes);
   return block->data;
 }
-
 void CachingAllocator::release(void* data) noexcept {
   if (data == nullptr) return;
   std::lock_guard lock(impl_->mutex);
@@ -284,7 +480,7 @@ void CachingAllocator::trim() {
 AllocatorStatistics CachingAllocator::statistics() const {
   std::lock_guard lock(impl_->mutex);
   AllocatorStatistics result = impl_->statistics;
-  result.largest_free_bytes = std::max(impl_->small.largest(), impl_->large.largest());
+  result.largest_free_bytes = impl_->largest_free();
   return result;
 }
 

@@ -1,10 +1,14 @@
 // The allocator of eager mode: keeps what is released, splits and merges blocks, and so asks the
 // machine rarely. A step that repeats its allocations asks nothing after the first.
 //
-// Large segments are cut into blocks that are multiples of the memory's alignment; a released block
-// merges with its free neighbours at once. A request takes the smallest free block that holds it,
-// the lowest address first. Small requests (below 1 MiB) and large ones stand in segments of their
-// own, so that a small long-lived tensor never pins a large hole.
+// Blocks are multiples of the memory's alignment and stand in one range of addresses, whose pages
+// are committed when they are first used; a released block merges with its free neighbours at once.
+// A request takes the smallest free block that holds it, the lowest address first. Small requests
+// (below 1 MiB) and large ones stand apart, so that a small long-lived tensor never pins a large
+// hole. Free pages are decommitted before a limit refuses anything.
+//
+// A memory without ranges gives segments: without a limit they are large and cut into blocks, under
+// a limit each block is a segment of its own, so that whatever is free can go back.
 #pragma once
 
 #include <memory>

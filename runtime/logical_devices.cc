@@ -20,36 +20,15 @@ namespace tessera {
 namespace {
 
 // The physical memory of a device under the part's limit, which a new set-up may change.
-class PartMemory final : public RawMemory {
+class PartMemory final : public LimitedMemory {
  public:
-  PartMemory(Device device, RawMemory& whole) : device_(device), whole_(whole) {}
+  PartMemory(Device device, RawMemory& whole)
+      : LimitedMemory(whole, kNoLimit, "others"), device_(device) {}
   std::string name() const override { return device_.name(); }
-  size_t alignment() const override { return whole_.alignment(); }
-  size_t limit() const override { return limit_; }
-  void set_limit(size_t limit) { limit_ = limit; }
-
- protected:
-  void* take(size_t bytes) override {
-    const size_t limit = limit_;
-    if (bytes > limit || used_ > limit - bytes) return nullptr;
-    try {
-      void* const block = whole_.allocate(bytes);
-      used_ += bytes;
-      return block;
-    } catch (const OutOfMemory&) {
-      return nullptr;
-    }
-  }
-  void give(void* block, size_t bytes) noexcept override {
-    whole_.release(block, bytes);
-    used_ -= bytes;
-  }
+  using LimitedMemory::set_limit;
 
  private:
   const Device device_;
-  RawMemory& whole_;
-  std::atomic<size_t> limit_{kNoLimit};
-  size_t used_ = 0;
 };
 
 // Never destroyed: tensors may outlive main.

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #endif
 
 #include "tessera/runtime/error.h"
@@ -54,6 +56,48 @@ class CpuMemory : public RawMemory {
 #endif
     std::free(block);
   }
+
+#if defined(__linux__)
+  // Four times what the machine has: blocks and the holes between them find place, and the few
+  // ranges of a process stay far below what a processor can address.
+  AddressRange reserve_range() override {
+    rlimit space{};  // `ulimit -v` counts addresses, too
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY) return {};
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t bytes =
+        round_to_alignment(4 * static_cast<size_t>(host_memory().total), kHugePage);
+    if (bytes == 0) return {};
+    std::byte* const at = empty_pages(nullptr, bytes + kHugePage);
+    if (at == nullptr) return {};
+    auto* const begin = reinterpret_cast<std::byte*>(
+        round_to_alignment(reinterpret_cast<uintptr_t>(at), kHugePage));
+    if (begin > at) munmap(at, static_cast<size_t>(begin - at));
+    munmap(begin + bytes, static_cast<size_t>(at + kHugePage - begin));
+    return {begin, bytes, page};
+  }
+  void release_range(const AddressRange& range) noexcept override {
+    munmap(range.begin, range.bytes);
+  }
+
+ protected:
+  bool back(const AddressRange&, std::byte* at, size_t bytes) override {
+    return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
+  }
+  void unback(const AddressRange&, std::byte* at, size_t bytes) noexcept override {
+    if (empty_pages(at, bytes) != nullptr) return;
+    madvise(at, bytes, MADV_DONTNEED);  // too many mappings: the pages go, their rights stay
+  }
+
+ private:
+  // Pages without memory or rights, at `at` if given; nullptr if the system refuses them.
+  static std::byte* empty_pages(std::byte* at, size_t bytes) noexcept {
+    const int fixed = at == nullptr ? 0 : MAP_FIXED;
+    void* const pages = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+    if (pages == MAP_FAILED) return nullptr;
+    madvise(pages, bytes, MADV_HUGEPAGE);  // only a wish
+    return static_cast<std::byte*>(pages);
+  }
+#endif
 };
 
 }  // namespace
@@ -72,11 +116,7 @@ void* RawMemory::allocate(size_t bytes, std::string_view holder) {
     const std::lock_guard lock(mutex_);
     block = take(bytes);
     if (block != nullptr) {
-      statistics_.live_bytes += bytes;
-      statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.live_bytes);
-      statistics_.total_bytes += bytes;
-      ++statistics_.allocations;
-      live_[block] = {bytes, std::string(holder)};
+      count_taken(block, bytes, holder);
       return block;
     }
     ++statistics_.failures;
@@ -103,7 +143,39 @@ void RawMemory::release(void* block, size_t bytes) noexcept {
   if (block == nullptr) return;
   std::lock_guard lock(mutex_);
   give(block, bytes);
-  live_.erase(block);
+  count_given(block, bytes);
+}
+
+bool RawMemory::commit(const AddressRange& range, std::byte* at, size_t bytes,
+                       std::string_view holder) {
+  const std::lock_guard lock(mutex_);
+  if (!back(range, at, bytes)) {
+    ++statistics_.failures;
+    return false;
+  }
+  count_taken(range.begin, bytes, holder);
+  return true;
+}
+
+void RawMemory::decommit(const AddressRange& range, std::byte* at, size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  unback(range, at, bytes);
+  count_given(range.begin, bytes);
+}
+
+void RawMemory::count_taken(const void* block, size_t bytes, std::string_view holder) {
+  statistics_.live_bytes += bytes;
+  statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.live_bytes);
+  statistics_.total_bytes += bytes;
+  ++statistics_.allocations;
+  Held& held = live_[block];
+  held.bytes += bytes;
+  held.holder = holder;
+}
+
+void RawMemory::count_given(const void* block, size_t bytes) noexcept {
+  const auto held = live_.find(block);
+  if (held != live_.end() && (held->second.bytes -= bytes) == 0) live_.erase(held);
   statistics_.live_bytes -= bytes;
   ++statistics_.releases;
 }
@@ -145,7 +217,7 @@ size_t LimitedMemory::available() const {
 }
 
 void* LimitedMemory::take(size_t bytes) {
-  if (bytes > limit_ || used_ > limit_ - bytes) return nullptr;
+  if (!fits(bytes)) return nullptr;
   try {
     void* block = inner_.allocate(bytes, holder_);
     used_ += bytes;
@@ -157,6 +229,17 @@ void* LimitedMemory::take(size_t bytes) {
 
 void LimitedMemory::give(void* block, size_t bytes) noexcept {
   inner_.release(block, bytes);
+  used_ -= bytes;
+}
+
+bool LimitedMemory::back(const AddressRange& range, std::byte* at, size_t bytes) {
+  if (!fits(bytes) || !inner_.commit(range, at, bytes, holder_)) return false;
+  used_ += bytes;
+  return true;
+}
+
+void LimitedMemory::unback(const AddressRange& range, std::byte* at, size_t bytes) noexcept {
+  inner_.decommit(range, at, bytes);
   used_ -= bytes;
 }
 

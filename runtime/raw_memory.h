@@ -5,6 +5,7 @@
 // and programs cut them up. Never zero-filled on purpose. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -31,6 +32,13 @@ struct RawMemoryStatistics {
   uint64_t failures = 0;
 };
 
+// Addresses that are reserved and have memory only in the pages that were committed.
+struct AddressRange {
+  std::byte* begin = nullptr;  // a multiple of page
+  size_t bytes = 0;
+  size_t page = 0;
+};
+
 class RawMemory {
  public:
   static constexpr size_t kNoLimit = SIZE_MAX;
@@ -46,6 +54,17 @@ class RawMemory {
   void* allocate(size_t bytes, std::string_view holder = "others");
   // Gives back what allocate(bytes) returned; nullptr is allowed.
   void release(void* block, size_t bytes) noexcept;
+
+  // Reserves addresses, which cost no memory and count nothing. Returns a range without bytes if
+  // this memory has none; the caller then allocates blocks.
+  virtual AddressRange reserve_range() { return {}; }
+  // Gives the addresses back. Requires that no page is committed.
+  virtual void release_range(const AddressRange&) noexcept {}
+  // Puts memory behind whole pages of a range, none of which is committed; counted like a block.
+  // Returns false if there is none. Throws DeviceError where a device fails for another reason.
+  bool commit(const AddressRange& range, std::byte* at, size_t bytes, std::string_view holder);
+  // Gives the memory of committed pages back; the addresses stay reserved.
+  void decommit(const AddressRange& range, std::byte* at, size_t bytes) noexcept;
 
   // As errors and reports name it: "cpu:0".
   virtual std::string name() const = 0;
@@ -66,8 +85,14 @@ class RawMemory {
   // and throws DeviceError for any other reason.
   virtual void* take(size_t bytes) = 0;
   virtual void give(void* block, size_t bytes) noexcept = 0;
+  // Called likewise, for memories that have ranges; back() returns false when there is no memory.
+  virtual bool back(const AddressRange&, std::byte*, size_t) { return false; }
+  virtual void unback(const AddressRange&, std::byte*, size_t) noexcept {}
 
  private:
+  void count_taken(const void* block, size_t bytes, std::string_view holder);
+  void count_given(const void* block, size_t bytes) noexcept;
+
   struct Held {
     size_t bytes;
     std::string holder;
@@ -76,7 +101,7 @@ class RawMemory {
 
   mutable std::mutex mutex_;
   RawMemoryStatistics statistics_;
-  std::unordered_map<const void*, Held> live_;
+  std::unordered_map<const void*, Held> live_;  // by block, or where a range begins
 };
 
 // The host's memory; lives as long as the process.
@@ -94,14 +119,24 @@ class LimitedMemory : public RawMemory {
   size_t alignment() const override { return inner_.alignment(); }
   size_t limit() const override { return limit_; }
   size_t available() const override;
+  AddressRange reserve_range() override { return inner_.reserve_range(); }
+  void release_range(const AddressRange& range) noexcept override { inner_.release_range(range); }
 
  protected:
+  void set_limit(size_t limit) { limit_ = limit; }
   void* take(size_t bytes) override;
   void give(void* block, size_t bytes) noexcept override;
+  bool back(const AddressRange& range, std::byte* at, size_t bytes) override;
+  void unback(const AddressRange& range, std::byte* at, size_t bytes) noexcept override;
 
  private:
+  bool fits(size_t bytes) const {
+    const size_t limit = limit_;
+    return bytes <= limit && used_ <= limit - bytes;
+  }
+
   RawMemory& inner_;
-  const size_t limit_;
+  std::atomic<size_t> limit_;
   const std::string holder_;
   size_t used_ = 0;
 };

@@ -183,9 +183,11 @@ TEST(Eager, MemoryIsReservedGrownAndTrimmed) {
     EXPECT_EQ(held(), 8 * kMiB);
     const Tensor second = ones({3, 1 << 18});  // 3 MiB: it grows by 4
     EXPECT_EQ(held(), 12 * kMiB);
-    EXPECT_THROW(ones({13, 1 << 18}), OutOfMemory);
+    EXPECT_THROW(ones({14, 1 << 18}), OutOfMemory);
+    const Tensor third = ones({13, 1 << 18});  // 13 MiB: all that the limit leaves, 1 of it kept
+    EXPECT_EQ(held(), 24 * kMiB);
   }
-  EXPECT_EQ(held(), 12 * kMiB);  // kept
+  EXPECT_EQ(held(), 24 * kMiB);  // kept
   eager_allocator(Device{}).trim();
   EXPECT_EQ(held(), 0u);
 }

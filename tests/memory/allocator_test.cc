@@ -13,6 +13,7 @@
 
 #include "tessera/memory/caching_allocator.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/memory/allocation_events.h"
 
 namespace tessera {
 namespace {
@@ -167,6 +168,25 @@ TEST_P(EveryAllocator, WorksFromSeveralThreads) {
 
 INSTANTIATE_TEST_SUITE_P(, EveryAllocator, ::testing::Values("caching", "direct"),
                          [](const auto& info) { return std::string(info.param); });
+
+// 1,024 MiB, of which they take 1,020; both where free neighbours join and where they cannot.
+TEST_P(EveryAllocator, SixtyBlocksOf17MiBFitIn1GiB) {
+  FailingMemory machine;
+  for (RawMemory* memory : {static_cast<RawMemory*>(&machine), &cpu_memory()}) {
+    const auto allocator = make_allocator(GetParam(), *memory, {.limit = 1024 * kMiB});
+    std::vector<void*> blocks;
+    for (int i = 0; i < 60; ++i) ASSERT_NO_THROW(blocks.push_back(allocator->allocate(17 * kMiB)));
+    EXPECT_THROW(allocator->allocate(17 * kMiB), OutOfMemory);
+    // Every second hole, and then one block in their place.
+    for (int i = 0; i < 60; i += 2) allocator->release(blocks[i]);
+    void* large = nullptr;
+    ASSERT_NO_THROW(large = allocator->allocate(30 * 17 * kMiB));
+    allocator->release(large);
+    for (int i = 1; i < 60; i += 2) allocator->release(blocks[i]);
+    allocator->trim();
+    EXPECT_EQ(allocator->statistics().reserved_bytes, 0u);
+  }
+}
 
 TEST(Allocators, AreMadeByName) {
   EXPECT_EQ(make_allocator("cache", cpu_memory()), nullptr);
@@ -340,6 +360,65 @@ void random_mix(size_t reserve) {
     end = static_cast<const std::byte*>(block) + bytes;
   }
   EXPECT_EQ(allocator.statistics().live_bytes, live_bytes);
+}
+
+// Nearly as little as if every block came from the machine, whatever is asked in whatever order.
+TEST(CachingAllocator, NeedsNoMoreThanDirectForRandomEvents) {
+  FailingMemory machine;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    const testing_events::AllocationEvents events = testing_events::random_events(seed);
+    for (RawMemory* memory : {static_cast<RawMemory*>(&machine), &cpu_memory()}) {
+      const size_t before = memory->statistics().live_bytes;
+      CachingAllocator allocator(*memory, {.limit = testing_events::most_for_caching(events)});
+      ASSERT_EQ(testing_events::failures(allocator, events, true), 0)
+          << "seed " << seed << " on " << memory->name() << ", direct needs "
+          << testing_events::least_limit_of_direct(events);
+      EXPECT_EQ(memory->statistics().live_bytes - before, allocator.statistics().reserved_bytes);
+      allocator.trim();
+      EXPECT_EQ(memory->statistics().live_bytes, before);
+    }
+  }
+}
+
+// On the host, where pages come back from the middle.
+TEST(CachingAllocator, FreePagesMakeRoomBeforeItRefuses) {
+  CachingAllocator allocator(cpu_memory(), {.limit = 10 * kMiB, .growth = 4 * kMiB});
+  void* blocks[10];
+  for (void*& block : blocks) block = allocator.allocate(kMiB);
+  for (int i = 0; i < 10; i += 2) allocator.release(blocks[i]);
+  void* large = allocator.allocate(5 * kMiB);  // five holes of one
+  std::memset(large, 1, 5 * kMiB);
+  EXPECT_EQ(allocator.statistics().reserved_bytes, 10 * kMiB);
+  EXPECT_EQ(allocator.statistics().largest_free_bytes, 0u);
+  EXPECT_THROW(allocator.allocate(1), OutOfMemory);
+  allocator.release(large);
+  EXPECT_EQ(allocator.statistics().largest_free_bytes, 5 * kMiB);
+  const uint64_t hits = allocator.statistics().cache_hits;
+  void* again = allocator.allocate(5 * kMiB);  // nothing is asked for what was kept
+  EXPECT_EQ(allocator.statistics().cache_hits, hits + 1);
+  allocator.release(again);
+  for (int i = 1; i < 10; i += 2) allocator.release(blocks[i]);
+}
+
+// Of blocks of 1, 2, 4 ... MiB every second one stays, so that no hole is large enough for the
+// next.
+TEST(CachingAllocator, KeepsAtMostTwiceThePeakWithoutALimit) {
+  LimitedMemory memory(cpu_memory(), RawMemory::kNoLimit);
+  CachingAllocator allocator(memory, {.growth = kMiB});
+  std::set<void*> live;  // by address
+  for (size_t bytes = kMiB; bytes <= 16 * kMiB; bytes *= 2) {
+    while (allocator.statistics().live_bytes < 64 * kMiB) live.insert(allocator.allocate(bytes));
+    bool keep = true;
+    for (auto block = live.begin(); block != live.end(); keep = !keep) {
+      if (!keep) allocator.release(*block);
+      block = keep ? std::next(block) : live.erase(block);
+    }
+  }
+  const AllocatorStatistics s = allocator.statistics();
+  EXPECT_EQ(s.peak_live_bytes, 64 * kMiB);
+  EXPECT_LE(s.peak_reserved_bytes, 2 * s.peak_live_bytes + 16 * kMiB);
+  EXPECT_EQ(memory.statistics().live_bytes, s.reserved_bytes);
+  for (void* block : live) allocator.release(block);
 }
 
 TEST(CachingAllocator, SurvivesARandomMixWhileItGrows) { random_mix(0); }
