@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every command of the README, in order, as it stands there.
+"""Runs every command of the README, then every one of docs/troubleshooting.md, in order, as it stands there.
 
     readme_commands.py TRAINER PLANNER
 
@@ -27,6 +27,8 @@ ADDED = {  # to commands that begin so
     "trainer data pack": SHORT,
     "trainer data bench": " --seconds 0.2" + SHORT,
     "trainer --config": SHORT,
+    "trainer train --config C.yaml --dry-run": " run.dir=runs/dry" + SHORT,
+    "trainer train --config C.yaml --verify-plan seed": " train.epochs=1 run.dir=runs/seeded" + SHORT,
     "trainer train": " train.epochs=1 run.dir=runs/verified" + SHORT,
     "trainer bench": SHORT,
     "trainer profile --config": " --steps 2" + SHORT,
@@ -36,13 +38,20 @@ ADDED = {  # to commands that begin so
 
 
 def commands():
-    """Those of the README; the other words for newcomers, `make train` and `make test`, are run by
-    .ci/run itself."""
+    """Page and command. Of the README all but the other words for newcomers, `make train` and `make test`,
+    which .ci/run itself runs; of the table of troubles all that stands in its last column."""
     text = (SOURCE / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```sh\n(.*?)^```$", text, re.S | re.M).group(1)
     for line in block.splitlines():
         if line:
-            yield line.split("#")[0].strip()
+            yield "README", line.split("#")[0].strip()
+    page = (SOURCE / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    for row in re.findall(r"^\| (?!symptom|-)(.*) \|$", page, re.M):
+        of_row = re.findall(r"`(.*?)`", row.split(" | ")[-1])
+        if not of_row or not all(command.split()[0] in PROGRAMS for command in of_row):
+            sys.exit(f"no command in the row: {row}")
+        for command in of_row:
+            yield "docs/troubleshooting.md", command
 
 
 def prepare(folder):
@@ -64,11 +73,11 @@ def prepare(folder):
 
 
 def main():
-    run = 0
+    run = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder)
-        for command in commands():
+        for page, command in commands():
             words, _, output = command.partition(" > ")
             words += next((more for start, more in ADDED.items() if command.startswith(start)), "")
             program, rest = words.split(" ", 1)
@@ -76,15 +85,15 @@ def main():
                                   capture_output=True, text=True, check=False, timeout=600)
             print(f"$ {command}\n{done.stdout[-300:]}{done.stderr}")
             if done.returncode != 0 or done.stderr:
-                sys.exit(f"`{command}` of the README ended with {done.returncode}")
+                sys.exit(f"`{command}` of {page} ended with {done.returncode}")
             if output:
                 (folder / output).write_text(done.stdout)
-            run += 1
+            run[page] = run.get(page, 0) + 1
         for made in ("plan.html", "pack.h5", "C.yaml", "problem.csv", "runs/resnet/weights.h5"):
             if not (folder / made).exists():
                 sys.exit(f"{made} was not made")
-    if run < 20:
-        sys.exit(f"only {run} commands were found")
+    if run["README"] < 20 or run["docs/troubleshooting.md"] < 20:
+        sys.exit(f"too few commands were found: {run}")
 
 
 if __name__ == "__main__":
