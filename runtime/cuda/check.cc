@@ -37,7 +37,7 @@ std::string_view cuda_remedy(cudaError_t code) {
 }
 
 bool is_device_lost(cudaError_t code) {
-  switch (code) {
+  switch (static_cast<int>(code)) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:
@@ -49,8 +49,8 @@ bool is_device_lost(cudaError_t code) {
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
-    case cudaErrorTensorMemoryLeak:
+    case 226:  // cudaErrorContained; the headers of CUDA 12.0 to 12.4 name neither
+    case 721:  // cudaErrorTensorMemoryLeak
       return true;
     default:
       return false;
