@@ -1,6 +1,7 @@
 #include "tessera/engine/autograd.h"
 
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -231,7 +232,7 @@ class Backward {
     grads.clear();
     inputs.clear();
     outputs.clear();
-    const std::vector<Edge> edges = create_graph_ ? node.edges : std::move(node.edges);
+    const std::vector<Edge>& edges = node.edges;  // kept, so that a later call finds this node
     if (!create_graph_) {
       node.inputs.clear();
       node.outputs.clear();
@@ -261,6 +262,16 @@ class Backward {
 };
 
 }  // namespace
+
+TapeNode::~TapeNode() {
+  std::vector<Edge> behind = std::move(edges);
+  while (!behind.empty()) {
+    const std::shared_ptr<TapeNode> node = std::move(behind.back().node);
+    behind.pop_back();
+    if (node.use_count() == 1)
+      std::move(node->edges.begin(), node->edges.end(), std::back_inserter(behind));
+  }
+}
 
 bool in_backward() { return backward_now; }
 bool tape_is_on() { return !no_grad; }

@@ -35,6 +35,7 @@ struct Edge {
 };
 
 struct TapeNode {
+  ~TapeNode();  // lets what lies behind it go without recursion: networks are deep
   OpPtr op;
   uint64_t order = 0;  // of recording
   Device device;

@@ -29,6 +29,26 @@ TEST(Autograd, TheTapeIsLetGo) {
   EXPECT_THROW(gradients(y, Tensors{x}), Error);
 }
 
+// Of h alone it is an error above; beside another way to x only that one would be seen.
+TEST(Autograd, ATapeThatIsGonePartlyIsAnErrorNotAPartOfTheGradient) {
+  Tensor x = requires_grad(normal({3}, 7));
+  Tensor h = x * x;
+  gradients(sum(h), Tensors{x});
+  const std::string says = error_of([&] { gradients(sum(h * x), Tensors{x}); });
+  EXPECT_NE(says.find("has been let go by an earlier call of gradients()"), says.npos) << says;
+  // Behind h lies nothing that is wanted here.
+  Tensor w = requires_grad(normal({3}, 8));
+  EXPECT_EQ(gradients(sum(h * w), Tensors{w})[0].to_vector<double>(), h.to_vector<double>());
+}
+
+TEST(Autograd, ALongTapeGoesWithoutRecursion) {
+  const Tensor x = requires_grad(normal({1}, 7));
+  Tensor y = x;
+  for (int i = 0; i < 200000; ++i) y = y * 1.0;
+  const Tensor slope = gradients(y, Tensors{x})[0];
+  EXPECT_EQ(slope.item<double>(), 1);
+}
+
 TEST(Autograd, UnusedLeavesHaveZeroGradients) {
   Tensor x = requires_grad(normal({2}, 8)), y = requires_grad(normal({2}, 9));
   Tensors grads = gradients(sum(x), Tensors{x, y});

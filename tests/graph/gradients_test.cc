@@ -309,6 +309,11 @@ TEST(Gradients, OfIntermediateTensorsAreThoseOfALeafInTheirPlace) {
   EXPECT_EQ(all[0].to_vector<double>(), of_w1);
   EXPECT_EQ(all[1].to_vector<double>(), wanted);
   EXPECT_EQ(all[2].to_vector<double>(), std::vector<double>(15, 0.0));
+  // Two classes of one forward pass.
+  const Tensor scores = h * 5.0;
+  gradients(sum(scores), Tensors{h});
+  EXPECT_NE(error_of([&] { gradients(sum(scores * scores), Tensors{h}); }).find("let go"),
+            std::string::npos);
   const Tensor loss = sum(leaves[0]) * 1.0;
   EXPECT_EQ(gradients(loss, Tensors{loss})[0].item<double>(), 1.0);
   EXPECT_NE(error_of([&] { gradients(loss, Tensors{detach(h)}); }).find("is not tracked"),
