@@ -260,6 +260,16 @@ bool train_is_meant(const CLI::App& app, const CLI::App& train,
          train.get_option_no_throw(name) != nullptr;
 }
 
+constexpr const char* kFooter =
+    "Training is what is meant without a verb: trainer --config FILE [KEY=VALUE ...]\n"
+    "  --config FILE   YAML: what is trained on what (trainer config init makes one)\n"
+    "  KEY=VALUE       overrides any key of the file: train.epochs=5, data.root=/data\n\n"
+    "Examples:\n"
+    "  trainer --config models/configs/quickstart.yaml train.epochs=3\n"
+    "  trainer --config models/configs/quickstart.yaml --resume\n"
+    "  trainer plan --config models/configs/resnet.yaml --limit 2GiB --max-batch\n\n"
+    "trainer VERB --help shows a verb's options, trainer config reference every key.";
+
 int dispatch(int argc, char** argv) {
   CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
                "trainer"};
@@ -320,15 +330,7 @@ int dispatch(int argc, char** argv) {
       ->description("YAML file, which may cut them into logical devices");
   devices->add_flag("--json", arguments.json, "as JSON");
 
-  app.footer(  // after the verbs, which would inherit it
-      "Training is what is meant without a verb: trainer --config FILE [KEY=VALUE ...]\n"
-      "  --config FILE   YAML: what is trained on what (trainer config init makes one)\n"
-      "  KEY=VALUE       overrides any key of the file: train.epochs=5, data.root=/data\n\n"
-      "Examples:\n"
-      "  trainer --config models/configs/quickstart.yaml train.epochs=3\n"
-      "  trainer --config models/configs/quickstart.yaml --resume\n"
-      "  trainer plan --config models/configs/resnet.yaml --limit 2GiB --max-batch\n\n"
-      "trainer VERB --help shows a verb's options, trainer config reference every key.");
+  app.footer(kFooter);  // after the verbs, which would inherit it
 
   std::vector<std::string> words(argv + 1, argv + argc);
   if (train_is_meant(app, *train, words)) words.insert(words.begin(), "train");

@@ -333,7 +333,7 @@ class Training(Test):
 
 
 class Questions(Test):
-    """plan and bench: from any folder, without data."""
+    """plan and what looks at a machine: from any folder, without data."""
 
     def test_a_configuration_alone_is_told_where_it_belongs(self):
         for words in ("cfg.yaml",), ("cfg.yml", "train.epochs=1"):
@@ -492,7 +492,7 @@ class Questions(Test):
         lines = [line for line in done.stdout.splitlines()
                  if line.startswith(("ok ", "problem ", "warning "))]
         self.assertEqual([line[9:20].strip() for line in lines],
-                         ["device", "memory", "data", "run folder", "checkpoint"])
+                         ["device", "memory", "model", "data", "run folder", "checkpoint"])
         return {line[9:20].strip(): (line.split()[0], line[21:]) for line in lines}
 
     def test_doctor(self):
@@ -523,48 +523,6 @@ class Questions(Test):
         newest = sorted((run / "checkpoints").glob("step-*"))[-1]
         newest.write_bytes(newest.read_bytes()[:-1])
         check(self.findings(0), "checkpoint", "warning", "goes on after step 6")
-
-    def test_bench(self):
-        words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
-        bench = json.loads(self.succeed(*words, "--json"))
-        self.assertEqual(sorted(bench), sorted(
-            "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss losses parameters "
-            "peak_bytes arena_bytes total_bytes threads kernels device".split()))
-        self.assertEqual(bench.pop("device"), "cpu:0")
-        self.assertEqual(bench["threads"], 2)
-        self.assertIn(bench.pop("kernels"), ("native", "eigen"))
-        losses = bench.pop("losses")
-        self.assertEqual(len(losses), 3)
-        self.assertEqual(losses[-1], bench["loss"])
-        self.assertGreater(min(bench.values()), 0)
-        bench = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
-        self.assertEqual(bench["kernels"], "eigen")
-        plan = json.loads(self.succeed("plan", "--json", "cpu.kernels=eigen", *words[1:3], *words[5:]))
-        self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
-        self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
-        lines = self.succeed(*words).splitlines()
-        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
-        self.assertIn("images/s", lines[1])
-
-    def test_bench_repeats(self):
-        words = ("bench", "--config", QUICKSTART, "--steps", 3, "--repeat", 5, "data.batch=4", "threads=2")
-        bench = json.loads(self.succeed(*words, "--json"))
-        steps = sorted(bench["step_ms"])
-        self.assertEqual(len(steps), 5)
-        self.assertEqual(steps[2], bench["step_ms_median"])
-        self.assertAlmostEqual(bench["spread"], steps[-1] / steps[0] - 1, delta=1e-2)
-        ranges = [op["us_max"] - op["us_min"] for op in bench["varying_ops"]]
-        for one, next_one in zip(ranges, ranges[1:]):
-            self.assertGreaterEqual(one, next_one - 0.01)
-        for op in bench["varying_ops"]:
-            self.assertLessEqual(op["us_min"], op["us_median"])
-            self.assertGreaterEqual(op["us_max"] - op["us_min"], 0.099 * op["us_median"])
-        self.assertEqual(bench["last"]["threads"], 2)
-        out = self.succeed(*words)
-        self.assertRegex(out, r"step [\d.]+ ms, median of 5  min [\d.]+  max [\d.]+  spread [\d.]+ %")
-        eager = json.loads(self.succeed(*words, "--json", "mode=eager"))
-        self.assertEqual(eager["varying_ops"], [])
-        self.fail_with(MISUSE, ["--repeat"], *words, "--infer")
 
     def test_devices(self):
         self.assertIn("cpu:0", self.succeed("devices"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""trainer profile: what it writes, what it compares, what it refuses.
+"""trainer profile and trainer bench: what they write, what they compare, what they refuse.
 
     profile_cli_test.py TRAINER
 """
@@ -90,6 +90,52 @@ class Profile(ProgramTest):
         self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *words, 1, "--off", "speedup")
         self.fail_with(MISUSE, ["no/where", "cannot be written"], *words, 1, "--trace", "no/where")
         self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *words, 1, "device=gpu:77")
+
+
+class Bench(ProgramTest):
+    program = TRAINER
+
+    def test_bench(self):
+        words = ("bench", "--config", QUICKSTART, "--steps", 3, "data.batch=4", "threads=2")
+        bench = json.loads(self.succeed(*words, "--json"))
+        self.assertEqual(sorted(bench), sorted(
+            "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss losses parameters "
+            "peak_bytes arena_bytes total_bytes threads kernels device".split()))
+        self.assertEqual(bench.pop("device"), "cpu:0")
+        self.assertEqual(bench["threads"], 2)
+        self.assertIn(bench.pop("kernels"), ("native", "eigen"))
+        losses = bench.pop("losses")
+        self.assertEqual(len(losses), 3)
+        self.assertEqual(losses[-1], bench["loss"])
+        self.assertGreater(min(bench.values()), 0)
+        bench = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
+        self.assertEqual(bench["kernels"], "eigen")
+        plan = json.loads(self.succeed("plan", "--json", "cpu.kernels=eigen", *words[1:3], *words[5:]))
+        self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
+        self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
+        lines = self.succeed(*words).splitlines()
+        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
+        self.assertIn("images/s", lines[1])
+
+    def test_bench_repeats(self):
+        words = ("bench", "--config", QUICKSTART, "--steps", 3, "--repeat", 5, "data.batch=4", "threads=2")
+        bench = json.loads(self.succeed(*words, "--json"))
+        steps = sorted(bench["step_ms"])
+        self.assertEqual(len(steps), 5)
+        self.assertEqual(steps[2], bench["step_ms_median"])
+        self.assertAlmostEqual(bench["spread"], steps[-1] / steps[0] - 1, delta=1e-2)
+        ranges = [op["us_max"] - op["us_min"] for op in bench["varying_ops"]]
+        for one, next_one in zip(ranges, ranges[1:]):
+            self.assertGreaterEqual(one, next_one - 0.01)
+        for op in bench["varying_ops"]:
+            self.assertLessEqual(op["us_min"], op["us_median"])
+            self.assertGreaterEqual(op["us_max"] - op["us_min"], 0.099 * op["us_median"])
+        self.assertEqual(bench["last"]["threads"], 2)
+        out = self.succeed(*words)
+        self.assertRegex(out, r"step [\d.]+ ms, median of 5  min [\d.]+  max [\d.]+  spread [\d.]+ %")
+        eager = json.loads(self.succeed(*words, "--json", "mode=eager"))
+        self.assertEqual(eager["varying_ops"], [])
+        self.fail_with(MISUSE, ["--repeat"], *words, "--infer")
 
 
 if __name__ == "__main__":
