@@ -274,6 +274,9 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
   open.pop_back();  // the brace at its end
   piece(open);
   if (budget.budget >= 0) piece(",\n\"budget\":" + json_of(budget).text());
+  if (!arena_of.empty()) piece(fmt::format(",\n\"arena_of\":\"{}\"", arena_of));
+  if (trainable >= 0)
+    piece(fmt::format(",\n\"parameters\":{{\"trainable\":{},\"frozen\":{}}}", trainable, frozen));
   if (!inference.empty()) piece(",\n\"inference\":" + inference);
   const auto list = [&](const char* name, const auto& listed) {
     piece(fmt::format(",\n\"{}\":[", name));
@@ -306,13 +309,17 @@ std::string part_name(const std::string& part) {
 std::string PlanReport::text() const {
   std::string text = fmt::format(
       "total        {:>12}  arena + persistent + slots\n"
-      "arena        {:>12}  planner {}, {:.4f} x the lower bound of {}\n"
+      "arena        {:>12}  planner {}, {:.4f} x the lower bound of {}{}\n"
       "unplanned    {:>12}  {} tensors, if none shared memory\n"
       "persistent   {:>12}\n"
       "slots        {:>12}\n"
       "steps        {:>12}\n",
-      human(total()), human(arena), planner, ratio(), human(lower_bound), human(unplanned), tensors,
+      human(total()), human(arena), planner, ratio(), human(lower_bound),
+      arena_of.empty() ? "" : ", both of the " + arena_of, human(unplanned), tensors,
       human(persistent), human(slots), nodes);
+  if (trainable >= 0)
+    text += fmt::format("parameters   {:>12}  {} trainable, {} frozen\n", trainable + frozen,
+                        trainable, frozen);
   if (budget.budget >= 0)
     text += fmt::format("budget       {:>12}  of the arena, which takes {} without: {}\n",
                         human(budget.budget), human(budget.without), budget.text());

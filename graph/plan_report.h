@@ -49,13 +49,15 @@ struct BudgetRecord {
 
 // All sizes in bytes.
 struct PlanReport {
-  int64_t arena = 0;          // what the plan takes
-  int64_t lower_bound = 0;    // the most that is live at one time: no plan can take less
-  int64_t unplanned = 0;      // the sum of all blocks: without sharing
-  int64_t persistent = 0;     // parameters, optimizer state, statistics
-  int64_t slots = 0;          // arguments and results
-  int64_t forward_ends = -1;  // the first node of the backward pass; -1: there is none
-  int64_t fullest = 0;        // the first time, a node's number, at which the most is live
+  int64_t arena = 0;        // what the plan takes
+  int64_t lower_bound = 0;  // the most that is live at one time: no plan can take less
+  int64_t unplanned = 0;    // the sum of all blocks: without sharing
+  int64_t persistent = 0;   // parameters, optimizer state, statistics
+  int64_t slots = 0;        // arguments and results
+  std::string arena_of;     // the step that arena and lower_bound are of, where it is another one
+  int64_t trainable = -1, frozen = 0;  // numbers in parameters; -1: nobody said
+  int64_t forward_ends = -1;           // the first node of the backward pass; -1: there is none
+  int64_t fullest = 0;                 // the first time, a node's number, at which the most is live
   // parameters, optimizer, statistics, slots, what of these is saved for the gradient of a compiled
   // function, and what is live in the arena at its fullest time: activations, gradients, workspace.
   std::map<std::string, int64_t> classes;

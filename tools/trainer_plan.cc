@@ -18,6 +18,7 @@
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
+#include "tessera/models/training/remedies.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/facts.h"
@@ -127,13 +128,16 @@ int max_batch(Config config, const Arguments& arguments) {
   const bool on_gpu = arguments.device_memory >= 0;
   if (on_gpu) limit = arguments.device_memory;
   if (const auto most = host_limit(config); limit < 0 && most) limit = most->bytes;
+  if (limit < 0 && config.memory.budget) limit = config.memory.budget->bytes;  // below 0: auto
   if (limit < 0)
-    throw ConfigError("plan: --max-batch needs --limit 8GiB, or memory.limit in the file");
+    throw ConfigError(
+        "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
   const bool budgeted = arguments.slowdown > 0;
   const int64_t batch = budgeted ? largest_batch_within(config, limit, arguments.slowdown)
                         : on_gpu ? largest_batch_on_gpu(config, limit)
                                  : largest_batch(config, limit);
   config.data.batch = std::max<int64_t>(batch, 1);
+  if (batch == 0) config.memory.budget.reset();  // it is of no use
   if (budgeted && batch > 0) config.memory.budget = ByteSize{limit};
   if (!on_gpu && !budgeted) config.memory.limit = ByteSize{limit};
   const MemoryNeed need = memory_need(config);
@@ -176,16 +180,21 @@ void export_recompute(const Arguments& arguments, const Config& config) {
   }
 }
 
-// What is asked for and above what is allowed: by --max-bytes and memory.limit of the host's
-// memory, by --device-memory and memory.gpu_limit of the GPU's.
+// Reports on stderr what is asked for and above what is allowed, with what would fit: by
+// --max-bytes and memory.limit of the host's memory, by --device-memory and memory.gpu_limit of the
+// GPU's.
 int check_need(const Arguments& arguments, const Config& config, const PlanReport& report) {
   int code = 0;
   const auto check = [&](const std::string& name, int64_t allowed, int64_t need,
                          const std::string& where) {
     if (need <= allowed) return;
-    fmt::print(stderr, "trainer: the training takes {} ({} bytes){}, {} more than the {} of {}{}\n",
-               byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
-               decoders_text(report.parts_complete));
+    fmt::print(
+        stderr,
+        "trainer: the training takes {} ({} bytes){}, {} more than the {} of {}{}\n"
+        "what would fit:\n{}",
+        byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
+        decoders_text(report.parts_complete),
+        remedies_text(config, known_data(config), Purpose::training, allowed, !where.empty()));
     code = kTooLarge;
   };
   const auto check_gpu = [&](const std::string& name, int64_t allowed) {

@@ -204,6 +204,7 @@ struct EmaConfig {
 };
 
 struct EvalConfig {
+  int64_t batch = 0;  // images; 0: data.batch, of an accumulated one the largest part
   // Logits are the means of those of several views of an image.
   bool flip = false;  // it and its mirror
   int64_t shift = 0;  // pixels; it, and moved by them up and left, and down and right

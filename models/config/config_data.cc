@@ -86,9 +86,15 @@ Mix make_mix(const DataConfig& data) {
   return mix;
 }
 
+int64_t evaluation_batch(const Config& config) {
+  if (config.eval.batch > 0) return config.eval.batch;
+  const int64_t parts = std::min<int64_t>(config.train.accumulate, config.data.batch);
+  return (config.data.batch + parts - 1) / parts;
+}
+
 LoaderOptions loader_options(const Config& config, bool training, Device device) {
   LoaderOptions options;
-  options.batch = config.data.batch;
+  options.batch = training ? config.data.batch : evaluation_batch(config);
   options.workers = config.data.workers;
   options.read_ahead = config.data.read_ahead;
   options.held = device.is_cpu() ? 1 : 2;

@@ -11,6 +11,9 @@ namespace tessera {
 DataSource data_source(const Config& config);
 Transforms make_transforms(const DataConfig& data);
 Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list
+// Returns the images of a step of an evaluation: eval.batch, or else those of a part of a training
+// step.
+int64_t evaluation_batch(const Config& config);
 // How a loader reads: batches as configured, and for training in a random order, changed and mixed.
 // `device`: that the steps run on; those of a GPU read a batch while the next is made ready.
 LoaderOptions loader_options(const Config& config, bool training, Device device = {});

@@ -272,6 +272,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.freeze_all_but", &c.train.freeze_all_but, any(), "the same of all other parts; []: of none"},
     {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.h5 holds; this share of it stays in each step; none: no average"},
     {"ema.warmup", &c.ema.warmup, any(), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
+    {"eval.batch", &c.eval.batch, at_least(0, kMaxBatch), "images of a step of an evaluation; 0: data.batch, with train.accumulate the largest part of it"},
     {"eval.flip", &c.eval.flip, any(), "evaluate each image and its mirror, and take their mean logits"},
     {"eval.shift", &c.eval.shift, at_least(0, 15), "evaluate each image and twice moved by so many pixels, up and left and down and right, and take their mean logits"},
 

@@ -19,19 +19,22 @@
 namespace tessera {
 namespace {
 
+constexpr ByteSize kLongest{9'999'999'999'999};
+
 // The step of a training for a full batch, and what can be done about its arena.
 class Trade {
  public:
-  explicit Trade(const Config& given)
+  // A checkpoint holds the configuration, and so the text of `budget`: at first the longest.
+  explicit Trade(const Config& given, const DataNeed& data,
+                 std::optional<ByteSize> budget = kLongest)
       : config_(without_budget(given)),
-        data_(known_data(config_)),
+        data_(data),
         session_(prepared_session(config_, data_, Purpose::training)),
         planner_(*find_planner(config_.memory.planner)),
         costs_(costs_named(config_.memory.costs)),
         arena_(of(*step(run_steps(config_, data_, Purpose::training).train.front()))) {
-    // A checkpoint holds the configuration, and so the text of the budget: the longest there is.
     Config counted = config_;
-    counted.memory.budget = ByteSize{9'999'999'999'999};
+    counted.memory.budget = budget;
     const MemoryNeed need = memory_need(*session_, counted, data_, Purpose::training);
     rest_ = (session_->device().is_cpu() ? need.bytes() : need.gpu_bytes()) - need.report.arena;
     floor_ = arena_.lowest().arena;
@@ -80,7 +83,7 @@ double gibibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30);
 
 BudgetCurve budget_curve(const Config& config, int count) {
   const auto start = std::chrono::steady_clock::now();
-  Trade trade(config);
+  Trade trade(config, known_data(config));
   const int64_t least = trade.floor(), most = std::max(trade.arena().plain().arena, least);
   BudgetCurve curve;
   curve.title = fmt::format("{}, batch {}", config.model.name, config.data.batch);
@@ -99,14 +102,17 @@ BudgetCurve budget_curve(const Config& config, int count) {
   return curve;
 }
 
-int64_t least_budget(const Config& config, double slowdown) {
-  Trade trade(config);
-  const double once = static_cast<double>(trade.arena().plain().cost);
-  const int64_t arena = trade.arena().lowest(static_cast<int64_t>(once * slowdown)).arena;
+int64_t least_budget(const Config& config, const DataNeed& data, double slowdown) {
+  Trade trade(config, data, config.memory.budget ? config.memory.budget : kLongest);
+  const double extra = slowdown * static_cast<double>(trade.arena().plain().cost);
+  const int64_t arena =
+      trade.arena().lowest(extra < 1e18 ? static_cast<int64_t>(extra) : INT64_MAX).arena;
   return trade.rest() + std::max(arena, trade.floor());
 }
 
-RecomputeProblem training_problem(const Config& config) { return Trade(config).arena().problem(); }
+RecomputeProblem training_problem(const Config& config) {
+  return Trade(config, known_data(config)).arena().problem();
+}
 
 std::string BudgetCurve::text() const {
   std::string text = fmt::format("{:>12} {:>12} {:>8} {:>12} {:>12}\n", "budget", "needed", "again",

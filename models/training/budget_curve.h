@@ -9,6 +9,7 @@
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/config.h"
+#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 
@@ -35,9 +36,10 @@ struct BudgetCurve {
 // throws.
 BudgetCurve budget_curve(const Config& config, int count = 20);
 
-// The smallest budget under which a step takes at most `slowdown` of its time more, by estimate:
-// 0.05 for 5 %. Of the training as budget_curve() has it.
-int64_t least_budget(const Config& config, double slowdown);
+// Returns the smallest budget under which a step takes at most `slowdown` of its time more, by
+// estimate: 0.05 for 5 %, INFINITY for any. Counts the text of memory.budget if there is one, else
+// the longest.
+int64_t least_budget(const Config& config, const DataNeed& data, double slowdown);
 
 // What could be computed again in a step for a full batch (memory/recompute/recompute.h), without a
 // budget.

@@ -60,6 +60,17 @@ Finding memory_of(Examination& about) {
           0, !swapped.empty()};
 }
 
+Finding model_of(Examination& about) {
+  const Config& config = about.config;
+  try {
+    const ParameterCount count = parameter_count(config, known_data(config));
+    return {"model", fmt::format("{}: {} parameters, {} trainable, {} frozen", config.model.name,
+                                 count.trainable + count.frozen, count.trainable, count.frozen)};
+  } catch (const DataError&) {
+    return {"model", "not known, as the data cannot be opened", 0, true};
+  }
+}
+
 // The memory was asked about before: what is wrong with it is said once.
 Finding data_of(Examination& about) {
   const Config& config = about.config;
@@ -142,8 +153,8 @@ Finding checkpoint_of(Examination& about) {
 
 std::vector<Finding> examine(const Config& config) {
   std::vector<std::pair<const char*, std::function<Finding(Examination&)>>> checks = {
-      {"device", device_of},         {"memory", memory_of},         {"data", data_of},
-      {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
+      {"device", device_of}, {"memory", memory_of},         {"model", model_of},
+      {"data", data_of},     {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
   if (!config.model.weights.empty()) checks.emplace_back("weights", weights_of);
   Examination about{config, nullptr};

@@ -15,16 +15,6 @@
 namespace tessera {
 namespace {
 
-// Of the memory that the session's steps run in.
-int64_t budget_bytes(const Config& config, Device device) {
-  if (!config.memory.budget->is_automatic()) return config.memory.budget->bytes;
-  if (device.is_cpu()) return machine_room();
-  RawMemory& memory = context(device).memory();
-  const size_t free = memory.available();
-  if (free == RawMemory::kNoLimit) return INT64_MAX;
-  return static_cast<int64_t>(free + memory.statistics().live_bytes);
-}
-
 // What is timed and what is verified is the step of the training: its arena has what the training
 // leaves it, with loaders, data and checkpoints.
 MemoryNeed need_that_counts(Session& session, const Config& config, const DataNeed& data,
@@ -48,6 +38,15 @@ int64_t least_arena(const MakeSession& make, CompileOptions options, int64_t of_
 }
 
 }  // namespace
+
+int64_t budget_bytes(const Config& config, Device device) {
+  if (!config.memory.budget->is_automatic()) return config.memory.budget->bytes;
+  if (device.is_cpu()) return machine_room();
+  RawMemory& memory = context(device).memory();
+  const size_t free = memory.available();
+  if (free == RawMemory::kNoLimit) return INT64_MAX;
+  return static_cast<int64_t>(free + memory.statistics().live_bytes);
+}
 
 std::unique_ptr<Session> session_within_budget(const Config& config, const DataNeed& data,
                                                Purpose purpose, const CompileOptions& options,

@@ -23,6 +23,9 @@ std::unique_ptr<Session> session_within_budget(const Config& config, const DataN
                                                Purpose purpose, const CompileOptions& options,
                                                const MakeSession& make);
 
+// Returns memory.budget in bytes, of the memory that steps on `device` run in.
+int64_t budget_bytes(const Config& config, Device device);
+
 // "512MiB (memory.budget): 31 steps run again, 1.9 % of a step by estimate (at least 1.7 %)"; empty
 // without a budget.
 std::string budget_text(const Config& config, const BudgetRecord& record);

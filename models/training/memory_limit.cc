@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/facts.h"
@@ -39,62 +40,9 @@ std::string by_class(const MemoryNeed& need, bool on_gpu) {
   return text;
 }
 
-// A probe compiles four programs: 16 ms in all for ResNet-20, 150 ms for DenseNet-121. The line
-// through the last two mostly finds the batch with five.
+// A probe compiles four programs: 16 ms in all for ResNet-20, 150 ms for DenseNet-121; with a
+// budget several times as long. The line through the last two mostly finds the batch with five.
 constexpr int64_t kMaxProbes = 12;
-
-// Settings that need less and change no bit of what is learned, alone and together.
-struct Saving {
-  const char* words;
-  void (*make)(Config&);
-};
-
-constexpr Saving kSavings[] = {
-    {"", [](Config&) {}},
-    {"checkpoint.keep=0", [](Config& c) { c.checkpoint.keep = 0; }},
-    {"data.read_ahead=1", [](Config& c) { c.data.read_ahead = 1; }},
-    {"data.workers=0", [](Config& c) { c.data.workers = 0; }},
-    {"checkpoint.keep=0 data.read_ahead=1",
-     [](Config& c) { c.checkpoint.keep = 0, c.data.read_ahead = 1; }},
-    {"checkpoint.keep=0 data.workers=0",
-     [](Config& c) { c.checkpoint.keep = 0, c.data.workers = 0; }},
-};
-
-// Each is tried as it is and, where that is still too much, with the largest batch that fits then.
-// Left out is what allows no larger batch than a line before. What eager steps need nobody knows,
-// so the settings that fit are those of graph mode.
-std::string what_fits(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit,
-                      bool on_gpu = false) {
-  BatchSearch search(data, purpose, on_gpu);
-  const int64_t now = search.bytes(config);
-  const std::string mode = config.mode == Mode::kEager ? "mode=graph " : "";
-  int64_t best = 0;
-  std::string text;
-  for (const Saving& saving : kSavings) {
-    Config other = config;
-    saving.make(other);
-    if (*saving.words != 0 && search.bytes(other) >= now) continue;
-    std::string words = saving.words;
-    const bool several = words.find(' ') != words.npos;
-    if (search.bytes(other) > limit) {
-      other.data.batch = search.largest(other, limit).batch;
-      if (other.data.batch <= best) continue;
-      words = fmt::format("data.batch={} {}", other.data.batch, words);
-    } else if (several && best == config.data.batch) {
-      continue;
-    }
-    best = other.data.batch;
-    text += fmt::format("  {:<46} {:>12}\n", mode + words, byte_text(search.bytes(other)));
-    if (words.empty()) break;  // all of it fits in graph mode
-  }
-  if (!text.empty()) return text;
-  // Each image takes some bytes, whatever the batch.
-  const bool by_count = !on_gpu && total_bytes(loader_blocks(config, data, purpose)) > limit / 2;
-  return fmt::format(
-      "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
-      "take a smaller model or smaller images{}\n",
-      by_count ? ", or fewer of them with data.train_count and data.test_count" : "");
-}
 
 // The most that a run may take, and who says so.
 struct Bound {
@@ -139,14 +87,15 @@ void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
   if (!bound) return;
   const int64_t needed = bound->on_gpu ? need.gpu_bytes() : need.bytes();
   if (needed <= bound->bytes) return;
-  throw PlanInfeasible(fmt::format(
-      "{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
-      "by class, in the arena at its fullest time:\n{}"
-      "the largest tensors of that time:\n{}"
-      "what would fit:\n{}",
-      bound->name, purpose_name(purpose), need.complete ? "" : "at least ", byte_text(needed),
-      needed, bound->words, byte_text(needed - bound->bytes), by_class(need, bound->on_gpu),
-      need.report.at_the_peak(), what_fits(config, data, purpose, bound->bytes, bound->on_gpu)));
+  throw PlanInfeasible(
+      fmt::format("{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
+                  "by class, in the arena at its fullest time:\n{}"
+                  "the largest tensors of that time:\n{}"
+                  "what would fit:\n{}",
+                  bound->name, purpose_name(purpose), need.complete ? "" : "at least ",
+                  byte_text(needed), needed, bound->words, byte_text(needed - bound->bytes),
+                  by_class(need, bound->on_gpu), need.report.at_the_peak(),
+                  remedies_text(config, data, purpose, bound->bytes, bound->on_gpu)));
 }
 
 }  // namespace
@@ -206,12 +155,13 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
     if (block.bytes > 0)
       text += fmt::format("  {:<34} {:>12}\n", block.name,
                           byte_text(static_cast<int64_t>(block.bytes)));
-  throw PlanInfeasible(fmt::format(
-      "{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
-      "by class:\n{}what would fit:\n{}",
-      bound->name, purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
-      reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
-      byte_text(needed + reserve - limit), text, what_fits(config, data, purpose, limit, on_gpu)));
+  throw PlanInfeasible(
+      fmt::format("{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
+                  "by class:\n{}what would fit:\n{}",
+                  bound->name, purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
+                  reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "",
+                  bound->words, byte_text(needed + reserve - limit), text,
+                  remedies_text(config, data, purpose, limit, on_gpu)));
 }
 
 namespace {
@@ -236,9 +186,9 @@ void with_advice(const Config& config, Purpose purpose, const std::function<void
     std::optional<Bound> bound = of_gpu ? gpu_bound(config, device) : limit_bound(config);
     if (!bound && !of_gpu) bound = machine_bound(false);
     if (bound)
-      error.append(
-          fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
-                      what_fits(config, known_data(config), purpose, bound->bytes, bound->on_gpu)));
+      error.append(fmt::format(
+          "\nwhat would fit, as {}:\n{}", bound->words,
+          remedies_text(config, known_data(config), purpose, bound->bytes, bound->on_gpu)));
     throw;
   }
 }
@@ -306,16 +256,19 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
         byte_text(used), byte_text(there), whose, limited ? " but that the limit holds" : "");
   BatchSearch search(data, Purpose::training);
   const int64_t batch = config.data.batch;
-  const auto [most, exact] = search.largest(config, there, kMaxProbes);
+  const auto [most, exact] =
+      search.largest(config, there, config.memory.budget ? kMaxProbes / 2 : kMaxProbes);
+  const char* within = config.memory.budget ? " within memory.budget" : "";
   std::string growth;
   if (data.train_count > 0 && batch >= data.train_count) {
     growth = "; data.batch is all images";
   } else if (most > batch && most == data.train_count) {
-    growth = fmt::format("; data.batch could grow to all {} images", most);
+    growth = fmt::format("; data.batch could grow to all {} images{}", most, within);
   } else if (most > batch) {
-    growth = fmt::format("; data.batch could grow to {}{}", exact ? "" : "at least ", most);
+    growth =
+        fmt::format("; data.batch could grow to {}{}{}", exact ? "" : "at least ", most, within);
   } else if (exact && most == batch) {
-    growth = "; one image more in data.batch would not fit";
+    growth = fmt::format("; one image more in data.batch would not fit{}", within);
   }
   return fmt::format("{} of {} {}{}", byte_text(used), byte_text(there), whose, growth);
 }

@@ -1,12 +1,19 @@
 #include "tessera/models/training/memory_need.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "tessera/graph/arena.h"
+#include "tessera/graph/program.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/budget_curve.h"
+#include "tessera/models/training/memory_budget.h"
+#include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
@@ -25,6 +32,22 @@ Config without_budget(Config config) {
   return config;
 }
 
+// The bound is that of the step whose arena is the largest, which is named where it is not the
+// first.
+void bound_arena(PlanReport& report, Session& session, const RunSteps& steps) {
+  int64_t most = report.plan.bytes;
+  const auto look = [&](CompiledStep& step, const char* kind, int64_t images) {
+    const Program& program = *step.program();
+    if (program.plan().bytes <= most) return;
+    most = program.plan().bytes;
+    report.lower_bound = lower_bound(program.problem());
+    report.arena_of = fmt::format("{} of {} images", kind, images);
+  };
+  for (const int64_t count : steps.train) look(session.train_step(count), "training", count);
+  for (const int64_t count : steps.evaluation)
+    look(session.evaluation_step(count), "evaluation", count);
+}
+
 }  // namespace
 
 int64_t MemoryNeed::bytes() const { return total_bytes(blocks); }
@@ -37,6 +60,10 @@ MemoryNeed memory_need(Session& session, const Config& config, const DataNeed& d
                   plan_report(*first_step(session, steps).program()),
                   data.complete || purpose == Purpose::timing};
   need.report.arena = static_cast<int64_t>(session.arena_bytes());
+  bound_arena(need.report, session, steps);
+  const ParameterCount parameters = parameter_count(config, data);
+  need.report.trainable = parameters.trainable;
+  need.report.frozen = parameters.frozen;
   for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
     need.blocks.push_back(std::move(block));
   return need;
@@ -54,33 +81,62 @@ MemoryNeed memory_need(const Config& config, Purpose purpose) {
 
 struct BatchSearch::Impl {
   struct Fixed {  // what does not change with loaders and checkpoints
-    std::vector<HostBuffer> regions, gpu_regions;
+    Need need;
     Tensors tensors;
   };
   const Fixed& fixed(const Config& config);
+  Need need(const Config& config);
   int64_t bytes(const Config& config);
+  int64_t images_of(const Config& config) const {
+    return purpose == Purpose::evaluation ? evaluation_batch(config) : config.data.batch;
+  }
 
   const DataNeed data;
   const Purpose purpose;
   const bool on_gpu;
-  const std::optional<double> slowdown;
-  const int64_t most;              // images that a batch may have
-  std::map<int64_t, Fixed> known;  // by batch
+  std::optional<double> slowdown;
+  const int64_t most;                              // images that a batch may have
+  std::map<std::pair<int, int64_t>, Fixed> known;  // by train.accumulate and batch
 };
 
+namespace {
+
+// Nanoseconds of an image in the first step of the run, by estimate.
+double time_of_image(Session& session, const Config& config, const RunSteps& steps) {
+  const auto costs = costs_named(config.memory.costs);
+  const Graph& graph = first_step(session, steps).program()->graph();
+  int64_t sum = 0;
+  for (const Node& node : graph.nodes) sum += costs->nanoseconds(graph, node);
+  const int64_t images = steps.train.empty() ? steps.evaluation.front() : steps.train.front();
+  return static_cast<double>(sum) / static_cast<double>(images);
+}
+
+}  // namespace
+
 const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
-  if (const auto found = known.find(config.data.batch); found != known.end()) return found->second;
+  const std::pair key(config.train.accumulate, images_of(config));
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   const auto session = prepared_session(in_graph_mode(without_budget(config)), data, purpose);
-  return known[config.data.batch] = {session->regions(), session->gpu_regions(),
-                                     session->store().persistent()};
+  const RunSteps steps = run_steps(config, data, purpose);
+  const Need need{total_bytes(session->regions()),
+                  total_bytes(session->gpu_regions()),
+                  static_cast<int64_t>(session->arena_bytes()),
+                  time_of_image(*session, config, steps),
+                  !session->store().buffers().empty(),
+                  std::ssize(first_step(*session, steps).program()->graph().nodes)};
+  return known[key] = {need, session->store().persistent()};
+}
+
+BatchSearch::Need BatchSearch::Impl::need(const Config& config) {
+  const Fixed& parts = fixed(config);
+  Need need = parts.need;
+  need.bytes += total_bytes(blocks_beside(config, data, purpose, parts.tensors));
+  return need;
 }
 
 int64_t BatchSearch::Impl::bytes(const Config& config) {
-  if (slowdown) return least_budget(config, *slowdown);
-  const Fixed& parts = fixed(config);
-  if (on_gpu) return total_bytes(parts.gpu_regions);
-  return total_bytes(parts.regions) +
-         total_bytes(blocks_beside(config, data, purpose, parts.tensors));
+  if (slowdown) return least_budget(config, data, *slowdown);
+  return on_gpu ? need(config).gpu_bytes : need(config).bytes;
 }
 
 namespace {
@@ -110,6 +166,10 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
 
 }  // namespace
 
+void set_batch(Config& config, Purpose purpose, int64_t images) {
+  (purpose == Purpose::evaluation ? config.eval.batch : config.data.batch) = images;
+}
+
 BatchSearch::BatchSearch(const DataNeed& data, Purpose purpose, bool on_gpu)
     : impl_(new Impl{data, purpose, on_gpu, {}, most_images(data, purpose), {}}) {}
 BatchSearch::BatchSearch(const DataNeed& data, double slowdown, bool on_gpu)
@@ -117,25 +177,33 @@ BatchSearch::BatchSearch(const DataNeed& data, double slowdown, bool on_gpu)
           data, Purpose::training, on_gpu, slowdown, most_images(data, Purpose::training), {}}) {}
 BatchSearch::~BatchSearch() = default;
 
-int64_t BatchSearch::bytes(const Config& config) { return impl_->bytes(config); }
+BatchSearch::Need BatchSearch::need(const Config& config) { return impl_->need(config); }
 
 BatchSearch::Found BatchSearch::largest(const Config& config, int64_t limit, int64_t compile) {
+  // A budget that is smaller decides, and how little a training can be brought to.
+  if (config.memory.budget && !impl_->slowdown)
+    if (const Device device = configured_device(config); device.is_cpu() != impl_->on_gpu)
+      if (const int64_t budget = budget_bytes(config, device); budget <= limit) {
+        limit = budget;
+        if (impl_->purpose == Purpose::training) impl_->slowdown = INFINITY;
+      }
   Config other = config;
   std::map<int64_t, int64_t> seen;
   const int64_t most = impl_->most;
   int64_t fits = 0, fails = most + 1;
   const auto look = [&](int64_t batch) {
-    other.data.batch = batch;
-    seen[batch] = bytes(other);
+    set_batch(other, impl_->purpose, batch);
+    seen[batch] = impl_->bytes(other);
     if (seen[batch] <= limit) {
       fits = std::max(fits, batch);
     } else {
       fails = std::min(fails, batch);
     }
   };
-  for (const auto& entry : impl_->known)
-    if (entry.first > fits && entry.first < fails) look(entry.first);
-  if (seen.empty()) look(std::clamp<int64_t>(config.data.batch, 1, most)), --compile;
+  for (const auto& [key, entry] : impl_->known)
+    if (key.first == config.train.accumulate && key.second > fits && key.second < fails)
+      look(key.second);
+  if (seen.empty()) look(std::clamp<int64_t>(impl_->images_of(config), 1, most)), --compile;
   for (int64_t round = 0; fails - fits > 1; ++round, --compile) {
     if (compile <= 0) return {fits, false};
     int64_t next = guess(seen, fits, fails, limit);

@@ -32,8 +32,12 @@ MemoryNeed memory_need(const Config& config, const DataNeed& data,
                        Purpose purpose = Purpose::training, const CompileOptions& options = {});
 MemoryNeed memory_need(const Config& config, Purpose purpose = Purpose::training);
 
-// Finds batches that fit. What has to be compiled is kept for each batch, so that asking again for
-// other settings of checkpoints and loaders is nearly free.
+// Sets the key that the steps of such a run have their images from: data.batch, of an evaluation
+// eval.batch.
+void set_batch(Config& config, Purpose purpose, int64_t images);
+
+// Finds batches that fit. Keeps what it compiled for each batch and train.accumulate, so that other
+// settings of checkpoints and loaders are nearly free.
 class BatchSearch {
  public:
   // Of the host's memory, or of the GPU's.
@@ -43,9 +47,16 @@ class BatchSearch {
   BatchSearch(const DataNeed& data, double slowdown, bool on_gpu);
   ~BatchSearch();
 
-  // What memory_need() is in bytes there. The configurations asked for may differ in data.batch,
-  // data.read_ahead, data.workers and checkpoint.keep, in nothing else.
-  int64_t bytes(const Config& config);
+  struct Need {
+    int64_t bytes = 0, gpu_bytes = 0;  // those of memory_need(), without a memory.budget
+    int64_t arena = 0;                 // bytes, where the steps run
+    double time = 0;                   // nanoseconds of an image in the first step, estimated
+    bool has_statistics = false;       // of batch norms
+    int64_t nodes = 0;                 // of that step
+  };
+  // Plans `config`. The configurations asked for may differ in the batch, train.accumulate, the
+  // budget, data.read_ahead, data.workers and checkpoint.keep, in nothing else.
+  Need need(const Config& config);
 
   struct Found {
     int64_t batch = 0;   // 0: not even one image fits

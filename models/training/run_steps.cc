@@ -36,20 +36,10 @@ ImageShape read_shape(const Config& config, const DataNeed& data) {
 // What train.freeze leaves out; empty where it is not given.
 std::string frozen_text(const Config& config, const DataNeed& data) {
   if (config.train.freeze.empty() && config.train.freeze_all_but.empty()) return "";
-  const DeviceScope cpu("cpu:0");
-  Store store;
-  const auto network = make_network(config, step_image(config, data, Purpose::training), store);
-  const Tensors all = store.parameters();
-  freeze(config.train, store);
-  const auto bytes_of = [](const Tensors& tensors) {
-    size_t bytes = 0;
-    for (const Tensor& tensor : tensors) bytes += tensor.spec().bytes();
-    return static_cast<int64_t>(bytes);
-  };
-  const int64_t frozen = bytes_of(all) - bytes_of(store.parameters());
+  const ParameterCount count = parameter_count(config, data);
   return fmt::format(
       "frozen: {} of {} parameter tensors, {}, which have no gradients and no optimizer state",
-      all.size() - store.parameters().size(), all.size(), byte_text(frozen));
+      count.frozen_tensors, count.tensors, byte_text(count.frozen_bytes));
 }
 
 Normalization plain_normalization(const ImageShape& image) {
@@ -78,6 +68,27 @@ ImageShape step_image(const Config& config, const DataNeed& data, Purpose purpos
   return purpose == Purpose::evaluation ? read : output_shape(make_transforms(config.data), read);
 }
 
+ParameterCount parameter_count(const Config& config, const DataNeed& data) {
+  const DeviceScope cpu("cpu:0");
+  Store store;
+  const auto network = make_network(config, step_image(config, data, Purpose::training), store);
+  ParameterCount count;
+  const auto add = [&](int sign) {  // of what is not frozen
+    for (const Tensor& tensor : store.parameters()) {
+      count.frozen_tensors += sign;
+      count.frozen += sign * tensor.spec().shape.elements();
+      count.frozen_bytes += sign * static_cast<int64_t>(tensor.spec().bytes());
+    }
+  };
+  add(1);
+  count.tensors = count.frozen_tensors;
+  count.trainable = count.frozen;
+  freeze(config.train, store);
+  add(-1);
+  count.trainable -= count.frozen;
+  return count;
+}
+
 DataNeed known_data(const Config& config, Purpose purpose) {
   DataSource source = data_source(config);
   source.test_only = purpose == Purpose::evaluation;
@@ -85,24 +96,25 @@ DataNeed known_data(const Config& config, Purpose purpose) {
 }
 
 RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose) {
-  const int64_t batch = config.data.batch, half = (batch + 1) / 2;
+  const int64_t batch = config.data.batch, half = (batch + 1) / 2,
+                evaluated = evaluation_batch(config);
   switch (purpose) {
     case Purpose::training: {
       RunSteps steps{batches_of_epoch(data.train_count, batch),
-                     batches_of_epoch(data.test_count, batch)};
+                     batches_of_epoch(data.test_count, evaluated)};
       if (config.data.validation.any())
-        for (const int64_t count : batches_of_epoch(data.validation_count, batch))
+        for (const int64_t count : batches_of_epoch(data.validation_count, evaluated))
           if (std::find(steps.evaluation.begin(), steps.evaluation.end(), count) ==
               steps.evaluation.end())
             steps.evaluation.push_back(count);
       return steps;
     }
     case Purpose::evaluation:
-      return {{}, batches_of_epoch(data.test_count, batch)};
+      return {{}, batches_of_epoch(data.test_count, evaluated)};
     case Purpose::timing:
       return {{batch}, {}};
     case Purpose::verification:
-      return {{batch, half}, {half}};
+      return {{batch, half}, {std::min(half, evaluated)}};
   }
   return {};
 }
@@ -158,8 +170,9 @@ std::vector<HostBuffer> loader_blocks(const Config& config, const DataNeed& data
                                       Device device) {
   const ImageShape read = read_shape(config, data);
   const auto bytes = [&](int64_t images, bool training) {
-    return static_cast<size_t>(Loader::planned_bytes(read, images > 0 ? images : config.data.batch,
-                                                     loader_options(config, training, device)));
+    const LoaderOptions options = loader_options(config, training, device);
+    return static_cast<size_t>(
+        Loader::planned_bytes(read, images > 0 ? images : options.batch, options));
   };
   const HostBuffer evaluation{"loader of evaluation", bytes(data.test_count, false)};
   if (purpose != Purpose::training) return {evaluation};

@@ -37,6 +37,13 @@ struct RunSteps {
 // Where the number of images is not known, batches are taken to be full.
 RunSteps run_steps(const Config& config, const DataNeed& data, Purpose purpose);
 
+// Numbers in the parameters of the network, and how many of them train.freeze leaves out.
+struct ParameterCount {
+  int64_t trainable = 0, frozen = 0;
+  int64_t tensors = 0, frozen_tensors = 0, frozen_bytes = 0;
+};
+ParameterCount parameter_count(const Config& config, const DataNeed& data);
+
 // Returns a line for each setting that does not count: keys put aside, a batch larger than the
 // data, what the schedule never reaches, LARS without a decay; and one if no checkpoint will be
 // there.

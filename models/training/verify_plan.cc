@@ -95,8 +95,9 @@ Trace Way::run(int64_t steps) {
     step.collect();
     trace.add(fmt::format("the loss of step {}", i), step.host_output(0));
     if (!evaluated) continue;
-    CompiledStep& evaluation = session->evaluation_step(count);
-    batches.fill_evaluation(evaluation, i, count);
+    const int64_t some = steps_.evaluation.front();
+    CompiledStep& evaluation = session->evaluation_step(some);
+    batches.fill_evaluation(evaluation, i, some);
     evaluation.submit();
     evaluation.collect();
     trace.add(fmt::format("the loss of the evaluation after step {}", i),

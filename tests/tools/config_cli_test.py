@@ -44,7 +44,7 @@ class Test(ProgramTest):
                                             encoding="utf-8")
         said = self.succeed("--config", "c.yaml", "--print-config", "data.batch=9", "~seed")
         origins = {line.split(":")[0].strip(): line.split("  # ")[1]
-                   for line in said.splitlines() if "  # " in line}
+                   for line in reversed(said.splitlines()) if "  # " in line}  # of a name the first
         self.assertEqual(origins["seed"], "default")
         self.assertEqual(origins["batch"], "command line")
         self.assertEqual(origins["workers"], "c.yaml:3")

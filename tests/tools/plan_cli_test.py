@@ -141,6 +141,45 @@ class Plan(Test):
             self.assertTrue(said["complete"])
             self.plan(f"memory.limit={limit}B", f"data.batch={said['max_batch']}", "run.dir=run")
 
+    def test_the_largest_batch_within_a_budget_runs(self):
+        budget = ["memory.budget=5MiB", "run.dir=run"]
+        said = json.loads(self.plan("--max-batch", "--json", "--limit", "1GiB", *budget)[0])
+        self.assertEqual(said, json.loads(self.plan("--max-batch", "--json", "--limit", "5MiB", *budget)[0])
+                         | {"limit_bytes": 1 << 30})
+        self.assertEqual(json.loads(self.plan("--max-batch", "--json", *budget)[0])["limit_bytes"], 5 << 20)
+        most = said["max_batch"]
+        self.assertGreater(most, 1)
+        out, _ = self.run_it("train", "--config", "s.yaml", *budget, f"data.batch={most}", "train.steps=2")
+        self.assertIn("one image more in data.batch would not fit within memory.budget", out)
+        _, err = self.run_it("train", "--overwrite", "--config", "s.yaml", *budget, f"data.batch={most + 1}",
+                             code=NO_MEMORY)
+        self.assertIn("memory.budget: this training needs at least", err)
+        said = self.plan("--max-batch", "memory.budget=1KiB", code=NO_MEMORY)[0]
+        self.assertIn("largest batch 0", said)
+
+    def test_a_limit_that_refuses_shows_what_would_fit(self):
+        need = json.loads(self.plan("--json")[0])["need_bytes"]
+        for words in (["--max-bytes", need * 7 // 10], [f"memory.limit={need * 7 // 10}B"]):
+            _, err = self.plan(*words, code=NO_MEMORY)
+            offers = re.findall(r"^  ((?:\S+=\S+ )+) +[\d.]+ \w+ +[-+][\d.]+ % time  (.*)$",
+                                err.split("what would fit:\n")[1], re.M)
+            self.assertEqual(len(offers), err.count("% time"), err)
+            for key, changes in (("memory.budget", "same bits"), ("train.accumulate", "another sum"),
+                                 ("data.batch", "another training")):
+                self.assertTrue([1 for words, what in offers if key in words and what.startswith(changes)], err)
+            for offer, _ in offers:
+                self.plan(*words, *offer.split())
+
+    def test_parameters_are_counted(self):
+        out, _ = self.plan("train.freeze=[conv1]")
+        counts = json.loads(self.plan("--json", "train.freeze=[conv1]")[0])["parameters"]
+        self.assertGreater(min(counts.values()), 100)
+        said = f"{counts['trainable']} trainable, {counts['frozen']} frozen"
+        self.assertIn(said, out)
+        self.assertIn(said, self.run_it("train", "--dry-run", "--config", "s.yaml", "train.freeze=[conv1]")[0])
+        self.assertRegex(self.run_it("doctor", "--config", "s.yaml", "train.freeze=[conv1]")[0],
+                         f"ok +model +lenet5: {sum(counts.values())} parameters, {said}")
+
     def test_a_gpu_need_not_be_there(self):
         cpu, gpu = (json.loads(self.plan("--json", f"device={name}")[0]) for name in ("cpu", "gpu:3"))
         self.assertEqual((cpu["device"], cpu["alignment"]), ("cpu:0", 64))

@@ -1,6 +1,7 @@
 // memory.budget, as a program that uses the library meets it.
 #include "tessera/models/training/memory_budget.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/graph/plan_report.h"
@@ -99,6 +100,32 @@ TEST(Budget, ALargerOneNeverCostsMore) {
     before = need.report.budget.extra;
   }
   EXPECT_EQ(before, 0);
+}
+
+// plan --max-batch, the line at the start of a training, and what runs.
+TEST(Budget, TheLargestBatchIsTheOneThatRuns) {
+  constexpr int64_t kLimit = int64_t{1} << 30;
+  Config config = small();
+  config.data.train_count = 200;
+  config.memory.budget = ByteSize{memory_need(config).bytes()};
+  Config kept = config;
+  kept.memory.budget.reset();
+  const int64_t without = largest_batch(kept, config.memory.budget->bytes);
+  const int64_t most = largest_batch(config, kLimit);
+  EXPECT_GT(most, without + 1);
+  EXPECT_LT(most, largest_batch(kept, kLimit));
+  const auto runs = [&](int64_t batch) {
+    Config other = config;
+    other.data.batch = batch;
+    other.memory.limit = ByteSize{kLimit};
+    return prepared_session(other, known_data(other), Purpose::training) != nullptr;
+  };
+  EXPECT_TRUE(runs(most));
+  EXPECT_THROW(runs(most + 1), PlanInfeasible);
+  EXPECT_NE(headroom_text(config, known_data(config), 1)
+                .find(fmt::format("; data.batch could grow to {} within memory.budget", most)),
+            std::string::npos)
+      << headroom_text(config, known_data(config), 1);
 }
 
 // What is timed is the step that would train.

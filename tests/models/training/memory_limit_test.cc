@@ -1,10 +1,20 @@
 // memory.limit, as a program that uses the library meets it.
 #include "tessera/models/training/memory_limit.h"
 
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/bench.h"
+#include "tessera/models/training/remedies.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -92,6 +102,144 @@ TEST(Fit, AfterARefusalASmallerOneRuns) {
   EXPECT_LT(smaller.data.batch, 8);
   EXPECT_NO_THROW(require_fit(smaller));
   EXPECT_GT(bench(smaller, 2).images_per_second, 0);
+}
+
+// A random training and a limit that it does not fit.
+Config random_refused(std::mt19937& draw) {
+  const auto pick = [&](int count) {
+    return static_cast<int>(draw() % static_cast<unsigned>(count));
+  };
+  Config config = with_limit(1);
+  config.model.name = std::array{"lenet5", "cnn_bn", "mlp", "resnet20"}[pick(4)];
+  if (config.model.name == "cnn_bn") config.model.widths = {8, 8, 16, 16};
+  if (config.model.name == "mlp") config.model.widths = {64, 32};
+  config.data.batch =
+      std::array{6, 8, 12, 16, 24, 32, 36}[pick(config.model.name == "resnet20" ? 4 : 7)];
+  config.data.train_count = config.data.batch * 3 + pick(2) * 5;
+  config.data.test_count = 16;
+  config.data.workers = pick(3);
+  config.checkpoint.keep = pick(2);
+  config.memory.limit = ByteSize{99'999'999};
+  const double part = 0.3 + 0.69 * pick(1000) / 1000;
+  const auto need = static_cast<double>(memory_need(config).bytes());
+  config.memory.limit = ByteSize{static_cast<int64_t>(part * need)};
+  return config;
+}
+
+// `config` with what stands in a line to paste.
+Config pasted(const Config& config, const std::string& overrides) {
+  std::vector<std::string> words;
+  std::istringstream in(overrides);
+  for (std::string word; in >> word;) words.push_back(word);
+  return parse_config(print_config(config), "test.yaml", words);
+}
+
+// The price of the cheapest remedy of all candidates for which nothing changes but what `changes`
+// allows; each is planned.
+double best_price(const Config& config, const DataNeed& data, Remedy::Changes changes) {
+  const int64_t limit = config.memory.limit->bytes;
+  BatchSearch search(data, Purpose::training);
+  const double now = search.need(config).time;
+  double best = INFINITY;
+  for (const auto& [words, price] : {std::pair("", 0.0),
+                                     {"data.read_ahead=1", 0.01},
+
+                                     {"data.workers=0", 0.05},
+                                     {"checkpoint.keep=0", 0.1},
+                                     {"checkpoint.keep=0 data.read_ahead=1", 0.11},
+                                     {"checkpoint.keep=0 data.workers=0", 0.15}}) {
+    Config saved;
+    try {
+      saved = pasted(config, words);
+    } catch (const Error&) {  // has no effect
+      continue;
+    }
+    const auto look = [&](const Config& other) {
+      const BatchSearch::Need need = search.need(other);
+      if (need.bytes <= limit) best = std::min(best, need.time / now - 1 + price);
+    };
+    look(saved);
+    if (changes == Remedy::Changes::nothing) {
+      Config other = saved;
+      other.memory.budget = ByteSize{limit};
+      try {
+        const MemoryNeed need = memory_need(other, data);
+        EXPECT_LE(need.bytes(), limit);
+        best = std::min(best, need.report.budget.price() + price);
+      } catch (const PlanInfeasible&) {
+      }
+    }
+    for (int64_t parts = 2; changes == Remedy::Changes::sums && parts <= saved.data.batch;
+         ++parts) {
+      Config other = saved;
+      other.train.accumulate = static_cast<int>(parts);
+      const int64_t planning = search.need(config).nodes * parts * kPlanningBytes;
+      if (saved.data.batch % parts == 0 && planning <= std::max<int64_t>(limit, 5 << 20) / 4 * 3)
+        look(other);
+    }
+    for (int64_t batch = saved.data.batch / 2; changes == Remedy::Changes::training && batch > 0;
+         batch /= 2) {
+      Config other = saved;
+      other.data.batch = batch;
+      look(other);
+    }
+  }
+  return best;
+}
+
+// TESSERA_LONG_TESTS=1: 200 of them.
+TEST(Fit, EveryRemedyOfARefusalFitsAndTheFirstIsNearlyTheBestThereIs) {
+  std::mt19937 draw(38);
+  std::map<std::string, int> offered;
+  const int cases = std::getenv("TESSERA_LONG_TESTS") != nullptr ? 200 : 25;
+  for (int i = 0; i < cases; ++i) {
+    const Config config = random_refused(draw);
+    const DataNeed data = known_data(config);
+    const std::vector<Remedy> list =
+        remedies(config, data, Purpose::training, config.memory.limit->bytes, false, 1e9);
+    SCOPED_TRACE(fmt::format("case {}: {} batch {} limit {}", i, config.model.name,
+                             config.data.batch, config.memory.limit->bytes));
+    for (const Remedy& remedy : list) {
+      const Config with = pasted(config, remedy.overrides);
+      EXPECT_NO_THROW(require_fit(with)) << remedy.overrides;
+      EXPECT_EQ(memory_need(with).bytes(), remedy.bytes) << remedy.overrides;
+      ++offered[remedy.overrides.substr(0, remedy.overrides.find('='))];
+    }
+    using Changes = Remedy::Changes;
+    for (const Changes changes : {Changes::nothing, Changes::sums, Changes::training}) {
+      const double best = best_price(config, data, changes);
+      if (!list.empty() && list.front().changes == changes) {
+        EXPECT_LE(1 + list.front().price, 1.1 * (1 + best)) << list.front().overrides;
+        break;
+      }
+      EXPECT_EQ(best, INFINITY) << "a remedy that changes less was not found";
+    }
+  }
+  for (const char* key : {"memory.budget", "train.accumulate", "data.batch", "checkpoint.keep"})
+    EXPECT_GT(offered[key], cases / 10) << key;
+}
+
+TEST(Fit, ARefusalOffersToComputeAgainAndToAccumulate) {
+  Config config = with_limit(99'999'999);
+  config.model.name = "resnet20";
+  config.data.batch = 64;
+  config.data.train_count = config.data.test_count = 64;
+  config.memory.limit = ByteSize{memory_need(config).bytes() * 7 / 10};
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    require_fit(config);
+    FAIL();
+  } catch (const PlanInfeasible& error) {
+    const std::string text = error.what();
+    const size_t budget = text.find("\n  memory.budget="),
+                 parts = text.find("\n  train.accumulate="), batch = text.find("\n  data.batch=");
+    EXPECT_LT(budget, parts) << text;  // what changes less comes first
+    EXPECT_LT(parts, batch) << text;
+    EXPECT_LT(batch, text.npos) << text;
+    EXPECT_NE(text.find("% time  same bits\n"), text.npos) << text;
+    EXPECT_NE(text.find("another sum; norms see "), text.npos) << text;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 TEST(Fit, SwappingIsSaidWithTheRemedy) {

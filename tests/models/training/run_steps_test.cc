@@ -1,9 +1,12 @@
 // Which steps a run prepares.
 #include "tessera/models/training/run_steps.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tessera/graph/program.h"
 #include "tessera/models/config/config.h"
+#include "tessera/models/training/plan.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
@@ -39,6 +42,69 @@ TEST(RunSteps, ValidationAddsTheBatchesThatTheTestSetHasNot) {
   data.validation_count = 11;
   EXPECT_EQ(run_steps(config, data, Purpose::training).evaluation, (Counts{8, 4, 3}));
   EXPECT_EQ(run_steps(config, data, Purpose::evaluation).evaluation, (Counts{8, 4}));
+}
+
+TEST(RunSteps, EvaluationsTakeNoMoreThanAPartOfAnAccumulatedBatch) {
+  Config config;
+  config.data.batch = 10;
+  config.train.accumulate = 3;  // parts of 3, 3 and 4
+  DataNeed data;
+  data.train_count = 40;
+  data.test_count = 9;
+  const auto counts = [&](Purpose purpose) { return run_steps(config, data, purpose).evaluation; };
+  EXPECT_EQ(counts(Purpose::training), (Counts{4, 1}));
+  EXPECT_EQ(counts(Purpose::evaluation), (Counts{4, 1}));
+  EXPECT_EQ(counts(Purpose::verification), (Counts{4}));
+  EXPECT_EQ(run_steps(config, data, Purpose::training).train, (Counts{10}));
+  config.eval.batch = 6;
+  EXPECT_EQ(counts(Purpose::training), (Counts{6, 3}));
+  EXPECT_EQ(counts(Purpose::evaluation), (Counts{6, 3}));
+  EXPECT_EQ(counts(Purpose::verification), (Counts{5}));
+}
+
+// The session of an accumulated training, of which an evaluation of all images at once takes more.
+TEST(RunSteps, TheBoundOfAPlanIsThatOfTheStepThatSetsTheArena) {
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  config.data.train_count = config.data.test_count = config.data.batch = 64;
+  config.train.accumulate = 16;
+  const PlanReport small = plan(config);
+  EXPECT_EQ(small.arena_of, "");
+  config.eval.batch = 64;
+  const PlanReport large = plan(config);
+  EXPECT_EQ(large.arena_of, "evaluation of 64 images");
+  EXPECT_GT(large.arena, small.arena);
+  const auto session = prepared_session(config, known_data(config), Purpose::training);
+  const Program& evaluation = *session->evaluation_step(64).program();
+  EXPECT_EQ(large.arena, static_cast<int64_t>(evaluation.arena_bytes()));
+  EXPECT_EQ(large.lower_bound, lower_bound(evaluation.problem()));
+  EXPECT_NE(large.text().find("both of the evaluation of 64 images\n"), std::string::npos);
+  EXPECT_NE(large.json().find("\"arena_of\":\"evaluation of 64 images\""), std::string::npos);
+}
+
+TEST(RunSteps, ParametersAreCountedTrainableAndFrozen) {
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  int64_t all = 0, conv1 = 0;
+  const auto session = prepared_session(config, known_data(config), Purpose::training);
+  for (const Tensor& tensor : session->store().parameters()) {
+    all += tensor.elements();
+    if (tensor.impl()->storage->name.starts_with("conv1.")) conv1 += tensor.elements();
+  }
+  ASSERT_GT(conv1, 0);
+  EXPECT_EQ(plan(config).trainable, all);
+  EXPECT_EQ(plan(config).frozen, 0);
+  config.train.freeze = {"conv1"};
+  const PlanReport report = plan(config);
+  EXPECT_EQ(report.trainable, all - conv1);
+  EXPECT_EQ(report.frozen, conv1);
+  EXPECT_NE(report.text().find(fmt::format("{} trainable, {} frozen\n", all - conv1, conv1)),
+            std::string::npos);
+  EXPECT_NE(report.json().find(fmt::format("\"parameters\":{{\"trainable\":{},\"frozen\":{}}}",
+                                           all - conv1, conv1)),
+            std::string::npos);
 }
 
 TEST(RunSteps, AreThoseOfThePurpose) {

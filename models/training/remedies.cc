@@ -1,0 +1,255 @@
+#include "tessera/models/training/remedies.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tessera/graph/arena_budget.h"
+#include "tessera/models/config/config.h"
+#include "tessera/models/training/session.h"
+#include "tessera/runtime/text/bytes.h"
+
+namespace tessera {
+namespace {
+
+using Changes = Remedy::Changes;
+using Need = BatchSearch::Need;
+
+constexpr size_t kLines = 4;  // that change the same
+
+// A setting that takes less memory and changes no bit of what is learned. `price`: what it counts
+// for, as nothing estimates how long loading takes or what a checkpoint is worth.
+struct Saving {
+  const char* words;
+  double price;
+  const char* remark;
+  void (*make)(Config&);
+};
+
+constexpr Saving kSavings[] = {
+    {"", 0, "", [](Config&) {}},
+    {" data.read_ahead=1", 0.01, "", [](Config& c) { c.data.read_ahead = 1; }},
+    {" data.workers=0", 0.05, "; loads between steps", [](Config& c) { c.data.workers = 0; }},
+    {" checkpoint.keep=0", 0.1, "; nothing to resume from",
+     [](Config& c) { c.checkpoint.keep = 0; }},
+    {" checkpoint.keep=0 data.read_ahead=1", 0.11, "; nothing to resume from",
+     [](Config& c) { c.checkpoint.keep = 0, c.data.read_ahead = 1; }},
+    {" checkpoint.keep=0 data.workers=0", 0.15, "; nothing to resume from, loads between steps",
+     [](Config& c) { c.checkpoint.keep = 0, c.data.workers = 0; }},
+};
+
+class Search {
+ public:
+  Search(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit, bool on_gpu,
+         double seconds)
+      : config_(config),
+        data_(data),
+        purpose_(purpose),
+        limit_(limit),
+        on_gpu_(on_gpu),
+        seconds_(seconds),
+        search_(data, purpose, on_gpu) {
+    config_.mode = Mode::kGraph;  // nothing is known ahead of what eager steps need
+    if (config.mode == Mode::kEager) mode_ = "mode=graph";
+    now_ = search_.need(config_);
+    of_a_plan_ = elapsed();
+    const RunSteps steps = run_steps(config_, data, purpose);
+    batch_ = steps.train.empty() ? steps.evaluation.front() : steps.train.front();
+    std::set<int64_t> saved;  // what saves as much as one before is that one, and already set
+    for (const Saving& saving : kSavings) {
+      Config other = config_;
+      saving.make(other);
+      const int64_t less = there(now_) - there(search_.need(other));
+      if (less >= 0 && saved.insert(less).second) savings_.push_back(&saving);
+    }
+    most_saved_ = *saved.rbegin();
+  }
+
+  std::vector<Remedy> find() {
+    // A saving that is enough alone is not tried with others.
+    std::erase_if(savings_, [&](const Saving* saving) {
+      const auto has = [&](const Remedy& alone) {
+        const std::string word = alone.overrides.substr(alone.overrides.rfind(' ') + 1);
+        return std::string_view(saving->words).find(word) != std::string_view::npos;
+      };
+      const bool enough = fits(now_) && !found_.empty();
+      return enough || std::any_of(found_.begin(), found_.end(), has) ||
+             offer(*saving, "", Changes::nothing, [](Config&) {});
+    });
+    if (fits(now_)) return std::move(found_);
+    if (purpose_ == Purpose::training) find_budgets();
+    if (purpose_ != Purpose::evaluation) find_parts();
+    find_batches();
+    std::stable_sort(found_.begin(), found_.end(), [](const Remedy& a, const Remedy& b) {
+      return std::tuple(a.changes, a.price) < std::tuple(b.changes, b.price);
+    });
+    size_t same = 0;
+    Changes last = Changes::nothing;
+    std::erase_if(found_, [&](const Remedy& remedy) {
+      if (std::exchange(last, remedy.changes) != remedy.changes) same = 0;
+      return ++same > kLines;
+    });
+    return std::move(found_);
+  }
+
+ private:
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  // How many plans of the size of the one that does not fit there is time for.
+  double plans_left() const { return (seconds_ - elapsed()) / of_a_plan_; }
+  int64_t there(const Need& need) const { return on_gpu_ ? need.gpu_bytes : need.bytes; }
+  bool fits(const Need& need) const {
+    const MemoryConfig& memory = config_.memory;
+    return there(need) <= limit_ && (!memory.limit || need.bytes <= memory.limit->bytes) &&
+           (!memory.gpu_limit || need.gpu_bytes <= memory.gpu_limit->bytes);
+  }
+
+  // Adds a saving together with what `set` does to the configuration, if that fits.
+  bool offer(const Saving& saving, const std::string& words, Changes changes, const auto& set) {
+    Config other = config_;
+    saving.make(other);
+    set(other);
+    const bool budgeted = words.starts_with("memory");
+    const Need need = budgeted ? within_budget(other) : search_.need(other);
+    if (!fits(need)) return false;
+    std::string all = mode_ + " " + words + saving.words, remark = saving.remark;
+    all.erase(0, all.find_first_not_of(' '));
+    if (all.empty()) return true;
+    if (changes == Changes::sums && need.has_statistics)
+      remark = fmt::format("; norms see {} images{}", batch_ / other.train.accumulate, remark);
+    const double slowdown = need.time / now_.time - 1;
+    found_.push_back({all, there(need), slowdown, slowdown + saving.price, changes, remark});
+    return true;
+  }
+
+  // What a training needs with the budget of `config`: more than there is where none is found.
+  Need within_budget(Config config) {
+    Need need = search_.need(config);
+    CompileOptions options;
+    options.arena_budget =
+        std::max<int64_t>(config.memory.budget->bytes - there(need) + need.arena, 0);
+    if (options.arena_budget < least_arena_) return need;
+    Config plain = config;
+    plain.memory.budget.reset();
+    try {
+      const auto session = prepared_session(plain, data_, purpose_, options);
+      const MemoryNeed planned = memory_need(*session, config, data_, purpose_);
+      need.bytes = planned.bytes(), need.gpu_bytes = planned.gpu_bytes();
+      need.time *= 1 + planned.report.budget.price();
+    } catch (const BudgetTooSmall& error) {
+      least_arena_ = error.minimum();
+    }
+    return need;
+  }
+
+  // All that there is, with each saving that may yet be worth its price; then less, which leaves
+  // room for others.
+  void find_budgets() {
+    double best = INFINITY;
+    const auto look = [&](const Saving& saving, int64_t bytes) {
+      const ByteSize budget{bytes};
+      if (bytes <= 0 || saving.price >= best || plans_left() < 3 ||
+          !offer(saving, "memory.budget=" + budget.text(), Changes::nothing,
+                 [&](Config& c) { c.memory.budget = budget; }))
+        return;
+      if (found_.back().price >= best) return found_.pop_back();
+      best = found_.back().price;
+    };
+    const bool large = limit_ >= int64_t{1} << 30;  // whole MiB are little less, and short
+    for (const Saving* saving : savings_) look(*saving, large ? limit_ >> 20 << 20 : limit_);
+    for (const int64_t eighths : {7, 6}) {
+      best = INFINITY;
+      look(kSavings[0], (limit_ / 8 * eighths) >> 20 << 20);
+    }
+  }
+
+  // Each divisor of the batch, until one fits without a saving. A step of k parts has k times as
+  // many nodes, and its arena at least a part of what there is now.
+  void find_parts() {
+    std::vector<const Saving*> open = savings_;
+    const int64_t now = config_.train.accumulate, most = std::min<int64_t>(batch_, 4096);
+    for (int64_t parts = now + 1; parts <= most; ++parts) {
+      if (batch_ % parts != 0) continue;
+      if (there(now_) - now_.arena + now_.arena * now / parts - most_saved_ > limit_) continue;
+      if (now_.nodes * parts / now * kPlanningBytes > std::max<int64_t>(limit_, 5 << 20) / 4 * 3 ||
+          plans_left() < static_cast<double>(parts) / static_cast<double>(now))
+        return;
+      const auto offered = [&](const Saving* saving) {
+        return offer(*saving, fmt::format("train.accumulate={}", parts), Changes::sums,
+                     [&](Config& c) { c.train.accumulate = static_cast<int>(parts); });
+      };
+      if (offered(open.front())) return;
+      std::erase_if(open, offered);
+    }
+  }
+
+  // The largest batch that fits, and the largest half of a half of the one that does not; with a
+  // saving where that allows a larger one.
+  void find_batches() {
+    const bool evaluated = purpose_ == Purpose::evaluation;
+    int64_t best = 0;
+    for (const Saving* saving : savings_) {
+      Config other = config_;
+      saving->make(other);
+      const auto plans = static_cast<int64_t>(std::clamp(plans_left(), 6.0, 1e6));
+      const int64_t most = search_.largest(other, limit_, plans).batch;
+      int64_t half = batch_;
+      while (half > std::max<int64_t>(most, 1)) half /= 2;
+      for (const int64_t batch : {half, most})
+        if (batch > best && (evaluated || batch >= config_.train.accumulate) &&
+            offer(*saving, fmt::format("{}.batch={}", evaluated ? "eval" : "data", batch),
+                  evaluated ? Changes::nothing : Changes::training,
+                  [&](Config& c) { set_batch(c, purpose_, batch); }))
+          best = batch;
+    }
+  }
+
+  Config config_;
+  const DataNeed& data_;
+  const Purpose purpose_;
+  const int64_t limit_;
+  const bool on_gpu_;
+  const double seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double of_a_plan_ = 0;  // seconds
+  BatchSearch search_;
+  Need now_;
+  std::string mode_;
+  int64_t batch_ = 0;                   // images of a step
+  std::vector<const Saving*> savings_;  // that take less
+  int64_t most_saved_ = 0, least_arena_ = 0;
+  std::vector<Remedy> found_;
+};
+
+}  // namespace
+
+std::vector<Remedy> remedies(const Config& config, const DataNeed& data, Purpose purpose,
+                             int64_t limit, bool on_gpu, double seconds) {
+  return Search(config, data, purpose, limit, on_gpu, seconds).find();
+}
+
+std::string remedies_text(const Config& config, const DataNeed& data, Purpose purpose,
+                          int64_t limit, bool on_gpu) {
+  constexpr const char* kChanges[] = {"same bits", "another sum", "another training"};
+  std::string text;
+  for (const Remedy& remedy : remedies(config, data, purpose, limit, on_gpu))
+    text += fmt::format("  {:<46} {:>12} {:>+7.1f} % time  {}{}\n", remedy.overrides,
+                        byte_text(remedy.bytes), 100 * remedy.slowdown,
+                        kChanges[static_cast<size_t>(remedy.changes)], remedy.remark);
+  if (!text.empty()) return text;
+  // Each image takes some bytes, whatever the batch.
+  const bool by_count = !on_gpu && total_bytes(loader_blocks(config, data, purpose)) > limit / 2;
+  return fmt::format(
+      "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
+      "take a smaller model or smaller images{}\n",
+      by_count ? ", or fewer of them with data.train_count and data.test_count" : "");
+}
+
+}  // namespace tessera
