@@ -9,6 +9,8 @@ namespace tessera {
 namespace {
 
 constexpr int kThreads = 128;  // so that up to 80 registers are there: 64 are too few for some
+// Blocks of a multiprocessor at once: with five 96 registers are there, for programs that read much.
+constexpr int blocks_of(int program) { return kKnownPrograms[program].inputs < 12 ? 6 : 5; }
 constexpr int64_t kMostBlocks = 1 << 14;
 
 enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay neighbours
@@ -44,7 +46,7 @@ __device__ void load_input(const KnownCall<T>& known, int k, int64_t i, int coun
 }
 
 template <int kProgram, class T>
-__global__ void __launch_bounds__(kThreads, 6)
+__global__ void __launch_bounds__(kThreads, blocks_of(kProgram))
     run_known(const __grid_constant__ KnownCall<T> known) {
   constexpr KnownProgram program = kKnownPrograms[kProgram];
   constexpr int N = kPack<T>;

@@ -73,7 +73,7 @@ class Doctor(Machine):
     def test_a_configuration_as_json(self):
         report = json.loads(self.run_it("doctor", "--config", "c.yaml", "--json")[0])
         self.assertEqual([found["what"] for found in report["findings"]],
-                         ["device", "memory", "data", "run folder", "checkpoint"])
+                         ["device", "memory", "model", "data", "run folder", "checkpoint"])
         report = json.loads(self.run_it("doctor", "--config", "c.yaml", "--json", "device=gpu:9", code=NO_DEVICE)[0])
         self.assertEqual(report["exit_code"], NO_DEVICE)
         self.assertEqual(report["findings"][0]["state"], "problem")
