@@ -9,7 +9,8 @@ namespace tessera {
 namespace {
 
 constexpr int kThreads = 128;  // so that up to 80 registers are there: 64 are too few for some
-// Blocks of a multiprocessor at once: with five 96 registers are there, for programs that read much.
+// Blocks of a multiprocessor at once: with five 96 registers are there, for programs that read
+// much.
 constexpr int blocks_of(int program) { return kKnownPrograms[program].inputs < 12 ? 6 : 5; }
 constexpr int64_t kMostBlocks = 1 << 14;
 

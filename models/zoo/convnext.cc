@@ -82,14 +82,11 @@ Tensor ConvNext::forward(const Tensor& x) const {
 ConvNext::Settings ConvNext::of_size(const std::string& size) {
   if (size == "tiny") return {};
   if (size == "nano") return {.blocks = {2, 2, 8, 2}, .widths = {80, 160, 320, 640}};
-  Settings s{.blocks = {2, 2, 6, 2}, .widths = {}};
-  if (size == "pico") s.widths = {64, 128, 256, 512};
-  if (size == "femto") s.widths = {48, 96, 192, 384};
-  if (size == "atto") s.widths = {40, 80, 160, 320};
-  if (s.widths.empty())
-    throw ConfigError(
-        fmt::format("convnext: sizes are atto, femto, pico, nano and tiny, not {}", size));
-  return s;
+  if (size == "pico") return {.blocks = {2, 2, 6, 2}, .widths = {64, 128, 256, 512}};
+  if (size == "femto") return {.blocks = {2, 2, 6, 2}, .widths = {48, 96, 192, 384}};
+  if (size == "atto") return {.blocks = {2, 2, 6, 2}, .widths = {40, 80, 160, 320}};
+  throw ConfigError(
+      fmt::format("convnext: sizes are atto, femto, pico, nano and tiny, not {}", size));
 }
 
 }  // namespace tessera
