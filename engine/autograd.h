@@ -14,7 +14,8 @@ enum class CreateGraph : bool { no, yes };
 // Returns d loss / d wrt[i] for each i, like wrt[i]; zeros if loss does not depend on it. wrt[i] is
 // a leaf or any tensor computed from one. loss has one element, unless `upstream`, like loss, is
 // given. Gradients are made by calling ops, on the device each op ran on, so a captured step
-// records them. The tape on the way to wrt is let go, unless a graph is created.
+// records them. Values that ops saved on the way to wrt are freed, unless a graph is created; the
+// leaves stay as long as loss does, so detach() a loss that is kept.
 //
 // A gradient is right or an Error that names the op and its place in the model: loss is not tracked
 // at all; an op on the way has no gradient or makes integers (detach() where none should flow);

@@ -46,13 +46,20 @@ class ProgramStep final : public CompiledStep {
   }
   size_t outputs() const override { return stops_.size(); }
   void use_external_slots(ExternalMemory external) override {
-    const size_t own = std::min(program_->slot_bytes(), external.bytes);
+    const ArenasInUse alone(*arenas_, signature().arguments);
+    if (external.bytes < slot_bytes())
+      throw ConfigError(
+          fmt::format("compiled function: its slots take {} bytes, but {} were brought; bring "
+                      "slot_bytes()",
+                      slot_bytes(), external.bytes));
+    program_->use_external_slots(external, program_->device());
+    const size_t own = program_->slot_bytes();
     if (gradient_)
       gradient_->program().use_external_slots(
           {static_cast<std::byte*>(external.data) + own, external.bytes - own}, program_->device());
-    program_->use_external_slots(external, program_->device());
   }
   void bind() override {
+    const ArenasInUse alone(*arenas_, signature().arguments);
     program_->bind();
     if (gradient_) gradient_->bind(*program_);
     if (results_.empty()) make_results();
@@ -105,6 +112,7 @@ class ProgramStep final : public CompiledStep {
   }
   std::optional<NonFinite> find_non_finite() override {
     const ArenasInUse alone(*arenas_, signature().arguments);
+    begin();
     if (twins_ && submitted_) twins_->put_back();
     return program_->find_non_finite();
   }

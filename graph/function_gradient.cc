@@ -288,16 +288,19 @@ Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
   }
   std::vector<std::shared_ptr<Storage>> now;
   if (!in_slots) now = copy_of_slots();
-  last_.reset();  // if the run fails, what stands in the slots is nobody's
-  write_slots(call.saved);
-  program_->run();
   Tensors slopes;
-  for (size_t i = 0; i < needed.size(); ++i)
-    slopes.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
+  try {
+    write_slots(call.saved);
+    program_->run();
+    for (size_t i = 0; i < needed.size(); ++i)
+      slopes.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
+  } catch (...) {  // out of memory, say: the gradient may be taken again
+    write_slots(now);
+    throw;
+  }
   call.saved.clear();
-  if (in_slots) return slopes;
   write_slots(now);
-  last_ = last;
+  if (in_slots) last_.reset();
   return slopes;
 }
 

@@ -428,8 +428,13 @@ void Program::run_alone(size_t s) {
   guard_->run_alone(static_cast<int>(s), bound.in, bound.out, bound.scratch,
                     memories_[i].slots->data() + alone_[i],
                     [&](Buffers in, Buffers out, Buffer scratch) {
-                      bound.kernel->run(*bound.where, in, out, scratch);
-                      bound.where->synchronize();
+                      try {
+                        bound.kernel->run(*bound.where, in, out, scratch);
+                        bound.where->synchronize();
+                      } catch (Error& error) {
+                        error.locate(graph_.nodes[s].module_path, graph_.nodes[s].op->name());
+                        throw;
+                      }
                     });
 }
 

@@ -204,8 +204,12 @@ struct CachingAllocator::Impl {
     if (statistics.reserved_bytes + bytes > 2 * peak) give_back(bytes);
     if (most > end && fits(static_cast<size_t>(most - begin)) && take(most)) {
       end = most;
-    } else if (!make_room(bytes) || !take(end)) {
-      return false;
+    } else {
+      if (!make_room(bytes)) return false;
+      if (!take(end)) {  // others may hold a part of what the limit allows
+        give_back(bytes);
+        if (!take(end)) return false;
+      }
     }
     asked = true;
     count_reserved(static_cast<size_t>(end - begin));

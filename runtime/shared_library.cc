@@ -107,6 +107,11 @@ LibraryTrial try_library(const std::string& file, const std::string& first,
   int ends[2];
   if (pipe(ends) != 0) return {"no pipe for a child process", 0};
   const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return {"no child process to load it in", 0};
+  }
   if (child == 0) {
     dup2(ends[1], STDERR_FILENO);  // the vendor's last words
     if (!first.empty()) dlopen(first.c_str(), RTLD_LAZY);

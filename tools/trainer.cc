@@ -59,8 +59,10 @@ void catch_signals() {
     sigaction(number, nullptr, &before);
     if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
+  struct sigaction before {};
+  sigaction(SIGUSR1, nullptr, &before);
   action.sa_handler = [](int) { g_save = true; };
-  sigaction(SIGUSR1, &action, nullptr);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGUSR1, &action, nullptr);
 }
 
 const char* signal_name(int number) {
@@ -78,7 +80,7 @@ const char* signal_name(int number) {
 
 std::string result_table(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
-  const int first = result.has_validation ? 12 : 8;
+  const int first = result.best_kept ? 18 : result.has_validation ? 12 : 8;
   std::string text = fmt::format("{:<{}}{:>10}{:>12}{}\n", "", first, "loss", "accuracy",
                                  top5 ? "  first five" : "");
   const auto line = [&](const char* phase, double loss, double accuracy) {
@@ -86,7 +88,9 @@ std::string result_table(const Config& config, const TrainResult& result) {
   };
   text += line("train", result.train_loss, result.train_accuracy) + "\n";
   if (result.has_validation)
-    text += line("validation", result.validation_loss, result.validation_accuracy) + "\n";
+    text += line(result.best_kept ? "validation, last" : "validation", result.validation_loss,
+                 result.validation_accuracy) +
+            "\n";
   text += line("test", result.test_loss, result.test_accuracy);
   if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
   if (result.skipped > 0)
@@ -97,10 +101,12 @@ std::string result_table(const Config& config, const TrainResult& result) {
   text +=
       loss ? fmt::format("\n{:<{}}{:>10}{:>12}", "best", first, loss_text(result.best_value), "")
            : fmt::format("\n{:<{}}{:>10}{:>10.2f} %", "best", first, "", 100 * result.best_value);
+  const char* const folder = config.run.dir.c_str();
+  const std::string dir = shell_command(1, &folder);
   const std::string take =
       result.best_step == result.steps || config.checkpoint.keep == 0
           ? ""
-          : "`trainer eval --checkpoint=best --run " + config.run.dir + "` takes these weights";
+          : fmt::format("`trainer eval --checkpoint=best --run {}` takes these weights", dir);
   text += fmt::format("  on {}, after step {}", result.has_validation ? "validation" : "test",
                       result.best_step);
   if (!result.has_validation) text += "; chosen on the test set: data.validation keeps them apart";

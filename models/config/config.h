@@ -298,6 +298,10 @@ using ConfigOrigins = std::map<std::string, std::string>;
 // be read.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
                    ConfigOrigins* origins = nullptr);
+// Loads the resolved configuration of a run folder, which an earlier program may have written:
+// settings without effect are put aside.
+Config load_resolved_config(const std::string& path,
+                            const std::vector<std::string>& overrides = {});
 // name: what errors call the text.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<std::string>& overrides = {},

@@ -59,9 +59,9 @@ class Parser {
   }
 
   // What several keys must keep between them; then the errors of all.
-  void finish() {
+  void finish(bool resolved) {
     prefer_last_length();
-    put_aside();
+    put_aside(resolved);
     complete_normalization();
     if (!given_.count("optimizer.lr")) config_.optimizer.lr = usual_lr(config_.optimizer.name);
     if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
@@ -232,7 +232,7 @@ class Parser {
 
   // What the file gives for one model, optimizer or data set means nothing beside another that an
   // override chooses: it goes, and is named.
-  void put_aside() {
+  void put_aside(bool resolved) {
     std::vector<std::string> known;  // options of the model
     if (wrong_groups_.count("model") == 0) {
       if (is_overridden("model.name")) drop("model.layers");
@@ -252,8 +252,8 @@ class Parser {
         if (other_model && !known.empty() &&
             std::find(known.begin(), known.end(), key.leaf()) == known.end())
           drop(key.path);
-      } else if (!choice.empty() && is_overridden(choice) && wrong_groups_.count(group) == 0 &&
-                 wrong_groups_.count(key.group()) == 0 &&
+      } else if (!choice.empty() && (resolved || is_overridden(choice)) &&
+                 wrong_groups_.count(group) == 0 && wrong_groups_.count(key.group()) == 0 &&
                  !why_without_effect(config_, key).empty()) {
         drop(key.path);
       }
@@ -308,20 +308,21 @@ class Parser {
 
 }  // namespace
 
-Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<std::string>& overrides, ConfigOrigins* origins) {
+namespace {
+
+Config parse(std::string_view text, const std::string& name,
+             const std::vector<std::string>& overrides, ConfigOrigins* origins, bool resolved) {
   Config config;
   Parser parser(config);
   parser.file(text, name);
   int index = 0;
   for (const std::string& override_text : overrides) parser.override_key(override_text, ++index);
-  parser.finish();
+  parser.finish(resolved);
   if (origins != nullptr) *origins = parser.origins();
   return config;
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                   ConfigOrigins* origins) {
+std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text, part(4096, '\0');
   while (text.size() <= kYamlMostBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
@@ -330,7 +331,23 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
     throw ConfigError(
         fmt::format("{}: cannot be read as a file; give the path of a configuration", path));
   }
-  return parse_config(text, path, overrides, origins);
+  return text;
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<std::string>& overrides, ConfigOrigins* origins) {
+  return parse(text, name, overrides, origins, false);
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                   ConfigOrigins* origins) {
+  return parse(text_of(path), path, overrides, origins, false);
+}
+
+Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse(text_of(path), path, overrides, nullptr, true);
 }
 
 }  // namespace tessera

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
-#include <iterator>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +16,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
@@ -45,8 +46,10 @@ std::string environment_json(Device device) {
   uname(&system);
   std::vector<Json> devices;
   std::string kind = "cpu";  // equal GPUs give equal bits
+  const auto part = logical_device(device);
   for (const DeviceInfo& info : physical_devices()) {
-    if (!device.is_cpu() && info.device == device) kind = info.description;
+    if (!device.is_cpu() && info.device == (part ? part->physical : device))
+      kind = info.description;
     devices.push_back(Json::object({{"name", info.device.name()},
                                     {"description", info.description},
                                     {"memory_bytes", info.memory_bytes}}));
@@ -74,15 +77,21 @@ std::string environment_json(Device device) {
          "\n";
 }
 
-std::string environment_changes(const std::string& run_dir, Device device) try {
+std::string environment_changes(const std::string& run_dir, Device device, bool exact) try {
   constexpr std::string_view kOfBits[] = {"tessera",         "compiler", "asserts",  "c_library",
                                           "instruction_set", "kernels",  "winograd", "device"};
   const Json now = Json::parse(environment_json(device));
+  std::map<std::string, std::string> then;
+  for (const auto& [name, value] : Json::parse(run_file(run_dir, "env.json")).members())
+    then[name] = value.text().substr(0, 100);
   std::string changes;
-  for (const auto& [name, then] : Json::parse(run_file(run_dir, "env.json")).members())
-    if (std::ranges::find(kOfBits, name) != std::end(kOfBits) && now[name].text() != then.text())
-      changes += fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name,
-                             now[name].text(), then.text().substr(0, 100));
+  for (const std::string_view name : kOfBits) {
+    const auto was = then.find(std::string(name));
+    if (was == then.end() ? exact : was->second != now[name].text())
+      changes +=
+          fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name, now[name].text(),
+                      was == then.end() ? "not written down" : was->second);
+  }
   return changes;
 } catch (const Error&) {
   return "the run folder has no env.json that tells where it ran";

@@ -11,8 +11,9 @@ namespace tessera {
 // steps run on, memory, devices, libraries, started (UTC).
 std::string environment_json(Device device = {});
 // Names what decides about bits and is another than in env.json of a run folder, now and then; ""
-// if nothing is. Members that an older program did not write are not compared.
-std::string environment_changes(const std::string& run_dir, Device device);
+// if nothing is. Members that an older program did not write are compared if `exact` alone: they
+// count as others.
+std::string environment_changes(const std::string& run_dir, Device device, bool exact = false);
 
 const char* tessera_version();  // "1.2.0"
 

@@ -61,7 +61,7 @@ std::unique_ptr<TrainedNetwork> trained_network(const std::string& run_dir,
     throw ConfigError(
         fmt::format("run folder: there is no '{}'; give the folder of a training", config_path));
   auto trained = std::make_unique<TrainedNetwork>();
-  trained->config = load_config(config_path);
+  trained->config = load_resolved_config(config_path);
   find_weights(run_dir, checkpoint, *trained);
   trained->image = image_in(*trained);
   const DeviceScope cpu("cpu:0");

@@ -29,8 +29,8 @@ bool may_differ(std::string_view key) {
   constexpr std::string_view kOfBits[] = {"train.accumulate", "train.freeze",
                                           "train.freeze_all_but"};
   if (std::find(std::begin(kOfBits), std::end(kOfBits), key) != std::end(kOfBits)) return false;
-  constexpr std::string_view kGroups[] = {"train.",      "eval.",   "cpu.", "memory.",
-                                          "checkpoint.", "resume.", "run."};
+  constexpr std::string_view kGroups[] = {"train.",  "eval.",       "cpu.",    "devices.",
+                                          "memory.", "checkpoint.", "resume.", "run."};
   constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",
                                         "threads",         "data.workers", "data.root",
                                         "data.read_ahead", "data.cache"};
@@ -111,10 +111,14 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
   };
   std::map<std::string, std::string> all = now;
   all.insert(then.begin(), then.end());
+  // Nothing reads the settings of GPUs on a CPU, where they are refused.
+  const bool between_devices =
+      value(now, "device").starts_with("cpu") || value(then, "device").starts_with("cpu");
   std::string wrong;
   for (const auto& entry : all) {
     const std::string is = value(now, entry.first), was = value(then, entry.first);
     if (is == was || may_differ(entry.first)) continue;
+    if (between_devices && entry.first.starts_with("gpu.")) continue;
     wrong += fmt::format("\n  {}: {}, but the checkpoint was trained with {}",
                          entry.first.substr(0, 64), is.substr(0, 200), was.substr(0, 200));
   }
@@ -229,7 +233,8 @@ void Checkpointing::check_data(int64_t batches, int64_t images) const {
 void Checkpointing::check_machine(Device device) const {
   if (beginning_ == nullptr) return;
   const std::filesystem::path folder = std::filesystem::path(beginning_->path()).parent_path();
-  const std::string changes = environment_changes((folder / "..").string(), device);
+  const std::string changes =
+      environment_changes((folder / "..").string(), device, config_.resume.exact);
   if (changes.empty()) return;
   if (config_.resume.exact)
     throw CheckpointError(fmt::format(

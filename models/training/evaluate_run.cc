@@ -118,12 +118,12 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   if (!std::filesystem::exists(resolved))
     throw ConfigError(
         fmt::format("run folder: there is no '{}'; give the folder of a training", resolved));
-  const Config trained = load_config(resolved);
+  const Config trained = load_resolved_config(resolved);
   const std::string inference = run_file(run_dir, "inference.json");
   std::vector<std::string> overrides;
   if (!options.data.empty()) overrides = data_overrides(options.data, trained, inference);
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
-  Config config = load_config(resolved, overrides);
+  Config config = load_resolved_config(resolved, overrides);
   require_fit(config, Purpose::evaluation);
   // The resolved configuration tells the normalization, but for runs of programs that measured
   // none.

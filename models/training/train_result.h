@@ -13,7 +13,7 @@ namespace tessera {
 struct TrainResult {
   double test_accuracy = 0, test_loss = 0;  // of the weights that are kept; accuracy in [0, 1]
   double test_top5 = 0;                     // part that is right among the first five
-  // The same on the images of data.validation, where there are some.
+  // On the images of data.validation, where there are some, after the last step.
   bool has_validation = false;
   double validation_accuracy = 0, validation_loss = 0;
   double train_accuracy = 0, train_loss = 0;  // over the last epoch, as in the last line of

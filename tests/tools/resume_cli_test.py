@@ -144,6 +144,23 @@ class Resuming(ProgramTest):
         said = self.trainer("train.steps=15", "--resume", "cpu.winograd=off")[1]
         self.assertIn('winograd is "off" and was "auto"', said)
 
+    def test_what_no_cpu_reads_does_not_hold_a_run_to_its_machine(self):
+        self.trainer("train.steps=3")
+        self.trainer("train.steps=4", "--resume", "devices.cpu=[1GiB, 1GiB]")
+        # A program before this one wrote settings of GPUs beside a CPU.
+        resolved = self.run_folder / "config.resolved.yaml"
+        text = re.sub(r"(?m)^gpu:\n(  .*\n)+", "", resolved.read_text(encoding="utf-8"))
+        resolved.write_text(text + "gpu:\n  tf32: true\n", encoding="utf-8")
+        self.trainer_plain("eval", "--run", "run", code=0)
+        # Nor did it write where the run was.
+        env = self.run_folder / "env.json"
+        old = {key: value for key, value in json.loads(env.read_text(encoding="utf-8")).items() if key != "device"}
+        env.write_text(json.dumps(old), encoding="utf-8")
+        self.assertEqual(self.trainer("train.steps=5", "--resume")[1], "")
+        env.write_text(json.dumps(old), encoding="utf-8")
+        refused = self.trainer("train.steps=6", "--resume", "resume.exact=true", code=BAD_CHECKPOINT)[1]
+        self.assertIn('device is "cpu" and was not written down', refused)
+
     def test_the_first_command_stays(self):
         self.trainer("train.steps=3")
         first = (self.run_folder / "command.txt").read_text(encoding="utf-8")
