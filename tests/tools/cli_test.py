@@ -243,7 +243,7 @@ class Training(Test):
 
     def test_validation_images_choose_and_the_test_set_is_seen_once(self):
         run, said = self.train("run", "data.validation=25%")
-        self.assertRegex(said, r"\nvalidation +\d+\.\d{4} +\d+\.\d\d %\n"
+        self.assertRegex(said, r"\nvalidation(?:, last)? +\d+\.\d{4} +\d+\.\d\d %\n"
                                r"test +\d+\.\d{4} +\d+\.\d\d % +\d+\.\d\d %\n"
                                r"best +\d+\.\d\d %  on validation, after step \d+")
         self.assertEqual([line["step"] for line in metrics(run) if line["phase"] == "test"],
