@@ -14,7 +14,7 @@ mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 -E '/
 # inside ROOT USER COMMAND: in namespaces of its own, so that no mount or process is left.
 inside() {
   unshare --mount --pid --fork bash -c '
-    mount --bind /dev "$1/dev" && mount -t proc proc "$1/proc" &&
+    mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" &&
     exec chroot "$1" su - "$2" -c "$3"' inside "$@"
 }
 

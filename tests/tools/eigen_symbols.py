@@ -16,7 +16,8 @@ for path in sys.argv[2:]:
     if not any("eigen_microkernels" in name for name in names):
         sys.exit(f"{path}: no eigen_microkernels among its symbols")
     for name in names:
-        if "tessera_eigen_" not in name and not name.startswith("tessera::"):
+        # g++ 14 makes DW.ref.*, the address of the handler of exceptions, which is the same in all.
+        if "tessera_eigen_" not in name and not name.startswith(("tessera::", "DW.ref.")):
             print(f"{path}: defines {name}, which the linker may take for all instruction sets")
             failures += 1
 sys.exit(failures > 0)

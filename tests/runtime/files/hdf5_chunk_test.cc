@@ -92,6 +92,7 @@ Stored store(const Bytes& values, size_t element, const std::vector<Hdf5Filter::
   const hsize_t count = values.size() / element, zero = 0;
   const hid_t space = H5Screate_simple(1, &count, nullptr), type = H5Tcopy(H5T_STD_U8LE);
   H5Tset_size(type, element);
+  H5Tset_precision(type, 8 * element);  // all of it: HDF5 1.14 refuses less
   H5Pset_chunk(creation, 1, &count);
   for (const Hdf5Filter::Kind kind : filters) {
     if (kind == Hdf5Filter::Kind::kGzip) H5Pset_deflate(creation, 5);
