@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -87,6 +88,7 @@ class ProgramStep final : public CompiledStep {
       copy_bytes(mine.spec.device, storage->data(), mine.spec.device, mine.data(), storage->bytes);
       mine.storage = storage;
     }
+    if (gradient_) results_.clear();  // what lies behind them lives as long as what is returned
     return results;
   }
 
@@ -132,9 +134,9 @@ class ProgramStep final : public CompiledStep {
 
   // Before anything is written to the slots.
   void begin() {
-    if (!gradient_) return;
-    results_.clear();  // the tape knows these handles; those of the next run are new
-    gradient_->keep_last_call();
+    if (gradient_ || std::exchange(stopped_, false))
+      results_.clear();  // the tape knows these handles; those of the next run are new
+    if (gradient_) gradient_->keep_last_call();
   }
 
   void run_with(const Tensors& arguments) {
@@ -148,6 +150,7 @@ class ProgramStep final : public CompiledStep {
         results_.clear();
         make_results();
         for (const Tensor& result : results_) result.impl()->stop = argument.impl()->stop;
+        stopped_ = true;
         return;
       }
     if (gradient_) FunctionGradient::tie(gradient_, arguments, results_);
@@ -167,6 +170,7 @@ class ProgramStep final : public CompiledStep {
   std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive the step
   std::vector<std::shared_ptr<const GradientStop>> stops_;  // of each result
   Tensors results_;
+  bool stopped_ = false;  // results_ have the stop of an argument
   double compile_milliseconds_ = 0;
 };
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string_view>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -168,6 +170,32 @@ std::string program_run_path() {
     if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH) at = entry->d_un.d_val;
   }
   return texts != nullptr && at > 0 ? texts + at : "";
+}
+
+std::string program_build_id() {
+  std::string id;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        for (const ElfW(Phdr) & part : std::span(info->dlpi_phdr, info->dlpi_phnum)) {
+          if (part.p_type != PT_NOTE) continue;
+          const char* at = reinterpret_cast<const char*>(info->dlpi_addr + part.p_vaddr);
+          for (const char* end = at + part.p_memsz; at + sizeof(ElfW(Nhdr)) <= end;) {
+            const auto& note = *reinterpret_cast<const ElfW(Nhdr)*>(at);
+            const auto padded = [&](size_t n) { return (n + part.p_align - 1) & -part.p_align; };
+            at += sizeof note;
+            const std::string_view name(at, note.n_namesz);
+            at += padded(note.n_namesz);
+            if (note.n_type == NT_GNU_BUILD_ID && name == std::string_view("GNU", 4))
+              for (const char byte : std::span(at, note.n_descsz))
+                *static_cast<std::string*>(to) +=
+                    fmt::format("{:02x}", static_cast<unsigned char>(byte));
+            at += padded(note.n_descsz);
+          }
+        }
+        return 1;  // the first is the program
+      },
+      &id);
+  return id;
 }
 
 std::vector<LibraryVersion> library_versions() {

@@ -36,6 +36,9 @@ std::string loaded_library(const std::string& name);
 std::vector<std::string> loaded_libraries();
 // The run path written into the program: "/usr/local/cuda/lib64:..."; empty where there is none.
 std::string program_run_path();
+// The number that the linker gave the program, of all that it consists of: 40 hexadecimal digits;
+// empty where it gave none. Another build has another one.
+std::string program_build_id();
 
 // One that the product stands on.
 struct LibraryVersion {

@@ -17,6 +17,7 @@
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
+#include "tessera/runtime/shared_library.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
@@ -60,6 +61,7 @@ std::string environment_json(Device device) {
              {{"tessera", TESSERA_VERSION},
               {"compiler", kCompiler},
               {"asserts", kAsserts},
+              {"build", program_build_id()},
               {"cuda", kCuda},
               {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
               {"c_library", std::string("glibc ") + gnu_get_libc_version()},
@@ -78,8 +80,9 @@ std::string environment_json(Device device) {
 }
 
 std::string environment_changes(const std::string& run_dir, Device device, bool exact) try {
-  constexpr std::string_view kOfBits[] = {"tessera",         "compiler", "asserts",  "c_library",
-                                          "instruction_set", "kernels",  "winograd", "device"};
+  constexpr std::string_view kOfBits[] = {"tessera", "compiler",  "asserts",
+                                          "build",   "c_library", "instruction_set",
+                                          "kernels", "winograd",  "device"};
   const Json now = Json::parse(environment_json(device));
   std::map<std::string, std::string> then;
   for (const auto& [name, value] : Json::parse(run_file(run_dir, "env.json")).members())

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// JSON: version, compiler, build, system, C library, cores, instruction set, the device that the
-// steps run on, memory, devices, libraries, started (UTC).
+// JSON: version, compiler, asserts, build (the linker's number), system, C library, cores,
+// instruction set, the device that the steps run on, memory, devices, libraries, started (UTC).
 std::string environment_json(Device device = {});
 // Names what decides about bits and is another than in env.json of a run folder, now and then; ""
 // if nothing is. Members that an older program did not write are compared if `exact` alone: they

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -115,8 +116,8 @@ void require_room(const std::string& dir, int64_t bytes) {
 }
 
 RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files,
-                     const std::string& remarks, bool test_due)
-    : files_(files), dir_(config.run.dir), test_due_(test_due) {
+                     const std::string& remarks, std::vector<std::string_view> due)
+    : files_(files), dir_(config.run.dir), due_(std::move(due)) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) refuse_run_file(dir_, "make", error.value());
@@ -165,7 +166,10 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
     const std::string_view text = line;
     const bool whole = text.ends_with('\n');
     const int64_t step = text == first_line ? 0 : step_of(text).value_or(INT64_MAX);
-    const bool again = test_due_ && step == *steps_done && text.find("test") != text.npos;
+    const bool again =
+        step == *steps_done && std::any_of(due_.begin(), due_.end(), [&](std::string_view phase) {
+          return text.find(phase) != text.npos;
+        });
     if (!whole || again || step > *steps_done) break;
     end += static_cast<int64_t>(text.size());
   }

@@ -61,11 +61,11 @@ class RunFolder {
   // follows, also a line that was being written when the process was killed. TensorBoard, which
   // reads all event files of the folder, is told the same. Throws Error naming the path when that
   // cannot be done. `files`: what the metrics and the report are written with.
-  // `remarks`: comments below the configuration. `test_due`: the test set is to be evaluated after
-  // that step, and its line, if the process was killed behind it, is dropped too.
+  // `remarks`: comments below the configuration. `due`: phases that are to be evaluated after that
+  // step; their lines of it, if the process was killed behind them, are dropped too.
   explicit RunFolder(const Config& config, std::optional<int64_t> steps_done = {},
                      FileSystem& files = file_system(), const std::string& remarks = "",
-                     bool test_due = false);
+                     std::vector<std::string_view> due = {});
 
   // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
   void put(const char* name, const std::string& text) const { put(name, std::span(&text, 1)); }
@@ -108,7 +108,7 @@ class RunFolder {
 
   FileSystem& files_;
   std::string dir_;
-  const bool test_due_;
+  const std::vector<std::string_view> due_;
   std::unique_ptr<EventWriter> train_events_, test_events_;
   std::unique_ptr<EventWriter> validation_events_;  // nullptr without data.validation
   std::optional<RecordFile> csv_, jsonl_;

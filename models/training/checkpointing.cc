@@ -318,9 +318,9 @@ void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy
   if (best == BestBy::kNone) return;
   const bool by_loss = best == BestBy::kLoss;
   const double value = by_loss ? loss : accuracy;
+  ++state.since_best;
   if (!std::isfinite(value)) return;
   const bool better = by_loss ? value < state.best_value : value > state.best_value;
-  ++state.since_best;
   if (state.best_step >= 0 && !better) return;
   state.since_best = 0;
   state.best_step = state.step;

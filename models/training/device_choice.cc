@@ -32,8 +32,8 @@ std::string known_missing_kernel(const Config& config, Device device) {
 
 std::string idle_gpu(const Config& config) {
   if (!nvidia_gpu_is_here()) return "";
-  const DeviceChoice best = auto_choice(
-      physical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
+  const DeviceChoice best =
+      auto_choice(logical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
   return best.device.is_cpu() ? ""
                               : fmt::format("; {} is idle and could run this: device=auto takes it",
                                             best.device.name());
@@ -103,7 +103,7 @@ DeviceChoice choose_device(const Config& config) {
   cut_devices(config.devices);
   if (config.device == "auto") {
     DeviceChoice chosen = auto_choice(
-        physical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
+        logical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
     chosen.warning = chosen.device.is_cpu() && driver_mismatch();
     return chosen;
   }

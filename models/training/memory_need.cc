@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -95,8 +96,9 @@ struct BatchSearch::Impl {
   const Purpose purpose;
   const bool on_gpu;
   std::optional<double> slowdown;
-  const int64_t most;                              // images that a batch may have
-  std::map<std::pair<int, int64_t>, Fixed> known;  // by train.accumulate and batch
+  const int64_t most;  // images that a batch may have
+  // By train.accumulate, the batch of evaluations where one is set, and the batch.
+  std::map<std::tuple<int, int64_t, int64_t>, Fixed> known;
 };
 
 namespace {
@@ -114,7 +116,8 @@ double time_of_image(Session& session, const Config& config, const RunSteps& ste
 }  // namespace
 
 const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
-  const std::pair key(config.train.accumulate, images_of(config));
+  const int64_t evaluated = purpose == Purpose::evaluation ? 0 : config.eval.batch;
+  const std::tuple key(config.train.accumulate, evaluated, images_of(config));
   if (const auto found = known.find(key); found != known.end()) return found->second;
   const auto session = prepared_session(in_graph_mode(without_budget(config)), data, purpose);
   const RunSteps steps = run_steps(config, data, purpose);
@@ -201,8 +204,9 @@ BatchSearch::Found BatchSearch::largest(const Config& config, int64_t limit, int
     }
   };
   for (const auto& [key, entry] : impl_->known)
-    if (key.first == config.train.accumulate && key.second > fits && key.second < fails)
-      look(key.second);
+    if (const auto& [accumulate, evaluated, batch] = key;
+        accumulate == config.train.accumulate && batch > fits && batch < fails)
+      look(batch);
   if (seen.empty()) look(std::clamp<int64_t>(impl_->images_of(config), 1, most)), --compile;
   for (int64_t round = 0; fails - fits > 1; ++round, --compile) {
     if (compile <= 0) return {fits, false};

@@ -131,7 +131,11 @@ std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std:
     if (names != known)
       print(fmt::format("classes go by their numbers, as {} names none",
                         names.empty() ? data->name() : "the run"));
-    check_classes(config, *data);
+    if (data->classes() > config.model.classes)
+      throw ConfigError(fmt::format(
+          "data: {} has {} classes, the model knows only {}, and they go by their numbers; leave "
+          "the images of the others out",
+          data->name(), data->classes(), config.model.classes));
     return data;
   }
   const std::vector<int64_t> images = images_of_classes(*data);

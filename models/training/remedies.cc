@@ -59,6 +59,14 @@ class Search {
     if (config.mode == Mode::kEager) mode_ = "mode=graph";
     now_ = search_.need(config_);
     of_a_plan_ = elapsed();
+    if (purpose == Purpose::training && config.eval.batch > 0) {
+      Config other = config_;  // evaluations take batches of a part, as they do unless told
+      other.eval.batch = 0;
+      if (const Need less = search_.need(other); there(less) < there(now_)) {
+        config_ = other, now_ = less;
+        mode_ += mode_.empty() ? "eval.batch=0" : " eval.batch=0";
+      }
+    }
     const RunSteps steps = run_steps(config_, data, purpose);
     batch_ = steps.train.empty() ? steps.evaluation.front() : steps.train.front();
     std::set<int64_t> saved;  // what saves as much as one before is that one, and already set
@@ -119,7 +127,8 @@ class Search {
     const bool budgeted = words.starts_with("memory");
     const Need need = budgeted ? within_budget(other) : search_.need(other);
     if (!fits(need)) return false;
-    std::string all = mode_ + " " + words + saving.words, remark = saving.remark;
+    std::string all = mode_ + (words.empty() ? "" : " ") + words + saving.words;
+    std::string remark = saving.remark;
     all.erase(0, all.find_first_not_of(' '));
     if (all.empty()) return true;
     if (changes == Changes::sums && need.has_statistics)

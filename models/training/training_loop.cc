@@ -270,8 +270,12 @@ void TrainingLoop::after_step(bool last_of_epoch) {
 }
 
 void TrainingLoop::save_if_due() {
-  const bool asked = save_ != nullptr && save_->exchange(false);
-  if (!setup_.checkpoints->due(state_) && !(asked && setup_.checkpoints->writer())) return;
+  bool asked = save_ != nullptr && save_->exchange(false);
+  if (asked && !setup_.checkpoints->writer()) {
+    setup_.print("a signal asks for a checkpoint, but checkpoint.keep is 0: none is written");
+    asked = false;
+  }
+  if (!setup_.checkpoints->due(state_) && !asked) return;
   if (asked) setup_.print(fmt::format("checkpoint after step {}, as a signal asks", state_.step));
   runs_.drain();
   setup_.checkpoints->save(position());
@@ -283,6 +287,7 @@ bool TrainingLoop::evaluate(double wait) {
   const bool validates = setup_.validation != nullptr;
   std::optional<Evaluation>& result = validates ? validated_ : tested_;
   const char* phase = validates ? "validation" : "test";
+  const Clock::time_point began = Clock::now();
   result = (validates ? setup_.validation : setup_.evaluator)->run(stop_);
   if (!result) return false;
   const bool end = state_.step == setup_.total_steps;
@@ -293,13 +298,13 @@ bool TrainingLoop::evaluate(double wait) {
   setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
   follow_plateau(result->mean_loss());
   if (!end && gives_up(setup_)) {
+    if (!validates) require_finite(phase, *result);
     state_.evaluation_due = validates ? kTestDue : kNoneDue;
     setup_.print(fmt::format("no better evaluation in {} (train.patience): training ends",
                              state_.since_best));
     setup_.total_steps = state_.step;
   }
-  since_log_.start = Clock::now();
-  waited_ = setup_.loader->wait_seconds();
+  since_log_.start += Clock::now() - began;
   return true;
 }
 

@@ -1,6 +1,8 @@
 #include "tessera/models/training/training_setup.h"
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -190,9 +192,14 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.lock->make();
   setup.checkpoints->refuse_to_overwrite();
   setup.checkpoints->clear();
-  setup.folder = std::make_unique<RunFolder>(
-      resolved(config, setup.run.normalization), setup.checkpoints->metrics_kept(),
-      files_of(options), inference_comment(setup.inference), setup.state.evaluation_due == 2);
+  using Phases = std::vector<std::string_view>;
+  const int64_t due = setup.state.evaluation_due;
+  setup.folder = std::make_unique<RunFolder>(resolved(config, setup.run.normalization),
+                                             setup.checkpoints->metrics_kept(), files_of(options),
+                                             inference_comment(setup.inference),
+                                             due == 0   ? Phases{}
+                                             : due == 1 ? Phases{"validation", "test"}
+                                                        : Phases{"test"});
   // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
   // 9. What there is to say of all this.

@@ -197,6 +197,27 @@ TEST(Gradients, ThroughAnOpWithoutOneAreAnError) {
   }
 }
 
+TEST(Gradients, AStopIsOfTheCallThatHadIt) {
+  auto part = compile([](const Tensor& t) { return t * 2.0; });
+  const Tensor x = requires_grad(normal({3}, 1));
+  const Tensor stopped = apply1(std::make_shared<Twice>(), {x});
+  EXPECT_NE(error_of([&] { gradients(sum(part(stopped) + x), Tensors{x}); }), "no error");
+  EXPECT_EQ(error_of([&] { gradients(sum(part(detach(x)) + x), Tensors{x}); }), "no error");
+}
+
+TEST(Gradients, WhatLiesBehindAResultGoesWithIt) {
+  auto part = compile([](const Tensor& t) { return exp(t); });
+  const Tensor x = requires_grad(normal({3}, 1));
+  std::weak_ptr<Storage> behind;
+  {
+    const Tensor middle = x * 2.0;
+    behind = middle.impl()->storage;
+    const Tensor result = part(middle);
+    EXPECT_FALSE(behind.expired());
+  }
+  EXPECT_TRUE(behind.expired());
+}
+
 TEST(Gradients, OfGradientsTakenWithoutAGraphAreAnError) {
   const Tensor x = requires_grad(normal({3, 4}, 1));
   const Tensor slope = gradients(sum(x * x * x), Tensors{x})[0];

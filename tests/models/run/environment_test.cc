@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
+#include "tessera/runtime/shared_library.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
@@ -33,6 +34,9 @@ TEST(Environment, NamesWhatChangesBits) {
                 .find("c_library is \"" + now + "\" and was \"glibc 1.0\", kernels is \""),
             0u);
   EXPECT_EQ(changes("{\"device\": \"A GPU\"}"), "device is \"cpu\" and was \"A GPU\"");
+  EXPECT_EQ(changes("{\"build\": \"12ab\"}"),
+            "build is \"" + program_build_id() + "\" and was \"12ab\"");
+  EXPECT_EQ(program_build_id().size(), 40u);
   EXPECT_NE(changes("damaged").find("no env.json"), std::string::npos);
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tessera/models/config/config.h"
+#include "tessera/models/run/run_report.h"
 #include "tessera/models/run/tensorboard.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
@@ -192,6 +193,27 @@ TEST_F(RunFolderTest, AFullDiskCostsLinesButNoFileAndNoTraining) {
     EXPECT_EQ(steps_in(name), (Steps{1, 2, 5}));
     EXPECT_TRUE(resumed.incomplete().empty());
   }
+}
+
+// Killed behind the line of an evaluation, and before the checkpoint that says that it was made.
+TEST_F(RunFolderTest, TheLineOfAnEvaluationThatIsMadeAgainIsDropped) {
+  {
+    RunFolder folder(config_);
+    for (const char* phase : {"train", "validation", "test"})
+      folder.write({1, 100, phase, 1.5, 0.5, 0.1, 4096});
+  }
+  const auto phases = [&] {
+    std::string all;
+    for (const Metrics& line : read_metrics(config_.run.dir + "/metrics.csv"))
+      all += std::string(line.phase) + " ";
+    return all;
+  };
+  { const RunFolder resumed(config_, 100); }
+  EXPECT_EQ(phases(), "train validation test ");
+  { const RunFolder resumed(config_, 100, file_system(), "", {"test"}); }
+  EXPECT_EQ(phases(), "train validation ");
+  { const RunFolder resumed(config_, 100, file_system(), "", {"validation", "test"}); }
+  EXPECT_EQ(phases(), "train ");
 }
 
 TEST_F(RunFolderTest, NothingIsWrittenBehindAHalfLineThatCannotBeTakenBack) {

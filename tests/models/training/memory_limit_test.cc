@@ -242,6 +242,19 @@ TEST(Fit, ARefusalOffersToComputeAgainAndToAccumulate) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
+TEST(Fit, ARefusalForTheSakeOfEvaluationsOffersTheirBatch) {
+  Config config = with_limit(99'999'999);
+  const int64_t enough = memory_need(config).bytes();
+  config.eval.batch = 512;
+  config.memory.limit = ByteSize{10'000'000 + enough};
+  ASSERT_GT(memory_need(config).bytes(), config.memory.limit->bytes);
+  const std::vector<Remedy> list =
+      remedies(config, known_data(config), Purpose::training, config.memory.limit->bytes, false);
+  ASSERT_FALSE(list.empty());
+  EXPECT_EQ(list.front().overrides, "eval.batch=0");
+  EXPECT_NO_THROW(require_fit(pasted(config, list.front().overrides)));
+}
+
 TEST(Fit, SwappingIsSaidWithTheRemedy) {
   EXPECT_EQ(swap_text(0), "");
   const std::string text = swap_text(int64_t{3} << 20);

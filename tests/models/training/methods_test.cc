@@ -497,6 +497,24 @@ TEST_F(Methods, TrainingEndsWhereEvaluationsDoNotGetBetter) {
   EXPECT_EQ(run(config, "short", "auto").steps, 6);
 }
 
+TEST_F(Methods, AnEvaluationThatIsNotFiniteIsNoBetterOne) {
+  Config config = small_config();
+  config.optimizer.lr = 1e30;
+  config.train.steps = 40;
+  config.train.evaluate_every = {1, Duration::Unit::kSteps};
+  config.train.patience = 2;
+  config.train.non_finite = OnNonFinite::kSkip;
+  config.model.name = "mlp";
+  config.model.widths = {8};
+  try {
+    run(config, "lost");
+    FAIL();
+  } catch (const DivergedError& error) {
+    EXPECT_NE(std::string(error.what()).find("the test loss at its end is"), std::string::npos)
+        << error.what();
+  }
+}
+
 // A plateau counts evaluations, and what it has come to is in the checkpoint.
 TEST_F(Methods, APlateauLowersTheRate) {
   Config config = small_config();
