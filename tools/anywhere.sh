@@ -4,6 +4,7 @@
 #   tools/anywhere.sh                        Debian 12 and 13, all cases
 #   tools/anywhere.sh trixie nosudo          one suite, one case (root, sudo, nosudo)
 #   MIRROR=http://... tools/anywhere.sh      packages from there; else from where this machine has its own
+#   CACHE=folder tools/anywhere.sh           ccache in the roots too, so that only a suite's first case compiles
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$PWD/build/anywhere
@@ -14,23 +15,25 @@ mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 -E '/
 # inside ROOT USER COMMAND: in namespaces of its own, so that no mount or process is left.
 inside() {
   unshare --mount --pid --fork bash -c '
-    mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" &&
-    exec chroot "$1" su - "$2" -c "$3"' inside "$@"
+    mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && { [[ ! $4 ]] || mount --bind "$4" "$1/mnt"; } &&
+    exec chroot "$1" su - "$2" -c "$3"' inside "$@" "${CACHE:-}"
 }
 
 bare_root() {  # SUITE ROOT
   [[ -e $work/$1.tar ]] || {
-    debootstrap --variant=minbase --include=git,make "$1" "$work/$1" "$mirror" >"$work/$1.log"
+    debootstrap --variant=minbase --include="git,make${CACHE:+,ccache}" "$1" "$work/$1" "$mirror" >"$work/$1.log"
     tar -C "$work/$1" -cf "$work/$1.tar" . && rm -rf "${work:?}/$1"
   }
   rm -rf "$2" && mkdir "$2" && tar -C "$2" -xf "$work/$1.tar"
   cp /etc/resolv.conf "$2/etc/"
+  apt-config dump Acquire >"$2/etc/apt/apt.conf.d/99-as-here"  # proxies, and what the mirror needs
+  printf 'cache_dir = /mnt\nhash_dir = false\numask = 000\n' >"$2/etc/ccache.conf"
 }
 
 try() {  # SUITE CASE
   local root=$work/$1-$2 user=ada folder="/home/ada/für später/tessera" words="make train && make test"
   bare_root "$1" "$root"
-  [[ $2 != root ]] || user=root folder=/root/tessera
+  [[ $2 != root ]] || user=root
   chroot "$root" useradd --create-home --shell /bin/bash ada
   git clone --quiet --no-local . "$root$folder"
   if [[ $2 == sudo ]]; then
