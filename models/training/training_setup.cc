@@ -65,6 +65,13 @@ void describe(TrainingSetup& setup, const std::string& command) {
   setup.overview = model_summary(program->graph(), parameters, 1);
 }
 
+// Those that are evaluated after the step that training goes on from.
+std::vector<std::string_view> due_phases(const TrainingState& state) {
+  if (state.evaluation_due == 0) return {};
+  if (state.evaluation_due == 1) return {"validation", "test"};
+  return {"test"};
+}
+
 // Where neither the configuration nor the data tell: as the training was begun, or measured now,
 // which is to be said.
 Normalization found_normalization(const TrainingSetup& setup, const Dataset& train,
@@ -192,14 +199,9 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.lock->make();
   setup.checkpoints->refuse_to_overwrite();
   setup.checkpoints->clear();
-  using Phases = std::vector<std::string_view>;
-  const int64_t due = setup.state.evaluation_due;
-  setup.folder = std::make_unique<RunFolder>(resolved(config, setup.run.normalization),
-                                             setup.checkpoints->metrics_kept(), files_of(options),
-                                             inference_comment(setup.inference),
-                                             due == 0   ? Phases{}
-                                             : due == 1 ? Phases{"validation", "test"}
-                                                        : Phases{"test"});
+  setup.folder = std::make_unique<RunFolder>(
+      resolved(config, setup.run.normalization), setup.checkpoints->metrics_kept(),
+      files_of(options), inference_comment(setup.inference), due_phases(setup.state));
   // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
   // 9. What there is to say of all this.
