@@ -6,8 +6,9 @@ execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/pre
 set(ENV{PKG_CONFIG_PATH} ${WORK}/prefix/${LIBDIR}/pkgconfig)
 execute_process(COMMAND pkg-config --cflags --libs tessera OUTPUT_VARIABLE flags
   OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-separate_arguments(flags UNIX_COMMAND "${CXX_FLAGS} ${CONSUMER}/main.cc -o ${WORK}/consumer ${flags}")
-execute_process(COMMAND ${CXX} ${flags} COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(flags UNIX_COMMAND "${flags}")  # it escapes blanks of paths
+separate_arguments(own UNIX_COMMAND "${CXX_FLAGS}")
+execute_process(COMMAND ${CXX} ${own} ${CONSUMER}/main.cc -o ${WORK}/consumer ${flags} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK}/consumer OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
 if(NOT said STREQUAL "19 22 43 50, in its own memory\n")
   message(FATAL_ERROR "the consumer printed '${said}'")

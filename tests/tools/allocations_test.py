@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models" / "configs" / "resnet.yaml"
 LARGE = 64 * 1024
 TRAINER, LIBRARY = (str(Path(word).resolve()) for word in sys.argv[1:3])
+# LD_PRELOAD ends a path at a blank, LD_LIBRARY_PATH does not.
+PRELOADED = {"LD_PRELOAD": os.path.basename(LIBRARY), "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
 
 
 class Counted:
@@ -31,7 +33,7 @@ class Counted:
 
     def __init__(self, folder, *words):
         counts = Path(folder) / "counts.txt"
-        environment = {**os.environ, "LD_PRELOAD": LIBRARY, "TESSERA_ALLOCATIONS": str(counts)}
+        environment = {**os.environ, **PRELOADED, "TESSERA_ALLOCATIONS": str(counts)}
         done = subprocess.run([TRAINER, *map(str, words)], env=environment, cwd=folder,
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -22,6 +22,8 @@ from collections import Counter
 from pathlib import Path
 
 TRAINER, LIBRARY = (str(Path(word).resolve()) for word in sys.argv[1:3])
+# LD_PRELOAD ends a path at a blank, LD_LIBRARY_PATH does not.
+PRELOADED = {"LD_PRELOAD": os.path.basename(LIBRARY), "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
 LONG = "TESSERA_LONG_TESTS" in os.environ
 KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 1000 if LONG else 20
 LEAST_HITS = KILLS * 3 // 10
@@ -58,7 +60,7 @@ class Window:
 
 
 def start(folder, window, *words):
-    environment = {**os.environ, "LD_PRELOAD": LIBRARY, "TESSERA_WINDOW": str(window.path),
+    environment = {**os.environ, **PRELOADED, "TESSERA_WINDOW": str(window.path),
                    "TESSERA_WINDOW_DELAY": str(DELAY)}
     window.clear()
     return subprocess.Popen([TRAINER, "--config", "../config.yaml", *words], cwd=folder,
