@@ -1,4 +1,5 @@
 // Calls of compiled functions: whose their results are, from which threads, in whose memory.
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
