@@ -40,6 +40,9 @@ TEST(HostMemory, FreeIsNoMoreThanALimitOfTheProcessLeaves) {
   EXPECT_LE(host_memory().free, unlimited.total);
   tight.rlim_cur = 0;  // less than is mapped already: nothing more is to be had
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  rlimit now{};
+  getrlimit(RLIMIT_AS, &now);
+  if (now.rlim_cur != 0) GTEST_SKIP() << "qemu leaves the limit of addresses as it is";
   const int64_t none = host_memory().free;
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_EQ(none, 0);
