@@ -1,4 +1,5 @@
-# A floor is a static library: runtime < memory < engine < layers | graph < models. Linking only
+# A floor is a static library: runtime < memory < engine < layers | graph < models, and runtime < data
+# < models. Linking only
 # downwards makes a call to an upper floor a link error; tests/tools checks the includes as well.
 # HEADERS are the public ones: they alone are installed, and include no header that is not
 # (tools/check_includes.py).
@@ -39,9 +40,12 @@ endfunction()
 # SIMD sources are compiled once per instruction set. AVX ones have no baseline; they and the NATIVE
 # sources that call them exist on x86-64 alone.
 function(tessera_floor name)
-  cmake_parse_arguments(FLOOR "FAST" ""
+  cmake_parse_arguments(FLOOR "FAST" "FOLDER"
     "HEADERS;CUDA_HEADERS;SOURCES;SIMD;NATIVE;AVX;CUDA;LINK;PRIVATE" ${ARGN})
   set(target tessera_${name})
+  if(NOT FLOOR_FOLDER)
+    set(FLOOR_FOLDER ${name})
+  endif()
   add_library(${target} STATIC ${FLOOR_SOURCES})
   set(headers ${FLOOR_HEADERS})
   if(TESSERA_WITH_CUDA)
@@ -50,7 +54,7 @@ function(tessera_floor name)
     list(APPEND headers ${FLOOR_CUDA_HEADERS})
   endif()
   foreach(header IN LISTS headers)
-    get_filename_component(folder ${name}/${header} DIRECTORY)
+    get_filename_component(folder ${FLOOR_FOLDER}/${header} DIRECTORY)
     install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/${folder})
   endforeach()
   add_library(tessera::${name} ALIAS ${target})

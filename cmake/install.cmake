@@ -4,10 +4,10 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS tessera_runtime tessera_memory tessera_engine tessera_layers tessera_graph
-  tessera_models tessera EXPORT tessera)
+  tessera_core tessera_data tessera_models tessera EXPORT tessera)
 install(EXPORT tessera NAMESPACE tessera:: FILE tessera-targets.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
-install(FILES tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
+install(FILES core.h tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
 if(TESSERA_WITH_CUDA)
   install(FILES cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
 endif()

@@ -14,12 +14,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <glob.h>
-#include <hdf5.h>
 #include <link.h>
-#include <png.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "tessera/runtime/text/bytes.h"
 
@@ -196,17 +193,6 @@ std::string program_build_id() {
       },
       &id);
   return id;
-}
-
-std::vector<LibraryVersion> library_versions() {
-  unsigned major = 0, minor = 0, release = 0;
-  H5get_libversion(&major, &minor, &release);
-  return {
-      {"zlib", ZLIB_VERSION, zlibVersion()},
-      {"libpng", PNG_LIBPNG_VER_STRING, png_get_libpng_ver(nullptr)},
-      {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
-       fmt::format("{}.{}.{}", major, minor, release)},
-  };
 }
 
 }  // namespace tessera

@@ -40,11 +40,4 @@ std::string program_run_path();
 // empty where it gave none. Another build has another one.
 std::string program_build_id();
 
-// One that the product stands on.
-struct LibraryVersion {
-  std::string name, built, running;
-};
-// Of those that tell both, apart from CUDA's.
-std::vector<LibraryVersion> library_versions();
-
 }  // namespace tessera

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/data/sets/published.h"
+#include "tessera/models/data/sets/published.h"
 
 namespace tessera {
 

@@ -8,8 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/models/data/sets/image_files.h"
 #include "tessera/models/run/classifier.h"
-#include "tessera/runtime/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"

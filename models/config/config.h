@@ -21,9 +21,9 @@
 #include "tessera/models/config/layer_config.h"
 #include "tessera/models/config/named.h"
 #include "tessera/models/config/optimizer_config.h"
+#include "tessera/models/data/augment/augment.h"
+#include "tessera/models/data/dataset.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/data/augment/augment.h"
-#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 
@@ -138,7 +138,7 @@ struct DataConfig {
   int read_ahead = 4;           // batches held ready at most
   int image_size = 0;           // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
   std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
-  // hdf5 (runtime/data/sets/hdf5_set.h says what they mean)
+  // hdf5 (models/data/sets/hdf5_set.h says what they mean)
   std::string images;          // path of the images, such as /{split}/images; "": a packed file
   std::string layout = "hwc";  // hwc | chw | cwh
   std::vector<double> range;   // [low, high] of the values; empty: that of their type

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/data/sets/published.h"
+#include "tessera/models/data/sets/published.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/spelling.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "tessera/models/config/config.h"
-#include "tessera/runtime/data/loader.h"
+#include "tessera/models/data/loader.h"
 
 namespace tessera {
 

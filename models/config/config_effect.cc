@@ -10,9 +10,9 @@
 
 #include "tessera/models/config/config_print.h"
 #include "tessera/models/config/optimizers.h"
+#include "tessera/models/data/dataset.h"
+#include "tessera/models/data/sets/published.h"
 #include "tessera/models/zoo/zoo.h"
-#include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/sets/published.h"
 
 namespace tessera {
 

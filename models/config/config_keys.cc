@@ -10,13 +10,13 @@
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/optimizers.h"
+#include "tessera/models/data/dataset.h"
+#include "tessera/models/data/loader.h"
+#include "tessera/models/data/moments.h"
+#include "tessera/models/data/sets/image_folder.h"
+#include "tessera/models/data/sets/published.h"
+#include "tessera/models/data/sets/synthetic.h"
 #include "tessera/models/zoo/zoo.h"
-#include "tessera/runtime/data/dataset.h"
-#include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/moments.h"
-#include "tessera/runtime/data/sets/image_folder.h"
-#include "tessera/runtime/data/sets/published.h"
-#include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
 

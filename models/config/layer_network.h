@@ -7,7 +7,7 @@
 
 #include "tessera/layers/module.h"
 #include "tessera/models/config/layer_config.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

@@ -9,7 +9,7 @@
 #include "tessera/layers/module.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

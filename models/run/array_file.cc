@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/runtime/files/sealed_file.h"
+#include "tessera/models/data/formats/sealed_file.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/files/hdf5_read.h"
+#include "tessera/models/data/formats/hdf5_read.h"
 
 namespace tessera {
 

@@ -9,9 +9,9 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

@@ -11,7 +11,7 @@
 // The root has the attributes `format` ("tessera checkpoint"), `format_version` and `written_by`.
 // Random numbers need no state but the seed and the position: their keys are made of both. All that
 // decides about bits is there; times and paths, but for those in the configuration, are not: equal
-// trainings give equal files. The last 23 bytes are a checksum (runtime/files/sealed_file.h).
+// trainings give equal files. The last 23 bytes are a checksum (models/data/formats/sealed_file.h).
 //
 // Errors are CheckpointErrors (exit code 5) that name the file.
 #pragma once

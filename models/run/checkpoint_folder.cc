@@ -8,9 +8,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/record_file.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

@@ -14,10 +14,10 @@
 #include "tessera/graph/capture.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/network.h"
+#include "tessera/models/data/images/picture_reader.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/data/images/picture_reader.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

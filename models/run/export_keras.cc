@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/data/formats/hdf5_writer.h"
 #include "tessera/models/run/foreign_weights.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/hdf5_writer.h"
 
 namespace tessera {
 

@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/data/formats/safetensors.h"
 #include "tessera/models/run/foreign_weights.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
-#include "tessera/runtime/files/safetensors.h"
 
 namespace tessera {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/data/moments.h"
-#include "tessera/runtime/data/sets/published.h"
+#include "tessera/models/data/moments.h"
+#include "tessera/models/data/sets/published.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/runtime/files/hdf5_read.h"
+#include "tessera/models/data/formats/hdf5_read.h"
 
 namespace tessera {
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "tessera/models/config/config.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/host_memory.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/data/formats/safetensors.h"
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/array_file.h"
 #include "tessera/models/run/keras_names.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/safetensors.h"
-#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

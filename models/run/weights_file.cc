@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/array_file.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 
 namespace tessera {
 

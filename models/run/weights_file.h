@@ -3,9 +3,9 @@
 // `format_version`, and the text `inference` (models/run/inference.h) is beside them. No tensors
 // here.
 //
-// Written as runtime/files/sealed_file.h says: whole or not at all, with a checksum. A file that
-// another program changed or wrote has no checksum and is taken as it is, if
-// runtime/files/hdf5_read.h can read it.
+// Written as models/data/formats/sealed_file.h says: whole or not at all, with a checksum. A file
+// that another program changed or wrote has no checksum and is taken as it is, if
+// models/data/formats/hdf5_read.h can read it.
 //
 // All functions throw CheckpointError, which names the file and what is wrong with it; a damaged or
 // hostile file is an error, never a crash. Thread-safe.
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/files/hdf5_layout.h"
+#include "tessera/models/data/formats/hdf5_layout.h"
 
 namespace tessera {
 

@@ -9,7 +9,7 @@
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/config.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

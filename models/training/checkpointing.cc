@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/data/moments.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_lock.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 

@@ -3,7 +3,7 @@
 
 namespace tessera {
 
-class Dataset;      // runtime/data/dataset.h
+class Dataset;      // models/data/dataset.h
 struct Evaluation;  // tally.h
 struct RunReport;   // models/run/run_report.h
 

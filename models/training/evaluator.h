@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include "tessera/models/data/loader.h"
 #include "tessera/models/training/tally.h"
-#include "tessera/runtime/data/loader.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "tessera/memory/regions.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

@@ -12,6 +12,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <hdf5.h>
+#include <png.h>
+#include <zlib.h>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/structural.h"
@@ -90,6 +93,23 @@ void look_at_program(Examination& all) {
                                  environment["tessera"].string(), environment["compiler"].string(),
                                  environment["asserts"].string(), environment["system"].string()));
   all.figure("program", environment);
+}
+
+// One that the product stands on.
+struct LibraryVersion {
+  std::string name, built, running;
+};
+
+// Of those that tell both, apart from CUDA's.
+std::vector<LibraryVersion> library_versions() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return {
+      {"zlib", ZLIB_VERSION, zlibVersion()},
+      {"libpng", PNG_LIBPNG_VER_STRING, png_get_libpng_ver(nullptr)},
+      {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
+       fmt::format("{}.{}.{}", major, minor, release)},
+  };
 }
 
 void look_at_libraries(Examination& all) {

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/data/augment/mix.h"
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/facts.h"
-#include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"

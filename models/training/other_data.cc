@@ -8,9 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/data/sets/published.h"
+#include "tessera/models/data/sets/relabelled.h"
 #include "tessera/models/run/inference.h"
-#include "tessera/runtime/data/sets/published.h"
-#include "tessera/runtime/data/sets/relabelled.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/spelling.h"

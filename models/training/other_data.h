@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tessera/models/config/config.h"
+#include "tessera/models/data/dataset.h"
 #include "tessera/models/training/train_options.h"
-#include "tessera/runtime/data/dataset.h"
 
 namespace tessera {
 

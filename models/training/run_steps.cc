@@ -10,13 +10,13 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/loader.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
-#include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {

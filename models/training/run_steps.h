@@ -10,7 +10,7 @@
 
 #include "tessera/engine/tensor.h"
 #include "tessera/graph/compile_options.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

@@ -21,11 +21,11 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/parameter_names.h"
+#include "tessera/models/data/augment/mix.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/losses.h"
 #include "tessera/models/training/profile_costs.h"
-#include "tessera/runtime/data/augment/mix.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 

@@ -14,7 +14,7 @@
 #include "tessera/layers/module.h"
 #include "tessera/layers/optimizer.h"
 #include "tessera/models/config/config.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

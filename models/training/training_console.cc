@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
+#include "tessera/models/data/loader.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/run_steps.h"
@@ -14,7 +15,6 @@
 #include "tessera/models/training/tally.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/data/loader.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"

@@ -15,6 +15,7 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/wait_monitor.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
@@ -27,7 +28,6 @@
 #include "tessera/models/training/training_console.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/data/wait_monitor.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/log.h"

@@ -10,6 +10,7 @@
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/moments.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/pretrained.h"
@@ -21,7 +22,6 @@
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
 #include "tessera/models/training/whiten.h"
-#include "tessera/runtime/data/moments.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/status_line.h"
 

@@ -17,7 +17,7 @@ namespace tessera {
 
 class Checkpointing;  // checkpointing.h
 class Evaluator;      // evaluator.h
-class Loader;         // runtime/data/loader.h
+class Loader;         // models/data/loader.h
 class RunFolder;      // models/run/run_folder.h
 class RunLock;        // models/run/run_lock.h
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tessera/engine/store.h"
-#include "tessera/runtime/data/dataset.h"
+#include "tessera/models/data/dataset.h"
 
 namespace tessera {
 

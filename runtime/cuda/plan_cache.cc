@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "tessera/runtime/files/sealed_file.h"
+#include "tessera/runtime/files/byte_source.h"
 #include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/json.h"

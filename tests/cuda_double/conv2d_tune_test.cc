@@ -7,7 +7,7 @@
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tests/runtime/data/data_file_util.h"
+#include "tessera/tests/models/data/data_file_util.h"
 
 namespace cuda_double_tests {
 namespace {

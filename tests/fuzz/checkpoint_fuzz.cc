@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tessera/engine/store.h"
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 
 using namespace tessera;
 

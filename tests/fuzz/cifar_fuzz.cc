@@ -4,7 +4,7 @@
 
 #include "memory_file.h"
 
-#include "tessera/runtime/data/sets/cifar.h"
+#include "tessera/models/data/sets/cifar.h"
 #include "tessera/runtime/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {

@@ -19,7 +19,7 @@
 
 #include <stdlib.h>
 
-#include "tessera/runtime/data/sets/image_folder.h"
+#include "tessera/models/data/sets/image_folder.h"
 #include "tessera/runtime/error.h"
 
 namespace {

@@ -16,7 +16,7 @@
 
 #include <zlib.h>
 
-#include "tessera/runtime/data/sets/hdf5_set.h"
+#include "tessera/models/data/sets/hdf5_set.h"
 #include "tessera/runtime/error.h"
 
 namespace {

@@ -2,8 +2,8 @@
 // at every size a folder of pictures asks for.
 #include <vector>
 
-#include "tessera/runtime/data/images/picture.h"
-#include "tessera/runtime/data/images/resample.h"
+#include "tessera/models/data/images/picture.h"
+#include "tessera/models/data/images/resample.h"
 #include "tessera/runtime/error.h"
 
 namespace {

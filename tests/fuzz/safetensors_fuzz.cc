@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/files/safetensors.h"
+#include "tessera/models/data/formats/safetensors.h"
 
 using namespace tessera;
 

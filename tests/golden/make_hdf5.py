@@ -3,7 +3,7 @@
     python make_hdf5.py          write them; needs h5py, numpy and tables
 
 Image i, row y, column x, channel c has the value pixel(i, y, x, c) wherever nothing else is said; its
-label is i % 3. tests/runtime/data/sets/hdf5_set_test.cc knows both formulas.
+label is i % 3. tests/models/data/sets/hdf5_set_test.cc knows both formulas.
 """
 
 import pathlib

@@ -7,9 +7,9 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/memory/plan.h"
+#include "tessera/models/data/loader.h"
+#include "tessera/models/data/sets/synthetic.h"
 #include "tessera/models/training/session.h"
-#include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/sets/synthetic.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 

@@ -8,7 +8,7 @@
 #include "tessera/layers/conv2d_cuda/plans.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/log.h"
-#include "tessera/tests/runtime/data/data_file_util.h"
+#include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/log.h"
-#include "tessera/tests/runtime/data/data_file_util.h"
+#include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {
 namespace {

@@ -13,8 +13,8 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/dataset.h"
 #include "tessera/models/zoo/zoo.h"
-#include "tessera/runtime/data/dataset.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

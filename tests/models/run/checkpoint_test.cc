@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 #include "tessera/runtime/random.h"
 #include "tessera/tests/counted_new.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"

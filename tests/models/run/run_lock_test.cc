@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/dry_run.h"
@@ -15,7 +16,6 @@
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 #include "tessera/tests/models/run/faulty_files.h"

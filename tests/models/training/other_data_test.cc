@@ -5,15 +5,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tessera/models/data/sets/packed.h"
+#include "tessera/models/data/sets/relabelled.h"
+#include "tessera/models/data/sets/subset.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/data/sets/packed.h"
-#include "tessera/runtime/data/sets/relabelled.h"
-#include "tessera/runtime/data/sets/subset.h"
+#include "tessera/tests/models/data/data_file_util.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
-#include "tessera/tests/runtime/data/data_file_util.h"
 
 namespace tessera {
 namespace {

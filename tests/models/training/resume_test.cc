@@ -6,11 +6,11 @@
 #include <sstream>
 
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/sealed_file.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/models/run/faulty_files.h"
 #include "tessera/tests/models/training/run_files.h"

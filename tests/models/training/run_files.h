@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/models/data/formats/hdf5_read.h"
 #include "tessera/models/run/checkpoint_folder.h"
-#include "tessera/runtime/files/hdf5_read.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera::testing_checkpoint {

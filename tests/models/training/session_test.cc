@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/graph/program.h"
-#include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/sets/synthetic.h"
+#include "tessera/models/data/loader.h"
+#include "tessera/models/data/sets/synthetic.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {

@@ -9,9 +9,9 @@
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
+#include "tessera/models/data/loader.h"
+#include "tessera/models/data/sets/synthetic.h"
 #include "tessera/models/zoo/mlp.h"
-#include "tessera/runtime/data/loader.h"
-#include "tessera/runtime/data/sets/synthetic.h"
 
 namespace tessera {
 namespace {

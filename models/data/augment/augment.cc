@@ -1,0 +1,221 @@
+#include "tessera/models/data/augment/augment.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+class Crop : public Transform {
+ public:
+  Crop(int padding, CropBorder border) : padding_(padding), border_(border) {
+    if (padding < 0) throw ConfigError(fmt::format("crop: padding {} is negative", padding));
+  }
+
+  std::string describe() const override {
+    return fmt::format("crop padding {}{}", padding_,
+                       border_ == CropBorder::kReflect ? " reflect" : "");
+  }
+
+  ImageShape output(const ImageShape& in) const override {
+    if (padding_ >= std::min(in.height, in.width)) {
+      throw ConfigError(
+          fmt::format("crop: a padding of {} needs images larger than that, these are [{}x{}x{}]: "
+                      "a crop may hold nothing of them; use a smaller one",
+                      padding_, in.height, in.width, in.channels));
+    }
+    return in;
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    auto places = static_cast<uint64_t>(2 * int64_t{padding_} + 1);
+    int64_t top = static_cast<int64_t>(random.below(places)) - padding_;
+    int64_t left = static_cast<int64_t>(random.below(places)) - padding_;
+    int64_t row = int64_t{shape.width} * shape.channels;
+    for (int64_t y = 0; y < shape.height; ++y, out += row) {
+      int64_t from = source(y + top, shape.height);
+      if (from < 0) {
+        std::memset(out, 0, static_cast<size_t>(row));
+      } else {
+        cut_row(in + from * row, left, shape, out);
+      }
+    }
+  }
+
+ private:
+  // The row or column of the image that stands at place i, -1 for black.
+  int64_t source(int64_t i, int64_t size) const {
+    if (i >= 0 && i < size) return i;
+    if (border_ == CropBorder::kZero) return -1;
+    return i < 0 ? -i : 2 * (size - 1) - i;
+  }
+
+  void cut_row(const uint8_t* in, int64_t left, const ImageShape& shape, uint8_t* out) const {
+    auto pixel = static_cast<size_t>(shape.channels);
+    for (int64_t x = 0; x < shape.width; ++x, out += pixel) {
+      int64_t from = source(x + left, shape.width);
+      if (from < 0) {
+        std::memset(out, 0, pixel);
+      } else {
+        std::memcpy(out, in + from * shape.channels, pixel);
+      }
+    }
+  }
+
+  int padding_;
+  CropBorder border_;
+};
+
+class FlipHorizontal : public Transform {
+ public:
+  explicit FlipHorizontal(double probability) : probability_(probability) {
+    if (!(probability >= 0 && probability <= 1)) {
+      throw ConfigError(fmt::format("flip: probability {} is not in [0, 1]", probability));
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("flip horizontal, probability {}", probability_);
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    if (random.uniform() >= probability_) {
+      std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+      return;
+    }
+    auto pixel = static_cast<size_t>(shape.channels);
+    for (int y = 0; y < shape.height; ++y) {
+      const uint8_t* from = in + (int64_t{y} + 1) * shape.width * shape.channels;
+      for (int x = 0; x < shape.width; ++x, out += pixel) std::memcpy(out, from -= pixel, pixel);
+    }
+  }
+
+ private:
+  double probability_;
+};
+
+class Cutout : public Transform {
+ public:
+  Cutout(int size, int level, double probability)
+      : size_(size), level_(level), probability_(probability) {
+    if (size < 1) throw ConfigError(fmt::format("cutout: size {} is not at least 1", size));
+    if (level < 0 || level > 255)
+      throw ConfigError(fmt::format("cutout: level {} is not in [0, 255]", level));
+    if (!(probability >= 0 && probability <= 1))
+      throw ConfigError(fmt::format("cutout: probability {} is not in [0, 1]", probability));
+  }
+
+  std::string describe() const override {
+    return fmt::format("cutout size {}, level {}, probability {}", size_, level_, probability_);
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+    bool paints = random.uniform() < probability_;
+    auto [top, bottom] = span(shape.height, random);
+    auto [left, right] = span(shape.width, random);
+    if (!paints) return;
+    for (int64_t y = top; y < bottom; ++y) {
+      uint8_t* row = out + (y * shape.width + left) * shape.channels;
+      std::memset(row, level_, static_cast<size_t>((right - left) * shape.channels));
+    }
+  }
+
+ private:
+  struct Span {
+    int64_t begin, end;
+  };
+  Span span(int64_t side, RandomSequence& random) const {
+    int64_t centre = static_cast<int64_t>(random.below(static_cast<uint64_t>(side)));
+    int64_t begin = centre - size_ / 2;
+    return {std::max<int64_t>(begin, 0), std::min(begin + size_, side)};
+  }
+
+  int size_, level_;
+  double probability_;
+};
+
+// Each step of each epoch draws under a key of its own, with the sample as the stream.
+uint64_t step_key(const AugmentKey& key, size_t step) {
+  auto bits = philox(random_key(key.seed, "augment"), static_cast<uint64_t>(key.epoch), step);
+  return uint64_t{bits[0]} << 32 | bits[1];
+}
+
+}  // namespace
+
+TransformPtr crop(int padding, CropBorder border) {
+  return std::make_shared<Crop>(padding, border);
+}
+
+TransformPtr flip_horizontal(double probability) {
+  return std::make_shared<FlipHorizontal>(probability);
+}
+
+TransformPtr cutout(int size, int level, double probability) {
+  return std::make_shared<Cutout>(size, level, probability);
+}
+
+Box Transform::frame(const ImageShape&, RandomSequence&) const {
+  throw InternalError("augmentation: '" + describe() + "' cuts out no part");
+}
+
+ImageShape output_shape(const Transforms& augment, ImageShape in) {
+  for (const auto& step : augment) in = step->output(in);
+  return in;
+}
+
+int64_t scratch_bytes(const Transforms& augment, ImageShape in) {
+  int64_t largest = in.bytes();
+  for (const auto& step : augment) {
+    in = step->output(in);
+    largest = std::max(largest, in.bytes());
+  }
+  return 2 * largest;
+}
+
+void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample,
+                   ImageShape shape, uint8_t* scratch, uint8_t* out, size_t first) {
+  if (first == augment.size()) {
+    std::memcpy(out, scratch, static_cast<size_t>(shape.bytes()));
+    return;
+  }
+  int64_t half = 0;
+  ImageShape next = shape;
+  for (size_t i = first; i < augment.size(); ++i) {
+    half = std::max(half, next.bytes());
+    next = augment[i]->output(next);
+  }
+  half = std::max(half, next.bytes());
+  const uint8_t* from = scratch;
+  uint8_t* spare = scratch + half;
+  for (size_t i = first; i < augment.size(); ++i) {
+    uint8_t* to = i + 1 == augment.size() ? out : spare;
+    RandomSequence random(step_key(key, i), static_cast<uint64_t>(sample));
+    augment[i]->apply(shape, from, to, random);
+    shape = augment[i]->output(shape);
+    spare = const_cast<uint8_t*>(from);  // both halves of the scratch are ours
+    from = to;
+  }
+}
+
+bool reads_parts(const Dataset& data, const Transforms& augment) {
+  return data.has_own_sizes() && !augment.empty() && augment[0]->frames();
+}
+
+ImageShape read_framed(const Dataset& data, const Transforms& augment, const AugmentKey& key,
+                       int64_t sample, uint8_t* image) {
+  RandomSequence random(step_key(key, 0), static_cast<uint64_t>(sample));
+  ImageShape shape = augment[0]->output(data.shape());
+  data.read_part(sample, augment[0]->frame(data.own_shape(sample), random), shape, image);
+  return shape;
+}
+
+}  // namespace tessera

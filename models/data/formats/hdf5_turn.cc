@@ -1,0 +1,50 @@
+#include "tessera/models/data/formats/hdf5_turn.h"
+
+#include <hdf5.h>
+
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+static_assert(sizeof(hid_t) == sizeof(int64_t), "HDF5 1.10 or newer is needed");
+
+// Never destroyed: files may be closed by destructors of static objects.
+std::mutex& library_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+}  // namespace
+
+Hdf5Turn::Hdf5Turn() : lock_(library_mutex()) {
+  H5Eget_auto2(H5E_DEFAULT, &print_, &print_data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLget_loading_state(&plugins_);
+  H5PLset_loading_state(0);
+}
+Hdf5Turn::~Hdf5Turn() {
+  H5PLset_loading_state(plugins_);
+  H5Eset_auto2(H5E_DEFAULT, print_, print_data_);
+}
+
+Hdf5Id::~Hdf5Id() {
+  if (id_ >= 0) H5Idec_ref(id_);
+}
+
+std::string hdf5_library_error() {
+  const auto first = [](unsigned, const H5E_error2_t* error, void* text) -> herr_t {
+    auto& to = *static_cast<std::string*>(text);
+    if (to.empty() && error->desc != nullptr) to = utf8_printable(error->desc);
+    return 0;
+  };
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &text);
+  if (text.find("version") != text.npos)
+    text += "; where a newer HDF5 than " H5_VERS_INFO
+            " wrote the file, convert it there with `h5repack --low=0 --high=1 FILE NEW`";
+  return text.empty() ? "libhdf5 cannot do it" : text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,324 @@
+#include "tessera/models/data/formats/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/json_events.h"
+#include "tessera/runtime/text/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr size_t kMaxRank = 8;
+constexpr char kMetadata[] = "__metadata__";
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+std::string in_quotes(const std::string& name) {
+  constexpr size_t kMost = 120;
+  const std::string text = utf8_printable(name);
+  if (text.size() <= kMost) return fmt::format("'{}'", text);
+  return fmt::format("'{}...'", text.substr(0, utf8_start(text, kMost)));
+}
+
+// 0 for one that is not known.
+uint64_t bytes_of(const std::string& dtype) {
+  struct Known {
+    const char* name;
+    uint64_t bytes;
+  };
+  constexpr Known kKnown[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1},
+                              {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+                              {"BF16", 2},    {"I32", 4}, {"U32", 4}, {"F32", 4},
+                              {"I64", 8},     {"U64", 8}, {"F64", 8}, {"C64", 8}};
+  for (const Known& known : kKnown)
+    if (dtype == known.name) return known.bytes;
+  return 0;
+}
+
+// Makes tensors of the header's events. `depth`: how many objects and lists are open; 1 is within
+// the header's object, 2 within a tensor's, 3 within its shape or its offsets.
+class Header final : public JsonListener {
+ public:
+  void begin_object() override {
+    if (depth_ >= 2) fail(fmt::format("{} must not be an object", where()));
+    if (depth_++ == 1 && !in_metadata()) tensor_ = SafeTensor{name_, "", {}, 0, 0}, given_ = {};
+  }
+
+  void name(const std::string& name) override {
+    if (depth_ == 2) {
+      member_ = name;
+      if (in_metadata()) return;
+      const auto known = std::find(kMembers.begin(), kMembers.end(), name);
+      if (known == kMembers.end())
+        fail(fmt::format("{} has {}; known are {}", where_tensor(), in_quotes(name),
+                         fmt::join(kMembers, ", ")));
+      bool& given = given_[static_cast<size_t>(known - kMembers.begin())];
+      if (given) fail(fmt::format("{} has '{}' twice", where_tensor(), name));
+      given = true;
+      return;
+    }
+    if (name != kMetadata) {
+      name_ = name;
+      return;
+    }
+    if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' is there twice", kMetadata));
+    name_ = name;
+  }
+
+  void end_object() override {
+    if (--depth_ != 1 || in_metadata()) return;
+    for (size_t i = 0; i < kMembers.size(); ++i)
+      if (!given_[i]) fail(fmt::format("{} has no '{}'", where_tensor(), kMembers[i]));
+    finish_tensor();
+  }
+
+  void begin_list() override {
+    if (depth_ != 2 || in_metadata() || member_ == "dtype")
+      fail(fmt::format("{} must not be a list", where()));
+    ++depth_;
+    numbers_.clear();
+  }
+
+  void end_list() override {
+    --depth_;
+    if (member_ == "data_offsets") {
+      if (numbers_.size() != 2)
+        fail(fmt::format("{} must be two numbers, are {}", where(), numbers_.size()));
+      begin_ = numbers_[0], end_ = numbers_[1];
+      return;
+    }
+    tensor_.shape.assign(numbers_.begin(), numbers_.end());
+  }
+
+  void text(const std::string& text) override {
+    if (depth_ == 2 && in_metadata()) {
+      contents.metadata.emplace_back(member_, text);
+    } else if (depth_ == 2 && member_ == "dtype") {
+      tensor_.dtype = text;
+    } else {
+      fail(fmt::format("{} must not be a text", where()));
+    }
+  }
+
+  void whole(uint64_t number) override {
+    if (depth_ != 3) fail(fmt::format("{} must not be a number", where()));
+    if (number > uint64_t{INT64_MAX})
+      fail(fmt::format("{}: {} is more than any file has", where(), number));
+    if (numbers_.size() == kMaxRank)
+      fail(fmt::format("{} has more than {} numbers", where(), kMaxRank));
+    numbers_.push_back(number);
+  }
+
+  void other(const char* kind) override { fail(fmt::format("{} must not be {}", where(), kind)); }
+
+  SafetensorsContents contents;
+
+ private:
+  static constexpr std::array<const char*, 3> kMembers = {"dtype", "shape", "data_offsets"};
+
+  [[noreturn]] static void fail(const std::string& why) { throw SafetensorsError(why); }
+  bool in_metadata() const { return name_ == kMetadata; }
+  std::string where_tensor() const { return "tensor " + in_quotes(name_); }
+  std::string where() const {
+    if (depth_ == 0) return "the header";
+    if (depth_ == 1) return in_metadata() ? in_quotes(kMetadata) : where_tensor();
+    return fmt::format("{} of {}", in_quotes(member_), in_metadata() ? kMetadata : where_tensor());
+  }
+
+  void finish_tensor() {
+    const uint64_t size = bytes_of(tensor_.dtype);
+    if (size == 0)
+      fail(fmt::format("{} has the dtype {}, which is not known here; convert the file to float32",
+                       where_tensor(), in_quotes(tensor_.dtype)));
+    if (begin_ > end_)
+      fail(fmt::format("{} ends at {}, before its beginning at {}", where_tensor(), end_, begin_));
+    uint64_t count = 1;
+    for (const int64_t extent : tensor_.shape)
+      if (__builtin_mul_overflow(count, static_cast<uint64_t>(extent), &count))
+        fail(fmt::format("{} has more elements than can be counted", where_tensor()));
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes != end_ - begin_)
+      fail(fmt::format("{}, {} [{}], does not take the {} bytes from {} to {}", where_tensor(),
+                       tensor_.dtype, fmt::join(tensor_.shape, "x"), end_ - begin_, begin_, end_));
+    tensor_.offset = begin_, tensor_.bytes = bytes;
+    contents.tensors.push_back(std::move(tensor_));
+  }
+
+  int depth_ = 0;
+  std::string name_, member_;
+  bool has_metadata_ = false;
+  SafeTensor tensor_;
+  std::array<bool, 3> given_ = {};
+  std::vector<uint64_t> numbers_;
+  uint64_t begin_ = 0, end_ = 0;
+};
+
+std::string header_of(const ByteSource& file) {
+  if (file.size() < kLengthBytes)
+    throw SafetensorsError(
+        fmt::format("it has only {} bytes, and so no length of a header", file.size()));
+  uint64_t length = 0;
+  file.read(0, &length, kLengthBytes);
+  if constexpr (std::endian::native == std::endian::big) length = __builtin_bswap64(length);
+  const uint64_t behind = file.size() - kLengthBytes;
+  if (length > kMaxHeader)
+    throw SafetensorsError(
+        fmt::format("its header would have {} bytes; the format allows {}", length, kMaxHeader));
+  if (length > behind)
+    throw SafetensorsError(
+        fmt::format("its header of {} bytes does not lie in the file, which has "
+                    "{} bytes behind the length: it was cut off",
+                    length, behind));
+  std::string header(static_cast<size_t>(length), ' ');
+  file.read(kLengthBytes, header.data(), header.size());
+  if (!header.starts_with('{')) throw SafetensorsError("its header does not begin with '{'");
+  return header;
+}
+
+// Every byte behind the header must belong to one tensor. `tensors`: in the order of their places,
+// which count from there still.
+void check_places(const std::vector<SafeTensor>& tensors, uint64_t behind) {
+  uint64_t at = 0;
+  const SafeTensor* before = nullptr;
+  for (const SafeTensor& tensor : tensors) {
+    if (tensor.offset < at)
+      throw SafetensorsError(fmt::format("tensors {} and {} overlap", in_quotes(before->name),
+                                         in_quotes(tensor.name)));
+    if (tensor.offset > at)
+      throw SafetensorsError(fmt::format("before tensor {} is a hole of {} bytes",
+                                         in_quotes(tensor.name), tensor.offset - at));
+    at += tensor.bytes;
+    if (at > behind)
+      throw SafetensorsError(
+          fmt::format("tensor {} reaches to byte {} behind the header, where "
+                      "the file has {}: it was cut off",
+                      in_quotes(tensor.name), at, behind));
+    before = &tensor;
+  }
+  if (at < behind)
+    throw SafetensorsError(
+        fmt::format("behind its last tensor are {} bytes that belong to none", behind - at));
+}
+
+template <class Bits>
+Bits bits_at(const std::byte* bytes) {
+  Bits bits = 0;
+  for (size_t i = 0; i < sizeof(Bits); ++i)
+    bits = static_cast<Bits>(bits | static_cast<Bits>(std::to_integer<Bits>(bytes[i]) << (8 * i)));
+  return bits;
+}
+
+double half_value(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double sign = (bits >> 15) != 0 ? -1 : 1;
+  if (exponent == 31) return fraction == 0 ? sign * HUGE_VAL : std::nan("");
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+double value_at(const std::string& dtype, const std::byte* bytes) {
+  if (dtype == "F64") return std::bit_cast<double>(bits_at<uint64_t>(bytes));
+  if (dtype == "F16") return half_value(bits_at<uint16_t>(bytes));
+  const uint32_t bits =
+      dtype == "BF16" ? uint32_t{bits_at<uint16_t>(bytes)} << 16 : bits_at<uint32_t>(bytes);
+  return static_cast<double>(std::bit_cast<float>(bits));
+}
+
+}  // namespace
+
+uint64_t SafeTensor::elements() const { return bytes / std::max<uint64_t>(1, bytes_of(dtype)); }
+
+SafetensorsContents read_safetensors(const ByteSource& file) {
+  Header header;
+  const std::string text = header_of(file);
+  try {
+    read_json(text, header);
+  } catch (const SafetensorsError&) {
+    throw;
+  } catch (const Error& error) {
+    throw SafetensorsError(fmt::format("its header is no JSON: {}", error.what()));
+  }
+  const uint64_t front = kLengthBytes + text.size();
+  SafetensorsContents& contents = header.contents;
+  std::vector<SafeTensor>& tensors = contents.tensors;
+  // An empty one stands before what begins at the same place.
+  std::sort(tensors.begin(), tensors.end(), [](const SafeTensor& a, const SafeTensor& b) {
+    return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
+  });
+  check_places(tensors, file.size() - front);
+  for (SafeTensor& tensor : tensors) tensor.offset += front;
+  std::sort(tensors.begin(), tensors.end(),
+            [](const SafeTensor& a, const SafeTensor& b) { return a.name < b.name; });
+  const auto twice =
+      std::adjacent_find(tensors.begin(), tensors.end(),
+                         [](const SafeTensor& a, const SafeTensor& b) { return a.name == b.name; });
+  if (twice != tensors.end())
+    throw SafetensorsError(fmt::format("tensor {} is there twice", in_quotes(twice->name)));
+  std::sort(contents.metadata.begin(), contents.metadata.end());
+  return std::move(contents);
+}
+
+bool is_fractional(const std::string& dtype) {
+  return dtype == "F64" || dtype == "F32" || dtype == "F16" || dtype == "BF16";
+}
+
+void read_values(const ByteSource& file, const SafeTensor& tensor, uint64_t first,
+                 std::span<double> to) {
+  constexpr size_t kPart = 4096;
+  std::array<std::byte, kPart> bytes;
+  const uint64_t size = bytes_of(tensor.dtype);
+  for (size_t done = 0; done < to.size();) {
+    const size_t count = std::min(to.size() - done, kPart / static_cast<size_t>(size));
+    file.read(tensor.offset + (first + done) * size, bytes.data(), count * size);
+    for (size_t i = 0; i < count; ++i) to[done + i] = value_at(tensor.dtype, &bytes[i * size]);
+    done += count;
+  }
+}
+
+std::string safetensors_front(std::vector<SafeTensor>& tensors, const Metadata& metadata) {
+  std::vector<Json::Member> members;
+  if (!metadata.empty()) {
+    std::vector<Json::Member> texts;
+    for (const auto& [name, text] : metadata) texts.emplace_back(name, text);
+    members.emplace_back(kMetadata, Json::object(texts));
+  }
+  std::set<std::string> names;
+  uint64_t at = 0;
+  for (SafeTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second)
+      throw Error(fmt::format("tensor {} would be there twice", in_quotes(tensor.name)));
+    tensor.dtype = "F32";
+    tensor.bytes =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), sizeof(float),
+                        [](uint64_t a, int64_t b) { return a * static_cast<uint64_t>(b); });
+    tensor.offset = at;
+    at += tensor.bytes;
+    const std::vector<Json> shape(tensor.shape.begin(), tensor.shape.end());
+    members.emplace_back(tensor.name,
+                         Json::object({{"dtype", "F32"},
+                                       {"shape", Json::list(shape)},
+                                       {"data_offsets", Json::list({tensor.offset, at})}}));
+  }
+  std::string header = Json::object(members).text();
+  header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  std::string front(kLengthBytes, '\0');
+  for (size_t i = 0; i < kLengthBytes; ++i) front[i] = static_cast<char>(header.size() >> (8 * i));
+  for (SafeTensor& tensor : tensors) tensor.offset += front.size() + header.size();
+  return front + header;
+}
+
+}  // namespace tessera

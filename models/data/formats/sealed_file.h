@@ -1,0 +1,30 @@
+// HDF5 files that end with their own checksum: behind the HDF5 data, where HDF5 does not look,
+// stands the line "tessera crc32 01234567\n", the CRC-32 (zlib's) of all bytes before it. HDF5
+// believes most of what a damaged file says, so damage is found before anything is believed.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tessera/runtime/files/byte_source.h"
+#include "tessera/runtime/files/file_system.h"
+
+namespace tessera {
+
+inline constexpr size_t kSealBytes = 23;
+
+// Writes the line for `bytes`. Allocates nothing.
+void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> seal) noexcept;
+
+// write_durably() of the image and its seal.
+FileFault write_sealed(FileSystem& files, const char* path,
+                       std::span<const std::byte> image) noexcept;
+// The same of an image in parts; the last of them, which must be empty, becomes the seal.
+FileFault write_sealed(FileSystem& files, const char* path,
+                       std::span<std::span<const std::byte>> parts) noexcept;
+
+// Whether the last bytes are the right seal of all before; `sealed` tells whether they look like
+// a seal at all. In pieces: takes a few KiB. Throws what read() throws.
+bool seal_holds(const ByteSource& file, bool& sealed);
+
+}  // namespace tessera

@@ -1,0 +1,170 @@
+#include "tessera/models/data/images/picture.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tessera/models/data/images/picture_formats.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace picture {
+
+void fail(const std::string& name, const std::string& why) {
+  throw DataError(fmt::format("{}: {}", name, why));
+}
+
+void check_size(const std::string& name, int64_t width, int64_t height,
+                const PictureLimits& limits) {
+  if (width < 1 || height < 1) fail(name, fmt::format("a picture of {}x{} pixels", width, height));
+  if (height > limits.pixels / width)
+    fail(name, fmt::format("it has {}x{} pixels, more than the {} that are allowed", width, height,
+                           limits.pixels));
+}
+
+int exif_orientation(std::span<const uint8_t> tiff) {
+  constexpr uint32_t kOrientation = 0x0112, kShort = 3;
+  if (tiff.size() < 8) return 1;
+  bool little = tiff[0] == 'I' && tiff[1] == 'I';
+  if (!little && !(tiff[0] == 'M' && tiff[1] == 'M')) return 1;
+  auto number = [&](size_t at, size_t bytes) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) value = value << 8 | tiff[at + (little ? bytes - 1 - i : i)];
+    return value;
+  };
+  size_t directory = number(4, 4);
+  if (number(2, 2) != 42 || directory > tiff.size() - 2) return 1;
+  size_t entries = number(directory, 2);
+  for (size_t i = 0; i < entries; ++i) {
+    size_t at = directory + 2 + 12 * i;
+    if (at + 12 > tiff.size()) return 1;
+    if (number(at, 2) != kOrientation) continue;
+    uint32_t value = number(at + 2, 2) == kShort ? number(at + 8, 2) : 0;
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+}  // namespace picture
+
+namespace {
+
+enum class Format { kJpeg, kPng };
+
+Format format_of(std::span<const uint8_t> bytes, const std::string& name) {
+  constexpr uint8_t kPng[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  if (bytes.size() >= sizeof kPng && std::memcmp(bytes.data(), kPng, sizeof kPng) == 0)
+    return Format::kPng;
+  if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) return Format::kJpeg;
+  picture::fail(name,
+                bytes.empty() ? "the file is empty" : "it is neither a JPEG nor a PNG picture");
+}
+
+// Puts every row where it is shown.
+class Canvas : public RowSink {
+ public:
+  Canvas(const Picture& picture, Pixels& pixels) : picture_(picture), pixels_(pixels) {}
+  void begin(int, int) override {
+    pixels_.height = picture_.shown_height();
+    pixels_.width = picture_.shown_width();
+    stored_.reserve(static_cast<size_t>(picture_.width) * static_cast<size_t>(picture_.height) * 3);
+  }
+  bool row(const uint8_t* rgb) override {
+    stored_.insert(stored_.end(), rgb, rgb + int64_t{picture_.width} * 3);
+    return true;
+  }
+  void finish() {
+    pixels_.rgb.resize(stored_.size());
+    uint8_t* to = pixels_.rgb.data();
+    for (int y = 0; y < pixels_.height; ++y) {
+      for (int x = 0; x < pixels_.width; ++x, to += 3) {
+        PixelPlace from = stored_place(picture_.orientation, picture_.height, picture_.width, y, x);
+        std::memcpy(to, stored_.data() + (int64_t{from.y} * picture_.width + from.x) * 3, 3);
+      }
+    }
+  }
+
+ private:
+  Picture picture_;
+  Pixels& pixels_;
+  std::vector<uint8_t> stored_;
+};
+
+}  // namespace
+
+Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,
+                      const PictureLimits& limits) {
+  return format_of(bytes, name) == Format::kPng ? picture::probe_png(bytes, name, limits)
+                                                : picture::probe_jpeg(bytes, name, limits);
+}
+
+void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int shrink,
+                    RowSink& sink, std::vector<uint8_t>& scratch, const PictureLimits& limits) {
+  if (format_of(bytes, name) == Format::kPng) {
+    picture::decode_png(bytes, name, sink, scratch, limits);
+  } else {
+    picture::decode_jpeg(bytes, name, shrink, sink, scratch, limits);
+  }
+}
+
+PixelPlace stored_place(int orientation, int height, int width, int y, int x) {
+  PixelPlace place = orientation >= 5 ? PixelPlace{x, y} : PixelPlace{y, x};
+  bool flip_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  if (flip_y) place.y = height - 1 - place.y;
+  if (flip_x) place.x = width - 1 - place.x;
+  return place;
+}
+
+namespace {
+thread_local double t_file_seconds = 0;
+}  // namespace
+
+double file_seconds() { return t_file_seconds; }
+
+void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<uint8_t>& bytes) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  auto fail = [&](const std::string& why) { picture::fail(path, why); };
+  struct File {
+    int number;
+    ~File() {
+      if (number >= 0) close(number);
+    }
+  } file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+  if (file.number < 0) fail(fmt::format("cannot be opened: {}", std::strerror(errno)));
+  struct stat status {};
+  if (fstat(file.number, &status) != 0) fail(std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail("is not a plain file");
+  if (status.st_size > most_bytes)
+    fail(
+        fmt::format("has {} bytes, more than the {} that are allowed", status.st_size, most_bytes));
+  bytes.resize(static_cast<size_t>(status.st_size));
+  for (size_t done = 0; done < bytes.size();) {
+    ssize_t got = ::read(file.number, bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(fmt::format("byte {}: reading failed: {}", done, std::strerror(errno)));
+    if (got == 0) fail(fmt::format("byte {}: the file has become shorter while it was read", done));
+    done += static_cast<size_t>(got);
+  }
+  t_file_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Pixels load_picture(const std::string& path, const PictureLimits& limits) {
+  std::vector<uint8_t> bytes, scratch;
+  read_regular_file(path, limits.file_bytes, bytes);
+  Picture picture = probe_picture(bytes, path, limits);
+  Pixels pixels;
+  Canvas canvas(picture, pixels);
+  decode_picture(bytes, path, 1, canvas, scratch, limits);
+  canvas.finish();
+  return pixels;
+}
+
+}  // namespace tessera

@@ -1,0 +1,457 @@
+#include "tessera/models/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "tessera/models/data/images/picture.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/start_thread.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What each process takes of an epoch of `count` samples.
+struct Shares {
+  int64_t count, batch, rank, world;
+  bool drop_last;
+
+  int64_t global() const { return batch * world; }
+  int64_t batches() const {
+    int64_t rest = count % global();
+    return count / global() + (!drop_last && rest >= world ? 1 : 0);
+  }
+  // Places [begin, end) in the epoch's order.
+  struct Range {
+    int64_t begin, end;
+  };
+  Range range(int64_t index) const {
+    int64_t start = index * global(), size = std::min(global(), count - start);
+    return {start + size * rank / world, start + size * (rank + 1) / world};
+  }
+  int64_t largest() const { return range(0).end - range(0).begin; }
+};
+
+// How the block is cut, in bytes: slots, each with images, labels, samples and, when images are
+// mixed, partners and shares; then the scratches.
+struct BlockPlan {
+  size_t slots, images, labels, samples, mixes, scratch_stride, scratches;
+  size_t bytes() const {
+    return slots * (images + labels + samples + 2 * mixes) + scratches * scratch_stride;
+  }
+};
+
+BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderOptions& options) {
+  const ImageShape shape = output_shape(options.augment, read_shape);
+  const auto most = static_cast<size_t>(images);
+  BlockPlan plan{};
+  plan.slots = static_cast<size_t>(options.held) +
+               (options.workers == 0 ? 0 : static_cast<size_t>(options.read_ahead));
+  plan.images = round_to_alignment(most * static_cast<size_t>(shape.bytes()));
+  plan.labels = round_to_alignment(most * sizeof(int32_t));
+  plan.samples = round_to_alignment(most * sizeof(int64_t));
+  plan.mixes = options.mix.any() ? round_to_alignment(most * sizeof(float)) : 0;
+  int64_t scratch = 0;
+  if (!options.augment.empty()) scratch = scratch_bytes(options.augment, read_shape);
+  if (plan.mixes > 0) scratch = std::max(scratch, shape.bytes());
+  plan.scratch_stride = round_to_alignment(static_cast<size_t>(scratch));
+  plan.scratches = static_cast<size_t>(std::max(1, options.workers));
+  return plan;
+}
+
+// What the augmentation keeps in each thread.
+size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
+  const auto threads = static_cast<size_t>(std::max(1, options.workers));
+  size_t kept = 0;
+  for (const TransformPtr& step : options.augment) {
+    kept += threads * step->thread_bytes(shape);
+    shape = step->output(shape);
+  }
+  return kept;
+}
+
+// All that a loader asks for: known before it is made, and held from then on.
+std::vector<HostBuffer> buffers_of(const std::string& data, const ImageShape& image, int64_t count,
+                                   const LoaderOptions& options) {
+  const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
+  std::vector<HostBuffer> buffers;
+  const auto add = [&](const char* part, size_t bytes) {
+    if (bytes > 0) buffers.push_back({"loader of " + data + ": " + part, bytes});
+  };
+  add("batches", block_plan(image, shares.largest(), options).bytes());
+  if (options.shuffle)
+    add("order", static_cast<size_t>(count) * sizeof(int64_t) * (options.balanced ? 2 : 1));
+  add("augmentation", kept_bytes(image, options));
+  return buffers;
+}
+
+void check(const Dataset& dataset, const LoaderOptions& options) {
+  auto need = [](bool holds, const std::string& text) {
+    if (!holds) throw ConfigError("loader: " + text);
+  };
+  constexpr int kMaxAhead = 4096, kMaxHeld = 64, kMaxWorld = 1 << 20;
+  auto within = [&](const char* name, int64_t value, int64_t low, int64_t high) {
+    need(value >= low && value <= high,
+         fmt::format("{} is {}, it must be in [{}, {}]", name, value, low, high));
+  };
+  within("batch", options.batch, 1, kMaxBatch);
+  within("workers", options.workers, 0, kMaxWorkers);
+  within("read_ahead", options.read_ahead, 1, kMaxAhead);
+  within("held", options.held, 1, kMaxHeld);
+  within("world", options.world, 1, kMaxWorld);
+  within("shuffle_window", options.shuffle_window, 0, INT64_MAX);
+  within("rank", options.rank, 0, options.world - 1);
+  check_mix(options.mix);
+  Shares shares{dataset.count(), options.batch, options.rank, options.world, options.drop_last};
+  need(
+      shares.batches() > 0,
+      fmt::format("{} has {} images, too few for {} process(es){}", dataset.name(), dataset.count(),
+                  options.world,
+                  options.drop_last ? fmt::format(" with batches of {} when an incomplete batch is "
+                                                  "dropped",
+                                                  options.batch)
+                                    : ""));
+}
+
+}  // namespace
+
+// Batches are numbered from the last start_epoch(): number n lies in slot n % slots. Always
+// released_ <= taken_ <= claimed_ <= released_ + slots.
+struct Loader::Impl {
+  struct Slot {
+    uint8_t* images;
+    int32_t* labels;
+    int64_t* samples;
+    int32_t* partners;
+    float* shares;
+    Batch batch;
+    bool ready = false;
+    std::exception_ptr error;
+  };
+
+  Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem);
+  ~Impl();
+  void start_workers();
+  void cut_block();
+
+  bool may_claim() const { return !paused_ && claimed_ < released_ + slots_.size(); }
+  Slot& claim();
+  void order_epoch();
+  void group_by_class();
+  void fill(Slot& slot, uint8_t* scratch);
+  void work(uint8_t* scratch);
+  const Batch& next();
+  void restart(int64_t epoch, int64_t index);
+  uint8_t* scratch(size_t worker) { return scratch_ + worker * scratch_stride_; }
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const LoaderOptions options_;
+  const Shares shares_;
+  const ImageShape read_shape_, shape_;
+  RawMemory& memory_;
+
+  void* block_ = nullptr;  // all slots, then a scratch for each worker
+  size_t block_bytes_ = 0, scratch_stride_ = 0;
+  uint8_t* scratch_ = nullptr;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> order_;  // of the epoch that is being claimed; empty without shuffle
+  int64_t ordered_epoch_ = -1;
+  std::vector<int64_t> by_class_;     // balanced: the samples, those of a class together
+  std::vector<size_t> class_starts_;  // in them, of the classes that have any; then their end
+
+  mutable std::mutex mutex_;  // guards all below, and the slots between claim and ready
+  std::condition_variable claimable_, progress_;
+  uint64_t released_ = 0, taken_ = 0, claimed_ = 0;
+  int64_t claim_epoch_ = 0, claim_index_ = 0;  // of batch number claimed_
+  int64_t next_epoch_ = 0, next_index_ = 0;    // of batch number taken_
+  int in_hand_ = 0;                            // batches that workers are filling
+  bool paused_ = false, stop_ = false;
+  LoaderTimes times_;
+  std::vector<std::thread> threads_;
+};
+
+Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem)
+    : dataset_(std::move(data)),
+      options_(std::move(opts)),
+      shares_{dataset_->count(), options_.batch, options_.rank, options_.world, options_.drop_last},
+      read_shape_(dataset_->shape()),
+      shape_(output_shape(options_.augment, read_shape_)),
+      memory_(mem) {
+  if (options_.shuffle) order_.resize(static_cast<size_t>(dataset_->count()));
+  if (options_.shuffle && options_.balanced) group_by_class();
+  cut_block();
+}
+
+// Samples of a class stay in their order.
+void Loader::Impl::group_by_class() {
+  by_class_.resize(order_.size());
+  std::iota(by_class_.begin(), by_class_.end(), 0);
+  std::sort(by_class_.begin(), by_class_.end(), [&](int64_t a, int64_t b) {
+    const int64_t of_a = dataset_->label(a), of_b = dataset_->label(b);
+    return of_a != of_b ? of_a < of_b : a < b;
+  });
+  for (size_t i = 0; i < by_class_.size(); ++i)
+    if (i == 0 || dataset_->label(by_class_[i]) != dataset_->label(by_class_[i - 1]))
+      class_starts_.push_back(i);
+  class_starts_.push_back(by_class_.size());
+}
+
+void Loader::Impl::cut_block() {
+  const BlockPlan plan = block_plan(read_shape_, shares_.largest(), options_);
+  const size_t images = plan.images, labels = plan.labels, samples = plan.samples;
+  const size_t mixes = plan.mixes;
+  scratch_stride_ = plan.scratch_stride;
+  slots_.resize(plan.slots);
+  threads_.reserve(static_cast<size_t>(options_.workers));
+  block_bytes_ = plan.bytes();
+  block_ =
+      memory_.allocate(block_bytes_, "batches of the loader");  // the last thing that can throw
+  auto* at = static_cast<uint8_t*>(block_);
+  for (Slot& slot : slots_) {
+    slot.images = at;
+    slot.labels = reinterpret_cast<int32_t*>(at + images);
+    slot.samples = reinterpret_cast<int64_t*>(at + images + labels);
+    at += images + labels + samples;
+    slot.partners = mixes > 0 ? reinterpret_cast<int32_t*>(at) : nullptr;
+    slot.shares = mixes > 0 ? reinterpret_cast<float*>(at + mixes) : nullptr;
+    at += 2 * mixes;
+  }
+  scratch_ = at;
+}
+
+Loader::Impl::~Impl() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  claimable_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  memory_.release(block_, block_bytes_);
+}
+
+void Loader::Impl::start_workers() {
+  for (int i = 0; i < options_.workers; ++i) {
+    threads_.push_back(start_thread("the loader", "lower data.workers",
+                                    [this, i] { work(scratch(static_cast<size_t>(i))); }));
+  }
+}
+
+// Fisher-Yates from the identity, so that an epoch's order depends on (seed, epoch) alone.
+void Loader::Impl::order_epoch() {
+  if (ordered_epoch_ == claim_epoch_) return;
+  ordered_epoch_ = claim_epoch_;
+  std::iota(order_.begin(), order_.end(), 0);
+  RandomSequence random(random_key(options_.seed, "shuffle"), static_cast<uint64_t>(claim_epoch_));
+  if (options_.balanced) {
+    for (int64_t& sample : order_) {
+      const size_t kind = random.below(class_starts_.size() - 1);
+      const size_t first = class_starts_[kind], count = class_starts_[kind + 1] - first;
+      sample = by_class_[first + random.below(count)];
+    }
+    return;
+  }
+  auto window = static_cast<uint64_t>(options_.shuffle_window);
+  if (window > 0 && window < order_.size()) {
+    for (size_t i = 0; i < order_.size(); ++i) {
+      std::swap(order_[i], order_[i + random.below(std::min(window, order_.size() - i))]);
+    }
+    return;
+  }
+  for (size_t left = order_.size(); left > 1; --left) {
+    std::swap(order_[left - 1], order_[random.below(left)]);
+  }
+}
+
+// Takes the next batch and says which samples it has. The lock is held.
+Loader::Impl::Slot& Loader::Impl::claim() {
+  Slot& slot = slots_[claimed_++ % slots_.size()];
+  auto [begin, end] = shares_.range(claim_index_);
+  if (options_.shuffle) {
+    order_epoch();
+    std::copy(order_.begin() + begin, order_.begin() + end, slot.samples);
+  } else {
+    std::iota(slot.samples, slot.samples + (end - begin), begin);
+  }
+  bool last = claim_index_ + 1 == shares_.batches();
+  slot.batch = {.images = slot.images,
+                .labels = slot.labels,
+                .samples = slot.samples,
+                .partners = slot.partners,
+                .shares = slot.shares,
+                .count = end - begin,
+                .epoch = claim_epoch_,
+                .index = claim_index_,
+                .first = begin,
+                .last = last};
+  slot.ready = false;
+  slot.error = nullptr;
+  claim_index_ = last ? 0 : claim_index_ + 1;
+  if (last) ++claim_epoch_;
+  return slot;
+}
+
+// Makes the batch. Called without the lock, which is taken at the end.
+void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
+  const Batch& batch = slot.batch;
+  std::exception_ptr error;
+  double read = 0, decode = 0, augment = 0, mix = 0;
+  try {
+    const AugmentKey key{options_.seed, batch.epoch};
+    const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
+    for (int64_t i = 0; i < batch.count; ++i) {
+      int64_t sample = batch.samples[i];
+      uint8_t* image = slot.images + i * shape_.bytes();
+      auto start = Clock::now();
+      const double files = file_seconds();
+      ImageShape shape = read_shape_;
+      if (part)
+        shape = read_framed(*dataset_, options_.augment, key, sample, scratch);
+      else
+        dataset_->read(sample, plain ? image : scratch);
+      slot.labels[i] = static_cast<int32_t>(dataset_->label(sample));
+      const double took = seconds_since(start);
+      const double file = dataset_->has_own_sizes() ? file_seconds() - files : took;
+      read += file;
+      decode += took - file;
+      if (plain) continue;
+      start = Clock::now();
+      augment_image(options_.augment, key, sample, shape, scratch, image, part ? 1 : 0);
+      augment += seconds_since(start);
+    }
+    if (options_.mix.any()) {
+      auto start = Clock::now();
+      mix_batch(options_.mix, key, shape_, batch.count, batch.samples, batch.labels, slot.images,
+                slot.partners, slot.shares, scratch);
+      mix += seconds_since(start);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(mutex_);
+  slot.error = error;
+  slot.ready = true;
+  times_.read += read;
+  times_.decode += decode;
+  times_.augment += augment;
+  times_.mix += mix;
+}
+
+void Loader::Impl::work(uint8_t* scratch) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    claimable_.wait(lock, [&] { return stop_ || may_claim(); });
+    if (stop_) return;
+    Slot& slot = claim();
+    ++in_hand_;
+    lock.unlock();
+    fill(slot, scratch);
+    lock.lock();
+    --in_hand_;
+    progress_.notify_all();
+  }
+}
+
+const Batch& Loader::Impl::next() {
+  std::unique_lock lock(mutex_);
+  // The caller is done with all but the last ones.
+  const auto held = static_cast<uint64_t>(options_.held) - 1;
+  if (released_ + held < taken_) {
+    released_ = taken_ - held;
+    claimable_.notify_one();
+  }
+  Slot& slot = slots_[taken_ % slots_.size()];
+  auto start = Clock::now();
+  if (options_.workers == 0) {
+    if (claimed_ == taken_) {  // else it failed before
+      claim();
+      lock.unlock();
+      fill(slot, scratch(0));
+      lock.lock();
+    }
+  } else {
+    progress_.wait(lock, [&] { return claimed_ > taken_ && slot.ready; });
+  }
+  times_.wait += seconds_since(start);
+  if (slot.error) std::rethrow_exception(slot.error);
+  ++taken_;
+  next_index_ = slot.batch.last ? 0 : next_index_ + 1;
+  if (slot.batch.last) ++next_epoch_;
+  return slot.batch;
+}
+
+void Loader::Impl::restart(int64_t epoch, int64_t index) {
+  std::unique_lock lock(mutex_);
+  bool failed = claimed_ > taken_ && slots_[taken_ % slots_.size()].error;
+  if (epoch == next_epoch_ && index == next_index_ && !failed) return;
+  paused_ = true;
+  progress_.wait(lock, [&] { return in_hand_ == 0; });
+  released_ = taken_ = claimed_ = 0;
+  claim_epoch_ = next_epoch_ = epoch;
+  claim_index_ = next_index_ = index;
+  paused_ = false;
+  claimable_.notify_all();
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, RawMemory& memory) {
+  if (!dataset) throw ConfigError("loader: a data set is needed, null is given");
+  check(*dataset, options);
+  impl_ = std::make_unique<Impl>(std::move(dataset), std::move(options), memory);
+  impl_->start_workers();
+}
+
+Loader::~Loader() = default;
+
+const Batch& Loader::next() { return impl_->next(); }
+
+void Loader::start_epoch(int64_t epoch, int64_t index) {
+  if (epoch < 0 || index < 0 || index >= batches()) {
+    throw Error(
+        fmt::format("loader: epoch {}, batch {} does not exist; epochs begin at 0 and have "
+                    "{} batches",
+                    epoch, index, batches()));
+  }
+  impl_->restart(epoch, index);
+}
+
+int64_t Loader::batches() const { return impl_->shares_.batches(); }
+
+int64_t Loader::samples() const {
+  auto [begin, end] = impl_->shares_.range(batches() - 1);
+  return (batches() - 1) * impl_->options_.batch + (end - begin);
+}
+
+const ImageShape& Loader::shape() const { return impl_->shape_; }
+const Dataset& Loader::dataset() const { return *impl_->dataset_; }
+const LoaderOptions& Loader::options() const { return impl_->options_; }
+
+LoaderTimes Loader::times() const {
+  std::lock_guard lock(impl_->mutex_);
+  return impl_->times_;
+}
+
+int64_t Loader::bytes() const { return total_bytes(host_buffers()); }
+
+int64_t Loader::planned_bytes(const ImageShape& image, int64_t count,
+                              const LoaderOptions& options) {
+  return total_bytes(buffers_of("", image, count, options));
+}
+
+std::vector<HostBuffer> Loader::host_buffers() const {
+  const Dataset& data = *impl_->dataset_;
+  return buffers_of(data.name(), data.shape(), data.count(), impl_->options_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,218 @@
+#include "tessera/models/data/sets/image_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& why) {
+  throw DataError(fmt::format("image folder '{}': {}", printable(path), why));
+}
+
+// The entries of a folder, sorted by name.
+std::vector<fs::directory_entry> entries(const fs::path& folder) {
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  std::vector<fs::directory_entry> all;
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) all.push_back(*at);
+  if (error) fail(folder.string(), "cannot be read: " + error.message());
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.path().native() < b.path().native(); });
+  return all;
+}
+
+// Of what is in a class's folder and no picture.
+Stray::Kind kind_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return Stray::kFolder;
+  return fs::is_regular_file(path, error) ? Stray::kNoPicture : Stray::kNoFile;
+}
+
+// The path of an entry from the root, after its links.
+class Inside {
+ public:
+  Inside(const std::string& root, OuterLinks outer) : outer_(outer) {
+    std::error_code error;
+    root_ = fs::canonical(root, error);
+    if (error) fail(root, "cannot be found: " + error.message() + "; set data.root");
+  }
+  const fs::path& root() const { return root_; }
+  fs::path split(const std::string& name) const {
+    const auto real = resolve(fs::directory_entry(root_ / name));
+    if (!real) fail((root_ / name).string(), "the link leads nowhere");
+    return *real;
+  }
+  fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
+
+  // None for a link that leads nowhere.
+  std::optional<fs::path> resolve(const fs::directory_entry& entry) const {
+    std::error_code error;
+    if (!entry.is_symlink(error)) return entry.path();
+    fs::path real = fs::canonical(entry.path(), error);
+    if (error) return {};
+    const bool leaves =
+        std::mismatch(root_.begin(), root_.end(), real.begin(), real.end()).first != root_.end();
+    if (leaves && outer_ == OuterLinks::kRefused)
+      fail(entry.path().string(),
+           fmt::format("the link leads out of the folder '{}', to '{}'; follow such links with "
+                       "data.follow_links: true, put the files themselves there, or let data.root "
+                       "be the folder above both",
+                       printable(root_.string()), printable(real.string())));
+    return real;
+  }
+
+ private:
+  fs::path root_;
+  const OuterLinks outer_;
+};
+
+// What a folder that may be that of a class has.
+struct Content {
+  std::vector<fs::path> pictures;  // resolved
+  std::vector<Stray> stray;        // named as they stand there
+};
+
+Content content_of(const Inside& inside, const fs::path& folder, const fs::path& real) {
+  Content content;
+  std::error_code error;
+  for (const auto& entry : entries(real)) {
+    if (is_hidden(entry.path().string())) {
+      content.stray.push_back(
+          {Stray::kHidden, (inside.from_root(folder) / entry.path().filename()).string()});
+      continue;
+    }
+    const std::optional<fs::path> file = inside.resolve(entry);
+    if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error)) {
+      content.pictures.push_back(*file);
+    } else {
+      content.stray.push_back({file ? kind_of(*file) : Stray::kDangling,
+                               (inside.from_root(folder) / entry.path().filename()).string()});
+    }
+  }
+  return content;
+}
+
+// Without looking at the rest of a large folder.
+bool has_picture(const Inside& inside, const fs::path& real) {
+  std::error_code error, ignored;
+  for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {
+    if (is_hidden(at->path().string()) || !is_picture_name(at->path().string())) continue;
+    const std::optional<fs::path> file = inside.resolve(*at);
+    if (file && fs::is_regular_file(*file, ignored)) return true;
+  }
+  if (error) fail(real.string(), "cannot be read: " + error.message());
+  return false;
+}
+
+}  // namespace
+
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
+  return text;
+}
+
+bool is_hidden(const std::string& path) {
+  static constexpr const char* kOfSystems[] = {"__MACOSX", "@eaDir", "#recycle", "$RECYCLE.BIN",
+                                               "lost+found"};
+  const std::string name = fs::path(path).filename().string();
+  return name.starts_with('.') ||
+         std::find(std::begin(kOfSystems), std::end(kOfSystems), name) != std::end(kOfSystems);
+}
+
+bool is_picture_name(const std::string& path) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+std::vector<std::string> image_classes(const std::string& root, const std::string& split,
+                                       OuterLinks outer) {
+  const Inside inside(root, outer);
+  std::vector<std::string> classes;
+  bool any = false;
+  std::error_code error;
+  for (const auto& entry : entries(inside.split(split))) {
+    if (is_hidden(entry.path().string())) continue;
+    const std::optional<fs::path> real = inside.resolve(entry);
+    if (!real || !fs::is_directory(*real, error)) continue;
+    any = true;
+    if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
+  }
+  if (classes.empty())
+    fail(
+        (inside.root() / split).string(),
+        any ? "its folders have no .jpg, .jpeg or .png picture; put pictures of these kinds into a "
+              "folder for each class, not into folders below it"
+            : "it has no folders; the pictures of each class belong into a folder of their own");
+  return classes;
+}
+
+bool has_image_classes(const std::string& root, const std::string& split, OuterLinks outer) {
+  const Inside inside(root, outer);
+  std::error_code error;
+  if (!fs::is_directory(inside.root() / split, error)) return false;
+  for (const auto& entry : entries(inside.split(split))) {
+    if (is_hidden(entry.path().string())) continue;
+    const std::optional<fs::path> real = inside.resolve(entry);
+    if (real && fs::is_directory(*real, error) && has_picture(inside, *real)) return true;
+  }
+  return false;
+}
+
+ImageFiles find_images(const std::string& root, const std::string& split,
+                       const std::vector<std::string>& classes, OuterLinks outer) {
+  const Inside inside(root, outer);
+  ImageFiles found;
+  std::error_code error;
+  const auto stray = [&](Stray::Kind kind, const fs::path& path) {
+    found.stray.push_back({kind, inside.from_root(path).string()});
+  };
+  for (const auto& folder : entries(inside.split(split))) {
+    if (is_hidden(folder.path().string())) {
+      stray(Stray::kHidden, folder.path());
+      continue;
+    }
+    const std::optional<fs::path> real = inside.resolve(folder);
+    if (!real) {
+      stray(Stray::kDangling, folder.path());
+      continue;
+    }
+    if (!fs::is_directory(*real, error)) {
+      stray(fs::is_regular_file(*real, error) ? Stray::kBesideClasses : Stray::kNoFile,
+            folder.path());
+      continue;
+    }
+    const Content content = content_of(inside, folder.path(), *real);
+    found.stray.insert(found.stray.end(), content.stray.begin(), content.stray.end());
+    if (content.pictures.empty()) {
+      stray(Stray::kEmpty, folder.path());
+      continue;
+    }
+    const std::string name = folder.path().filename().string();
+    const auto place = std::lower_bound(classes.begin(), classes.end(), name);
+    if (place == classes.end() || *place != name)
+      fail(folder.path().string(),
+           "train has no such class, or no picture of it; give the class one name in both, or "
+           "remove this folder");
+    for (const fs::path& picture : content.pictures)
+      found.pictures.push_back(
+          {inside.from_root(picture).string(), static_cast<int>(place - classes.begin())});
+  }
+  if (found.pictures.empty())
+    fail((inside.root() / split).string(),
+         "it has no pictures; put those of each class into a folder of its own");
+  return found;
+}
+
+}  // namespace tessera

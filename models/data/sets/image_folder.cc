@@ -1,0 +1,451 @@
+#include "tessera/models/data/sets/image_folder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/models/data/images/picture_reader.h"
+#include "tessera/models/data/sets/image_files.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/files/file_system.h"
+#include "tessera/runtime/host_memory.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMaxReaders = 256;
+
+// A picture of the data set: its path begins at `path` of the text that holds all of them.
+struct Entry {
+  size_t path;
+  int32_t label;
+  StoredPicture stored;
+};
+
+class ImageFolder : public Dataset {
+ public:
+  ImageFolder(DatasetInfo info, std::string root, std::string paths, std::vector<Entry> entries,
+              const PictureNeeds& needs, const ImageFolderOptions& options,
+              std::vector<std::string> notes)
+      : Dataset(std::move(info)),
+        root_(std::move(root)),
+        paths_(std::move(paths)),
+        entries_(std::move(entries)),
+        needs_(needs),
+        limits_(options.limits),
+        notes_(std::move(notes)),
+        readers_(static_cast<size_t>(options.readers)) {
+    for (PictureReader& reader : readers_) {
+      reader.reserve(needs, shape().height, channels());
+      free_.push_back(&reader);
+    }
+  }
+
+  bool has_own_sizes() const override { return true; }
+  ImageShape own_shape(int64_t index) const override {
+    Dataset::own_shape(index);  // checks it
+    const StoredPicture& stored = entries_[static_cast<size_t>(index)].stored;
+    const bool turned = stored.orientation >= 5;
+    return {turned ? stored.width : stored.height, turned ? stored.height : stored.width,
+            channels()};
+  }
+  std::vector<HostBuffer> host_buffers() const override {
+    size_t bytes = readers_.size() * static_cast<size_t>(needs_.decode_bytes);
+    for (const PictureReader& reader : readers_) bytes += reader.bytes();
+    return {{name() + " list", paths_.capacity() + entries_.capacity() * sizeof(Entry)},
+            {name() + " decoders", bytes}};
+  }
+  std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  int64_t do_label(int64_t index) const override {
+    return entries_[static_cast<size_t>(index)].label;
+  }
+
+  void do_read(int64_t index, uint8_t* image) const override {
+    ImageShape own = own_shape(index);
+    decode(index, middle_of(own.height, own.width, shape().height, shape().width), image);
+  }
+
+  void do_read_part(int64_t index, const Box& part, const ImageShape& to,
+                    uint8_t* image) const override {
+    decode(index,
+           {{double(part.y), double(part.height), to.height, 0, to.height},
+            {double(part.x), double(part.width), to.width, 0, to.width}},
+           image);
+  }
+
+  void decode(int64_t index, const WantedPart& wanted, uint8_t* image) const {
+    const Entry& entry = entries_[static_cast<size_t>(index)];
+    std::string path = root_ + "/" + (paths_.data() + entry.path);
+    PictureReader* reader = take();
+    try {
+      reader->read(path, entry.stored, wanted, channels(), image, limits_);
+    } catch (const DataError& error) {
+      give(reader);
+      throw DataError(std::string(error.what()) + "; data.damaged: skip leaves such pictures out");
+    } catch (...) {
+      give(reader);
+      throw;
+    }
+    give(reader);
+  }
+
+  PictureReader* take() const {
+    std::unique_lock lock(mutex_);
+    given_.wait(lock, [&] { return !free_.empty(); });
+    PictureReader* reader = free_.back();
+    free_.pop_back();
+    return reader;
+  }
+  void give(PictureReader* reader) const {
+    {
+      std::lock_guard lock(mutex_);
+      free_.push_back(reader);
+    }
+    given_.notify_one();
+  }
+
+  const std::string root_, paths_;
+  const std::vector<Entry> entries_;
+  const PictureNeeds needs_;
+  const PictureLimits limits_;
+  const std::vector<std::string> notes_;
+  mutable std::vector<PictureReader> readers_;
+  mutable std::mutex mutex_;  // guards free_
+  mutable std::condition_variable given_;
+  mutable std::vector<PictureReader*> free_;
+};
+
+struct Checked {
+  Picture picture;
+  int64_t file_bytes = 0;
+  std::string error;  // empty when it is sound
+};
+
+// Decodes and forgets.
+class Nowhere : public RowSink {
+  void begin(int, int) override {}
+  bool row(const uint8_t*) override { return true; }
+};
+
+struct Buffers {
+  std::vector<uint8_t> file, rows;
+};
+
+Checked check_picture(const std::string& path, const ImageFolderOptions& options,
+                      Buffers& buffers) {
+  auto& [bytes, scratch] = buffers;
+  Checked checked;
+  try {
+    read_regular_file(path, options.limits.file_bytes, bytes);
+    checked.file_bytes = static_cast<int64_t>(bytes.size());
+    checked.picture = probe_picture(bytes, path, options.limits);
+    if (options.damaged == Damaged::kSkip || options.decode_all) {
+      Nowhere nowhere;
+      decode_picture(bytes, path, 1, nowhere, scratch, options.limits);
+    }
+  } catch (const DataError& error) {
+    checked.error = printable(error.what());
+  }
+  return checked;
+}
+
+// Of the files, as far as they are read.
+size_t largest_file(const std::string& root, const std::vector<ImageFile>& files, int64_t most) {
+  uintmax_t largest = 0;
+  for (const ImageFile& file : files) {
+    std::error_code error;
+    const uintmax_t bytes = fs::file_size(root + "/" + file.path, error);
+    if (!error && bytes <= static_cast<uintmax_t>(most)) largest = std::max(largest, bytes);
+  }
+  return static_cast<size_t>(largest);
+}
+
+// Looks at all pictures in `readers` threads; the result does not depend on how many.
+std::vector<Checked> check_all(const std::string& root, const std::vector<ImageFile>& files,
+                               const ImageFolderOptions& options) {
+  std::vector<Checked> checked(files.size());
+  std::atomic<size_t> next = 0;
+  // Taken in this thread: what a thread takes of the C library's heap, that keeps for it.
+  std::vector<Buffers> all(static_cast<size_t>(options.readers));
+  const size_t largest = largest_file(root, files, options.limits.file_bytes);
+  for (Buffers& buffers : all) buffers.file.reserve(largest);
+  auto work = [&](Buffers& buffers) {
+    for (size_t i; (i = next++) < files.size();)
+      checked[i] = check_picture(root + "/" + files[i].path, options, buffers);
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (size_t i = 1; i < all.size(); ++i)
+      threads.emplace_back([&work, &own = all[i]] { work(own); });
+  } catch (const std::system_error&) {  // those that could be had do it
+  }
+  work(all[0]);
+  for (std::thread& thread : threads) thread.join();
+  return checked;
+}
+
+// "3 NAME: a, b, c", at most so many of them.
+std::string list_text(const std::vector<std::string>& all, const char* one, const char* many,
+                      const char* separator, size_t most = 8) {
+  size_t shown = std::min(all.size(), most);
+  return fmt::format(
+      "{} {}: {}{}", all.size(), all.size() == 1 ? one : many,
+      fmt::join(all.begin(), all.begin() + static_cast<int64_t>(shown), separator),
+      shown < all.size() ? fmt::format("{}and {} more", separator, all.size() - shown) : "");
+}
+
+// A folder that is there, and what its parts are called.
+struct Located {
+  std::string root, test = {};
+  std::vector<std::string> classes = {};
+  OuterLinks outer = OuterLinks::kRefused;
+  bool both = false;  // test and val
+  // The folder of validation within a root of its own; empty where there is none.
+  std::string validation_root = {}, validation = {};
+  bool has_train = true;
+};
+
+// Test images alone; no test where there are none.
+Located locate_test(const std::string& root, OuterLinks outer) {
+  Located at{.root = root, .outer = outer, .has_train = false};
+  for (const char* split : {"test", "val", ""}) {
+    if (!has_image_classes(root, split, outer)) continue;
+    at.test = split;
+    at.classes = image_classes(root, split, outer);
+    std::error_code error;
+    at.both = at.test == "test" && fs::is_directory(fs::path(root) / "val", error);
+    break;
+  }
+  return at;
+}
+
+// Tells which folder of the root has a train: archives often unpack into a folder of their name.
+std::string inner_root(const fs::path& root) {
+  std::error_code error;
+  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error))
+    if (fs::is_directory(at->path() / "train", error) && !is_hidden(at->path().string()))
+      return fmt::format("; or set data.root to '{}'", printable(at->path().string()));
+  return "";
+}
+
+Located locate(const std::string& root, const std::string& validation, bool follow_links,
+               bool test_only) {
+  const OuterLinks outer = follow_links ? OuterLinks::kFollowed : OuterLinks::kRefused;
+  std::error_code error;
+  fs::path real = fs::canonical(root.empty() ? "." : root, error);
+  if (error)
+    throw DataError(
+        fmt::format("image folder '{}': {}; set data.root to the folder that has train "
+                    "and test{}",
+                    printable(root), error.message(), printable(relative_path_help(root))));
+  if (test_only && !has_image_classes(real.string(), "train", outer))
+    if (Located at = locate_test(real.string(), outer); !at.classes.empty()) return at;
+  const bool has_test = fs::is_directory(real / "test", error);
+  if (!has_test && validation == "val")
+    throw DataError(fmt::format(
+        "image folder '{}': data.validation is its folder 'val', which is the test set where there "
+        "is no 'test'; put test pictures into test/<class>/, or let data.validation be a part of "
+        "the training images, such as 10%",
+        printable(real.string())));
+  std::string test = has_test ? "test" : "val";
+  for (const std::string& split : {std::string("train"), test})
+    if (!fs::is_directory(real / split, error))
+      throw DataError(
+          fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
+                      "belong into train/<class>/ and test/<class>/ or val/<class>/{}{}",
+                      printable(real.string()), split == "val" ? "test" : split,
+                      test_only ? ", for an evaluation also into <class>/" : "",
+                      split == "train" ? inner_root(real) : ""));
+  const bool both = test == "test" && fs::is_directory(real / "val", error);
+  Located at{.root = real.string(),
+             .test = test,
+             .classes = image_classes(real.string(), "train", outer),
+             .outer = outer,
+             .both = both};
+  if (validation.empty()) return at;
+  const fs::path folder = fs::canonical(real / validation, error);
+  if (error || !fs::is_directory(folder, error))
+    throw DataError(fmt::format(
+        "data.validation: there is no folder '{}'; give a folder of classes like train, "
+        "or a part of the training images, such as 10%",
+        printable((real / validation).string())));
+  for (const std::string& other : {std::string("train"), test})
+    if (fs::equivalent(folder, real / other, error))
+      throw DataError(
+          fmt::format("data.validation: '{}' is the folder of {} images; give one of its own",
+                      printable(folder.string()), other == "train" ? "the training" : "the test"));
+  at.validation_root = folder.parent_path().string();
+  at.validation = folder.filename().string();
+  return at;
+}
+
+// A line for each kind.
+std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
+  static constexpr const char* kTexts[Stray::kKinds][2] = {
+      {"file is no .jpg, .jpeg or .png and was skipped",
+       "files are no .jpg, .jpeg or .png and were skipped"},
+      {"file is in no class's folder and was skipped",
+       "files are in no class's folder and were skipped"},
+      {"folder below a class was skipped, pictures lie in the folder of the class itself",
+       "folders below a class were skipped, pictures lie in the folder of the class itself"},
+      {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"},
+      {"link leads nowhere and was skipped", "links lead nowhere and were skipped"},
+      {"folder has no picture and was skipped", "folders have no picture and were skipped"},
+      {"hidden file or folder was skipped", "hidden files and folders were skipped"}};
+  std::vector<std::string> names[Stray::kKinds], notes;
+  for (const Stray& one : stray) names[one.kind].push_back(printable(one.path));
+  for (size_t kind = 0; kind < Stray::kKinds; ++kind)
+    if (!names[kind].empty())
+      notes.push_back(list_text(names[kind], kTexts[kind][0], kTexts[kind][1], ", "));
+  return notes;
+}
+
+// The files of a split, and what was seen of each picture.
+struct Looked {
+  std::string root, split;
+  ImageFiles files;
+  std::vector<Checked> checked;
+  std::vector<std::string> damaged;
+  bool gray = true;  // all that are sound
+
+  Looked(const Located& at, const std::string& folder, const std::string& name,
+         const ImageFolderOptions& options)
+      : root(folder),
+        split(name),
+        files(find_images(root, name, at.classes, at.outer)),
+        checked(check_all(root, files.pictures, options)) {
+    for (const Checked& one : checked)
+      if (one.error.empty())
+        gray = gray && one.picture.gray;
+      else
+        damaged.push_back(one.error);
+  }
+};
+
+// Pictures that are damaged, where none may be, or where none is sound.
+void refuse_damaged(const std::vector<const Looked*>& splits, const ImageFolderOptions& options) {
+  constexpr size_t kFew = 8, kMany = 1000;
+  std::vector<std::string> damaged;
+  for (const Looked* looked : splits)
+    if (options.damaged == Damaged::kError || looked->damaged.size() == looked->checked.size())
+      damaged.insert(damaged.end(), looked->damaged.begin(), looked->damaged.end());
+  if (damaged.empty()) return;
+  throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ",
+                            options.decode_all ? kMany : kFew) +
+                  "\n  get them again, or leave them out with data.damaged: skip");
+}
+
+std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looked, DatasetInfo info,
+                                          const ImageFolderOptions& options) {
+  const auto& [root, split, files, checked, damaged, gray] = looked;
+  std::string paths;
+  std::vector<Entry> entries;
+  std::vector<std::string> notes;
+  PictureNeeds needs;
+  for (size_t i = 0; i < checked.size(); ++i) {
+    const auto& [picture, file_bytes, error] = checked[i];
+    if (!error.empty()) continue;
+    entries.push_back({paths.size(),
+                       files.pictures[i].label,
+                       {picture.width, picture.height, picture.orientation}});
+    paths += files.pictures[i].path + '\0';
+    needs.cover({file_bytes, static_cast<int64_t>(picture.decode_bytes),
+                 std::max(picture.width, picture.height)});
+  }
+  notes = stray_notes(files.stray);
+  if (split == "test" && at.both && at.validation != "val")
+    notes.push_back("val is not read, test stands beside it");
+  if (!damaged.empty())
+    notes.push_back(
+        list_text(damaged, "damaged picture was skipped", "damaged pictures were skipped", "\n  "));
+  info.count = static_cast<int64_t>(entries.size());
+  info.skipped = static_cast<int64_t>(files.stray.size() + damaged.size());
+  paths.shrink_to_fit();
+  entries.shrink_to_fit();
+  return std::make_shared<ImageFolder>(std::move(info), root, std::move(paths), std::move(entries),
+                                       needs, options, std::move(notes));
+}
+
+}  // namespace
+
+ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options) {
+  const Located at = locate(root, options.test_only ? "" : options.validation, options.follow_links,
+                            options.test_only);
+  ImageFolderList list;
+  const auto add = [&](const std::string& from, const std::string& split, int64_t& count) {
+    for (const ImageFile& file : find_images(from, split, at.classes, at.outer).pictures) {
+      list.bytes += static_cast<int64_t>(file.path.size() + 1 + sizeof(Entry));
+      ++count;
+    }
+  };
+  if (!options.test_only) add(at.root, "train", list.train_count);
+  add(at.root, at.test, list.test_count);
+  if (!at.validation.empty()) add(at.validation_root, at.validation, list.validation_count);
+  return list;
+}
+
+DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options) {
+  auto within = [](const char* what, int value, int most) {
+    if (value < 1 || value > most)
+      throw ConfigError(
+          fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
+  };
+  within("data.image_size", options.size, kLargestFolderImage);
+  within("readers", options.readers, kMaxReaders);
+  // Files that were looked at and lists that were needed for it, of all threads: not kept.
+  struct Release {
+    ~Release() { release_unused_heap(); }
+  } release;
+  const bool asked = !options.test_only || options.channels == Channels::kAuto;
+  const Located at =
+      locate(root, asked ? options.validation : "", options.follow_links, options.test_only);
+  const bool all = asked && at.has_train;
+  std::optional<Looked> train, validation;
+  if (all) train.emplace(at, at.root, "train", options);
+  if (!at.validation.empty()) validation.emplace(at, at.validation_root, at.validation, options);
+  const Looked test(at, at.root, at.test, options);
+  std::vector<const Looked*> splits = {&test};
+  if (validation) splits.insert(splits.begin(), &*validation);
+  if (train) splits.insert(splits.begin(), &*train);
+  refuse_damaged(splits, options);
+  const bool gray = options.channels == Channels::kGray ||
+                    (options.channels == Channels::kAuto &&
+                     std::ranges::all_of(splits, [](const Looked* one) { return one->gray; }));
+  DatasetInfo info{.name = "image_folder train",
+                   .shape = {options.size, options.size, gray ? 1 : 3},
+                   .count = 0,
+                   .classes = 0,
+                   .class_names = {},
+                   .normalization = {}};
+  // Shown and packed line by line, so cleaned of what a file's name may have in it.
+  for (const std::string& name : at.classes) info.class_names.push_back(printable(name));
+  info.classes = static_cast<int>(info.class_names.size());
+  DataSplit data;
+  const auto make = [&](const char* name, const Looked& looked) {
+    info.name = name;
+    return make_split(at, looked, info, options);
+  };
+  if (!options.test_only) data.train = make("image_folder train", *train);
+  data.test = make("image_folder test", test);
+  if (validation && !options.test_only)
+    data.validation = make("image_folder validation", *validation);
+  return data;
+}
+
+}  // namespace tessera

@@ -1,0 +1,185 @@
+#include "tessera/models/data/augment/colour.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tessera/models/data/augment/augment.h"
+#include "tessera/tests/golden/golden_file.h"
+#include "tessera/tests/models/data/data_file_util.h"
+
+namespace tessera {
+namespace {
+
+using tessera::testing::Bytes;
+using tessera::testing::expect_error;
+
+const golden::File& file() {
+  static golden::File file(TESSERA_SOURCE_DIR "/tests/golden/pictures.h5");
+  return file;
+}
+
+Bytes bytes_of(const golden::Array& array) { return {array.values.begin(), array.values.end()}; }
+
+ImageShape shape_of(const golden::Array& array) {
+  return {static_cast<int>(array.shape[0]), static_cast<int>(array.shape[1]),
+          static_cast<int>(array.shape[2])};
+}
+
+using Change = std::function<void(const ImageShape&, const Bytes& in, Bytes& out, double setting)>;
+
+// Expects what the golden file has for the change, each byte at most `off` away.
+void expect_change(const std::string& name, const Change& change, int off = 0) {
+  SCOPED_TRACE(name);
+  golden::Array in = file().read("colour/in");
+  Bytes image = bytes_of(in), expected = bytes_of(file().read("colour/" + name + "/out"));
+  auto settings = file().read("colour/" + name + "/settings").values;
+  ASSERT_EQ(expected.size(), settings.size() * image.size());
+  for (size_t i = 0; i < settings.size(); ++i) {
+    SCOPED_TRACE(settings[i]);
+    Bytes out = image;
+    change(shape_of(in), image, out, settings[i]);
+    int worst = 0;
+    for (size_t k = 0; k < out.size(); ++k)
+      worst = std::max(worst, std::abs(out[k] - expected[i * out.size() + k]));
+    EXPECT_LE(worst, off);
+  }
+}
+
+Change in_place(void (*change)(const ImageShape&, uint8_t*, double)) {
+  return [change](const ImageShape& shape, const Bytes&, Bytes& out, double setting) {
+    change(shape, out.data(), setting);
+  };
+}
+
+TEST(ColourTest, TheSameAsPillow) {
+  expect_change("brightness", in_place(change_brightness));
+  expect_change("contrast", in_place(change_contrast));
+  expect_change("saturation", in_place(change_saturation));
+  expect_change("sharpness", [](auto& shape, auto& in, auto& out, double factor) {
+    change_sharpness(shape, in.data(), out.data(), factor);
+  });
+  expect_change("solarize", in_place(solarize));
+  expect_change("posterize", [](auto& shape, auto&, auto& out, double bits) {
+    posterize(shape, out.data(), static_cast<int>(bits));
+  });
+  expect_change("stretch_contrast",
+                [](auto& shape, auto&, auto& out, double) { stretch_contrast(shape, out.data()); });
+  expect_change("equalize",
+                [](auto& shape, auto&, auto& out, double) { equalize(shape, out.data()); });
+}
+
+TEST(ColourTest, HueTurnsAsInRealNumbers) { expect_change("hue", in_place(change_hue), 1); }
+
+TEST(ColourTest, WarpsAsPillowDoes) {
+  auto warped = [](const std::string& name, auto matrix) {
+    expect_change(name, [matrix](auto& shape, auto& in, auto& out, double setting) {
+      warp(shape, in.data(), out.data(), matrix(shape, setting));
+    });
+  };
+  warped("rotate", rotation);
+  warped("shear_x", [](auto&, double s) { return Affine{1, s, 0, 0, 1, 0}; });
+  warped("shear_y", [](auto&, double s) { return Affine{1, 0, 0, s, 1, 0}; });
+  warped("move_x", [](auto&, double d) { return Affine{1, 0, d, 0, 1, 0}; });
+}
+
+Bytes run(const Transforms& augment, const ImageShape& shape, const Bytes& image, int64_t sample) {
+  Bytes scratch(static_cast<size_t>(scratch_bytes(augment, shape)));
+  Bytes out(static_cast<size_t>(output_shape(augment, shape).bytes()));
+  std::copy(image.begin(), image.end(), scratch.begin());
+  augment_image(augment, {3, 1}, sample, shape, scratch.data(), out.data());
+  return out;
+}
+
+TEST(ColourTest, JitterStaysWithinItsFactors) {
+  ImageShape shape{2, 2, 3};
+  Bytes gray(12, 100);
+  std::set<int> levels;
+  for (int64_t sample = 0; sample < 300; ++sample) {
+    Bytes out = run({color_jitter({.brightness = 0.4})}, shape, gray, sample);
+    EXPECT_GE(out[0], 60);
+    EXPECT_LE(out[0], 140);
+    levels.insert(out[0]);
+    // An even gray has no contrast, saturation or hue to change.
+    EXPECT_EQ(run({color_jitter({0, 0.4, 0.4, 0.5})}, shape, gray, sample), gray);
+  }
+  EXPECT_LE(*levels.begin(), 65);
+  EXPECT_GE(*levels.rbegin(), 135);
+  Bytes one(4, 7);  // one channel
+  EXPECT_EQ(run({color_jitter({0, 0, 0.4, 0.5})}, {2, 2, 1}, one, 5), one);
+}
+
+std::string text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+TEST(ColourTest, RandAugmentDrawsEveryChange) {
+  golden::Array in = file().read("colour/in");
+  ImageShape shape = shape_of(in);
+  Bytes image = bytes_of(in);
+  std::set<std::string> results;
+  for (int64_t sample = 0; sample < 600; ++sample)
+    results.insert(text(run(rand_augment(1, 9), shape, image, sample)));
+  // Eight changes have a sign (two results each), five have none, one leaves the image.
+  EXPECT_EQ(results.size(), 9u * 2 + 4 + 1);
+  EXPECT_EQ(rand_augment(2, 9).size(), 2u);
+  // Strength 0: only what is no matter of strength is left.
+  std::set<std::string> weak;
+  for (int64_t sample = 0; sample < 600; ++sample)
+    weak.insert(text(run(rand_augment(1, 0), shape, image, sample)));
+  EXPECT_LE(weak.size(), 4u);
+}
+
+TEST(ColourTest, CutoutPaintsASquareOfItsSize) {
+  ImageShape shape{20, 30, 3};
+  Bytes image(1800, 5);
+  int whole = 0, none = 0;
+  for (int64_t sample = 0; sample < 400; ++sample) {
+    Bytes out = run({cutout(6, 200)}, shape, image, sample);
+    auto painted = std::count(out.begin(), out.end(), 200);
+    EXPECT_EQ(painted + std::count(out.begin(), out.end(), 5), 1800);
+    EXPECT_GE(painted, 3 * 3 * 3);  // no more than about three quarters lie outside
+    EXPECT_LE(painted, 6 * 6 * 3);
+    whole += painted == 6 * 6 * 3;
+    none += run({cutout(6, 200, 0.25)}, shape, image, sample) == image;
+  }
+  EXPECT_GT(whole, 400 * 14 * 24 / 600 - 50);  // wherever the centre leaves room
+  EXPECT_NEAR(none, 300, 40);
+}
+
+TEST(ColourTest, ResizeCropCutsWithinItsBounds) {
+  TransformPtr step = resize_crop({.size = 8, .scale = {0.2, 0.5}, .ratio = {0.5, 2}});
+  EXPECT_EQ(step->output({40, 60, 3}), (ImageShape{8, 8, 3}));
+  std::set<int> tops;
+  for (uint64_t i = 0; i < 500; ++i) {
+    RandomSequence random(1, i);
+    Box box = step->frame({40, 60, 3}, random);
+    EXPECT_GE(box.y, 0);
+    EXPECT_GE(box.x, 0);
+    EXPECT_LE(box.y + box.height, 40);
+    EXPECT_LE(box.x + box.width, 60);
+    double area = box.height * box.width / 2400.0, ratio = double(box.width) / box.height;
+    EXPECT_NEAR(area, 0.35, 0.18);
+    EXPECT_GT(ratio, 0.45);
+    EXPECT_LT(ratio, 2.2);
+    tops.insert(box.y);
+  }
+  EXPECT_GT(tops.size(), 15u);
+  RandomSequence random(1, 1);  // no part of this image has an allowed ratio: the middle
+  Box box = resize_crop({.size = 8, .scale = {1, 1}})->frame({10, 1000, 3}, random);
+  EXPECT_EQ(box, (Box{0, 493, 10, 13}));
+}
+
+TEST(ColourTest, BadSettings) {
+  expect_error<ConfigError>([] { resize_crop({.size = -1}); }, {"resize_crop: size -1"});
+  expect_error<ConfigError>([] { resize_crop({.scale = {0.5, 0.2}}); }, {"[0.5, 0.2]"});
+  expect_error<ConfigError>([] { color_jitter({.hue = 0.7}); }, {"hue 0.7", "0.5"});
+  expect_error<ConfigError>([] { cutout(0); }, {"cutout: size 0"});
+  expect_error<ConfigError>([] { rand_augment(0, 9); }, {"n 0"});
+  expect_error<ConfigError>([] { rand_augment(2, 31); }, {"magnitude 31"});
+}
+
+}  // namespace
+}  // namespace tessera
