@@ -95,9 +95,9 @@ class Includes(Checks):
         self.write("layers/CMakeLists.txt", "tessera_floor(layers\n  HEADERS ${headers}\n  SOURCES)\n")
         self.write("layers/relu_cpu.h", "")
         self.write("layers/relu.h", "")
-        self.write("tessera.h", "")
+        self.write("core.h", "")
         self.assert_caught("check_includes", "lacks the op layers/relu.h")
-        self.write("tessera.h", '#include "tessera/layers/relu.h"\n')
+        self.write("core.h", '#include "tessera/layers/relu.h"\n')
         self.assert_fine("check_includes")
 
     def test_the_umbrella_is_above_all(self):

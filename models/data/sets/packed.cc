@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "tessera/models/data/formats/hdf5_read.h"
 #include "tessera/models/data/formats/hdf5_writer.h"
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/data/loader.h"

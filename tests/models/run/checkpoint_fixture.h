@@ -31,10 +31,10 @@ inline void write_all(const std::string& path, const std::string& bytes) {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string(test->test_suite_name()) + "_" + test->name();
     for (char& c : name) c = c == '/' ? '_' : c;
-    dir_ = std::filesystem::path(testing::TempDir()) / (name + std::to_string(getpid()));
+    dir_ = std::filesystem::path(::testing::TempDir()) / (name + std::to_string(getpid()));
     std::filesystem::remove_all(dir_);
     std::filesystem::create_directories(dir_);
   }
