@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-
 template <class T>
 struct Looked {
   const T* data;

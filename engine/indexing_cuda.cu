@@ -8,8 +8,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 14;
 constexpr int64_t kScatterThreads = 1 << 16;
 
 template <class T, class I>

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256, kBlocksPerMultiprocessor = 8;
+constexpr int kBlocksPerMultiprocessor = 8;
 
 template <class T>
 struct Step {

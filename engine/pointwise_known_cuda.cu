@@ -8,11 +8,10 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 128;  // so that up to 80 registers are there: 64 are too few for some
+constexpr int kKnownThreads = 128;  // so that up to 80 registers are there: 64 are too few for some
 // Blocks of a multiprocessor at once: with five 96 registers are there, for programs that read
 // much.
 constexpr int blocks_of(int program) { return kKnownPrograms[program].inputs < 12 ? 6 : 5; }
-constexpr int64_t kMostBlocks = 1 << 14;
 
 enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay neighbours
 
@@ -47,7 +46,7 @@ __device__ void load_input(const KnownCall<T>& known, int k, int64_t i, int coun
 }
 
 template <int kProgram, class T>
-__global__ void __launch_bounds__(kThreads, blocks_of(kProgram))
+__global__ void __launch_bounds__(kKnownThreads, blocks_of(kProgram))
     run_known(const __grid_constant__ KnownCall<T> known) {
   constexpr KnownProgram program = kKnownPrograms[kProgram];
   constexpr int N = kPack<T>;
@@ -105,10 +104,10 @@ void run(CudaContext& where, int program, const PointwiseCall<T>& call) {
     known.like_last[k] = last >= 0 && call.reads[k] == call.reads[last];
     last = k;
   }
-  const dim3 grid = grid_for(ceil_div<int64_t>(call.total, kPack<T>), kThreads, kMostBlocks);
+  const dim3 grid = grid_for(ceil_div<int64_t>(call.total, kPack<T>), kKnownThreads, kMostBlocks);
   [&]<int... P>(std::integer_sequence<int, P...>) {
     ((P == program
-          ? launch("pointwise", run_known<P, T>, grid, kThreads, 0, where.cuda_stream(), known)
+          ? launch("pointwise", run_known<P, T>, grid, kKnownThreads, 0, where.cuda_stream(), known)
           : void()),
      ...);
   }

@@ -7,9 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 14;
-
 template <class T>
 __global__ void __launch_bounds__(kThreads) fill(T* y, T value, int64_t packs, int64_t total) {
   constexpr int N = kPack<T>;

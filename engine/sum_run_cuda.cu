@@ -6,8 +6,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = SumRunTiling::kThreads;
-
 template <class T, int kWide>
 __device__ void load_columns(const T* from, T (&values)[kWide]) {
   constexpr int N = kWide < kPack<T> ? kWide : kPack<T>;
@@ -23,9 +21,9 @@ __device__ void load_columns(const T* from, T (&values)[kWide]) {
 
 // y[o, block, i] = sum of x[o, r, i] over the rows of the block.
 template <class T, class Sum, class Out, int kWide>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(SumRunTiling::kThreads)
     sum_rows(const T* x, Out* y, const __grid_constant__ SumRunTiling t) {
-  const int across = t.across, down = kThreads / across;
+  const int across = t.across, down = SumRunTiling::kThreads / across;
   const int column = static_cast<int>(threadIdx.x) % across;
   const int row = static_cast<int>(threadIdx.x) / across;
   const int64_t tile = blockIdx.x % t.tiles, task = blockIdx.x / t.tiles;
@@ -43,36 +41,37 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   Sum* shared = dynamic_shared<Sum>();
-  for (int k = 0; k < kWide; ++k) shared[k * kThreads + static_cast<int>(threadIdx.x)] = sums[k];
+  for (int k = 0; k < kWide; ++k)
+    shared[k * SumRunTiling::kThreads + static_cast<int>(threadIdx.x)] = sums[k];
   for (int left = down / 2; left > 0; left /= 2) {
     __syncthreads();
     if (row >= left) continue;
     for (int k = 0; k < kWide; ++k) {
-      Sum* mine = shared + k * kThreads + static_cast<int>(threadIdx.x);
+      Sum* mine = shared + k * SumRunTiling::kThreads + static_cast<int>(threadIdx.x);
       mine[0] += mine[left * across];
     }
   }
   if (row > 0 || at >= t.shape.inner) return;
   Out* to = y + (outer * t.blocks + block) * t.shape.inner + at;
   for (int k = 0; k < kWide; ++k)
-    to[k] = static_cast<Out>(shared[k * kThreads + static_cast<int>(threadIdx.x)]);
+    to[k] = static_cast<Out>(shared[k * SumRunTiling::kThreads + static_cast<int>(threadIdx.x)]);
 }
 
 template <class T, class Sum, class Out>
 void launch_sum(CudaContext& where, const SumRunTiling& t, const T* x, Out* y) {
   const auto grid = static_cast<unsigned>(t.shape.outer * t.tiles * t.blocks);
-  const size_t shared = kThreads * sizeof(Sum) * static_cast<size_t>(t.wide);
+  const size_t shared = SumRunTiling::kThreads * sizeof(Sum) * static_cast<size_t>(t.wide);
   if (t.wide == 4)
-    launch("sum_run", sum_rows<T, Sum, Out, 4>, grid, kThreads, shared, where.cuda_stream(), x, y,
-           t);
+    launch("sum_run", sum_rows<T, Sum, Out, 4>, grid, SumRunTiling::kThreads, shared,
+           where.cuda_stream(), x, y, t);
   else
-    launch("sum_run", sum_rows<T, Sum, Out, 1>, grid, kThreads, shared, where.cuda_stream(), x, y,
-           t);
+    launch("sum_run", sum_rows<T, Sum, Out, 1>, grid, SumRunTiling::kThreads, shared,
+           where.cuda_stream(), x, y, t);
 }
 
 // A thread for each sum.
 template <class T, class Sum>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(SumRunTiling::kThreads)
     sum_short(const T* x, T* y, const __grid_constant__ SumRunShape shape) {
   const int64_t total = shape.outer * shape.inner;
   for (int64_t i = first_index(); i < total; i += index_stride()) {
@@ -91,8 +90,9 @@ void sum(CudaContext& where, const SumRunPlan& plan, const Buffer& in, const Buf
   T* y = out.as<T>();
   const SumRunShape& s = plan.first.shape;
   if (plan.kind == SumRunPlan::short_runs) {
-    launch("sum_run", sum_short<T, Sum>, grid_for(s.outer * s.inner, kThreads, 1 << 14), kThreads,
-           0, where.cuda_stream(), x, y, s);
+    launch("sum_run", sum_short<T, Sum>,
+           grid_for(s.outer * s.inner, SumRunTiling::kThreads, 1 << 14), SumRunTiling::kThreads, 0,
+           where.cuda_stream(), x, y, s);
   } else if (plan.kind == SumRunPlan::one_launch) {
     launch_sum<T, Sum, T>(where, plan.first, x, y);
   } else {

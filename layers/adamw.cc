@@ -16,11 +16,11 @@ namespace tessera {
 
 namespace {
 
-struct UpdateParams {
+struct AdamWUpdateParams {
   AdamWParams adamw;
   int tensors;
   std::vector<ParameterScale> scales;
-  bool operator==(const UpdateParams&) const = default;
+  bool operator==(const AdamWUpdateParams&) const = default;
 };
 
 // Inputs: the parameters, as many gradients, lr, t, as many m and v. Outputs: the next parameters,
@@ -28,7 +28,7 @@ struct UpdateParams {
 class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
  public:
   static constexpr int kScalars = 2;  // lr, t
-  explicit AdamWUpdate(const UpdateParams& params) : params(params) {}
+  explicit AdamWUpdate(const AdamWUpdateParams& params) : params(params) {}
   std::string_view name() const override { return "adamw_update"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -57,7 +57,7 @@ class AdamWUpdate final : public JoinedUpdate<AdamWUpdate> {
     return cost_with(in, 14 * updated(in));
   }
 
-  const UpdateParams params;
+  const AdamWUpdateParams params;
 
  private:
   static void check_one(std::span<const TensorSpec> in, const TensorSpec& first) {
@@ -97,7 +97,7 @@ void update(std::span<const Tensor> parameters, std::span<const Tensor> gradient
             std::span<const Tensor> m, std::span<const Tensor> v, const Tensor& t, const Tensor& lr,
             const AdamWParams& params, std::span<const ParameterScale> scales) {
   NoGradScope no_grad;
-  const UpdateParams own{
+  const AdamWUpdateParams own{
       params, static_cast<int>(parameters.size()), {scales.begin(), scales.end()}};
   Tensors in(parameters.begin(), parameters.end());
   in.insert(in.end(), gradients.begin(), gradients.end());

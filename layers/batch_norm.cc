@@ -58,15 +58,15 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
   const FinaliseParams params;
 };
 
-struct UpdateParams {
+struct StatisticsUpdateParams {
   double momentum;
-  bool operator==(const UpdateParams&) const = default;
+  bool operator==(const StatisticsUpdateParams&) const = default;
 };
 
 // running mean, running variance, mean, variance -> the running statistics' next version
 class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
  public:
-  explicit BatchNormUpdate(UpdateParams params) : params(params) {}
+  explicit BatchNormUpdate(StatisticsUpdateParams params) : params(params) {}
   std::string_view name() const override { return "batch_norm_update"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -106,7 +106,7 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
     return cost_with(in, 3 * 2 * in[0].shape.elements());
   }
 
-  const UpdateParams params;
+  const StatisticsUpdateParams params;
 };
 
 struct GradFinaliseParams {
@@ -234,7 +234,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   const Tensors stats =
       apply(std::make_shared<BatchNormFinalise>(FinaliseParams{blocks, params.eps}),
             {block_moments(detach(x), blocks)});
-  apply(std::make_shared<BatchNormUpdate>(UpdateParams{params.momentum}),
+  apply(std::make_shared<BatchNormUpdate>(StatisticsUpdateParams{params.momentum}),
         {running_mean, running_var, stats[0], stats[2]});
   return apply1(std::make_shared<BatchNormNormalise>(), {x, stats[0], stats[1], gamma, beta});
 }

@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads)
     finalise_channels(ChannelBlocks blocks, int64_t c, double eps, const T* moments, T* mean,

@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-
 // A row of the result: input k stands at [begin[k], begin[k + 1]), in units.
 template <class Unit, class I>
 struct Parts {

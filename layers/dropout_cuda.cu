@@ -5,9 +5,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 14;
-
 // A thread takes four neighbours of a sample, which share a counter; kPacks: all four are there,
 // and stand where packs can.
 template <class T, bool kPacks>

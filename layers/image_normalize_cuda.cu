@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256, kChannels = 8;
-constexpr int64_t kMostBlocks = 2048;  // each makes a table of its own
+constexpr int kChannels = 8;
+constexpr int64_t kMostTables = 2048;  // each makes a table of its own
 
 // Some of the channels; those that follow are another launch.
 struct Channels {
@@ -43,7 +43,7 @@ template <class T, int N>
 void launch_normalize(CudaContext& where, const Channels& channels, int64_t pixels,
                       const uint8_t* x, T* y) {
   const int64_t total = pixels * channels.count / N;
-  launch("image_normalize", normalize<T, N>, grid_for(total, kThreads, kMostBlocks), kThreads,
+  launch("image_normalize", normalize<T, N>, grid_for(total, kThreads, kMostTables), kThreads,
          static_cast<size_t>(channels.count) * 256 * sizeof(T), where.cuda_stream(), x, y, total,
          channels);
 }

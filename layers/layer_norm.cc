@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 template <class T>
-const LayerNormMicrokernelsOf<T>& microkernels() {
+const LayerNormMicrokernelsOf<T>& norm_microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(layer_norm_microkernels));
 }
 
@@ -58,7 +58,7 @@ class LayerMoments final : public OpBase<LayerMoments>, public HasSettings {
       using T = decltype(zero);
       for_rows(where.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
         T *mean = out[0].as<T>() + first, *inverse = out[1].as<T>() + first;
-        microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
+        norm_microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
         for (int64_t r = 0; r < rows; ++r)
           inverse[r] = static_cast<T>(1 / std::sqrt(static_cast<double>(inverse[r]) + params.eps));
       });
@@ -102,10 +102,10 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_rows(where.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
-        microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
-                                         in[2].as<T>(), in[3].as<T>() + first,
-                                         in[4].as<T>() + first, rows, c, out[0].as<T>() + first,
-                                         out[1].as<T>() + first);
+        norm_microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
+                                              in[2].as<T>(), in[3].as<T>() + first,
+                                              in[4].as<T>() + first, rows, c,
+                                              out[0].as<T>() + first, out[1].as<T>() + first);
       });
     });
   }
@@ -148,9 +148,9 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
       where.pool().parallel_for(params.count(), [&](int64_t block) {
         const int64_t first = params.begin(block);
         T* sums = out[0].as<T>() + block * 2 * c;
-        microkernels<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
-                                        in[2].as<T>() + first, in[3].as<T>() + first,
-                                        params.size(block), c, c, sums, sums + c);
+        norm_microkernels<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
+                                             in[2].as<T>() + first, in[3].as<T>() + first,
+                                             params.size(block), c, c, sums, sums + c);
       });
     });
   }

@@ -5,8 +5,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 16;
+constexpr int64_t kMostMirrorBlocks = 1 << 16;
 
 __global__ void __launch_bounds__(kThreads)
     mirror(const uint8_t* x, uint8_t* y, int64_t total, int width, int channels) {
@@ -24,9 +23,9 @@ void mirror_cuda(CudaContext& where, const Buffer& x, const Buffer& y) {
   if (total == 0) return;
   CudaDeviceGuard guard(where.index());
   const Shape& shape = x.spec.shape;
-  launch("mirror", mirror, grid_for(total, kThreads, kMostBlocks), kThreads, 0, where.cuda_stream(),
-         x.as<const uint8_t>(), y.as<uint8_t>(), total, static_cast<int>(shape[2]),
-         static_cast<int>(shape[3]));
+  launch("mirror", mirror, grid_for(total, kThreads, kMostMirrorBlocks), kThreads, 0,
+         where.cuda_stream(), x.as<const uint8_t>(), y.as<uint8_t>(), total,
+         static_cast<int>(shape[2]), static_cast<int>(shape[3]));
 }
 
 }  // namespace tessera

@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-
 __global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
   const double rate = read_lr(lr, lr_is_double);
   if (rate - rate == 0) ++*counter;

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kTaskElements = 4096;  // enough for an epilogue's loops, few enough for L1
 
 template <class T>
-const PoolMicrokernelsOf<T>& microkernels() {
+const PoolMicrokernelsOf<T>& pool_microkernels_of() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pool_microkernels));
 }
 
@@ -37,8 +37,8 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
     const PoolRange u = s.rows_under(i);
     const int64_t behind = ((s.n - b) * s.h - u.end) * s.w * s.c;
     const PoolRow row = pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h), behind);
-    microkernels<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
-                              positions ? positions + to : nullptr);
+    pool_microkernels_of<T>().max_row(x + (b * s.h + u.begin) * s.w * s.c, row, y + to,
+                                      positions ? positions + to : nullptr);
   });
 }
 
@@ -72,8 +72,8 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const Prologue<T>& x, T* y
       const PoolRow row =
           pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h), (bottom - u.end) * length);
       const int64_t to = (b * out_h + i) * out_w * s.c;
-      microkernels<T>().max_row(strip + (u.begin - top) * length, row, y + to,
-                                positions ? positions + to : nullptr);
+      pool_microkernels_of<T>().max_row(strip + (u.begin - top) * length, row, y + to,
+                                        positions ? positions + to : nullptr);
     }
   });
 }
@@ -93,8 +93,8 @@ void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const ui
       const int64_t behind = ((s.n - b) * out_h - u.end) * out_w * s.c;
       const PoolRow row = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h, behind);
       const int64_t from = (b * out_h + u.begin) * out_w * s.c;
-      microkernels<T>().max_row_grad(dy + from, positions + from, row, s.stride_h,
-                                     dx + line * length);
+      pool_microkernels_of<T>().max_row_grad(dy + from, positions + from, row, s.stride_h,
+                                             dx + line * length);
     }
     if (epilogue && epilogue->apply)
       epilogue->apply(epilogue->context, dx + first * length, first * length,
@@ -114,8 +114,9 @@ void average_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y) {
       T* to = y + (row * out_w + j) * s.c;
       for (int64_t p = u.begin; p < u.end; ++p)
         for (int64_t q = v.begin; q < v.end; ++q)
-          microkernels<T>().add_quotient(x + ((b * s.h + p) * s.w + q) * s.c, T(1), s.c, to);
-      microkernels<T>().divide(to, static_cast<T>(s.divisor(u, v, i, j)), s.c, to);
+          pool_microkernels_of<T>().add_quotient(x + ((b * s.h + p) * s.w + q) * s.c, T(1), s.c,
+                                                 to);
+      pool_microkernels_of<T>().divide(to, static_cast<T>(s.divisor(u, v, i, j)), s.c, to);
     }
   });
 }
@@ -134,8 +135,8 @@ void average_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, T* d
         const PoolRange v = s.columns_under(q);
         const T pixels = static_cast<T>(s.divisor(u, v, p, q));
         for (int64_t j = v.begin; j < v.end; ++j)
-          microkernels<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels, s.c,
-                                         to + j * s.c);
+          pool_microkernels_of<T>().add_quotient(dy + ((b * out_h + p) * out_w + q) * s.c, pixels,
+                                                 s.c, to + j * s.c);
       }
     }
   });
@@ -146,7 +147,7 @@ void global_average_pool(ThreadPool& pool, int64_t n, int64_t pixels, int64_t c,
   const auto& channels = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
   pool.parallel_for(n, n * pixels * c, [&](int64_t b) {
     channels.sum(x + b * pixels * c, pixels, c, c, y + b * c);
-    microkernels<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
+    pool_microkernels_of<T>().divide(y + b * c, static_cast<T>(pixels), c, y + b * c);
   });
 }
 
@@ -155,7 +156,7 @@ void global_average_pool_grad(ThreadPool& pool, int64_t n, int64_t pixels, int64
                               T* dx) {
   pool.parallel_for(n, n * pixels * c, [&](int64_t b) {
     T* first = dx + b * pixels * c;
-    microkernels<T>().divide(dy + b * c, static_cast<T>(pixels), c, first);
+    pool_microkernels_of<T>().divide(dy + b * c, static_cast<T>(pixels), c, first);
     for (int64_t i = 1; i < pixels; ++i) std::copy_n(first, c, first + i * c);
   });
 }

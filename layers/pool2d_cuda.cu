@@ -14,7 +14,6 @@ namespace {
 // that kernels ask for below keep the compiler from spilling so as to fit more than that.
 template <class I, class T>
 constexpr int kPoolThreads = sizeof(I) + sizeof(T) > 8 ? 128 : 256;
-constexpr int kThreads = 256;
 
 // Channels k .. of pixel (i, j) of image b, of `packs` such stretches in images of h x w pixels.
 template <class I>

@@ -8,8 +8,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-
 // The largest so far along an axis, and where: a NaN is the largest, of equals the first counts.
 template <class T>
 struct Largest {

@@ -9,8 +9,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256;
-
 // One axis of the box: `size` places, of which place i is begin + i step in x, if x has it.
 template <class I>
 struct BoxAxis {

@@ -75,7 +75,7 @@ Block* Pool::smallest_that_holds(size_t bytes) const {
   return nullptr;
 }
 
-[[noreturn]] void not_ours(const void* block) {
+[[noreturn]] void not_from_here(const void* block) {
   throw InternalError(fmt::format("caching allocator: {} was released but is not live", block));
 }
 
@@ -467,7 +467,7 @@ void CachingAllocator::release(void* data) noexcept {
   if (data == nullptr) return;
   std::lock_guard lock(impl_->mutex);
   const auto found = impl_->live.find(data);
-  if (found == impl_->live.end()) not_ours(data);
+  if (found == impl_->live.end()) not_from_here(data);
   Block* block = found->second;
   impl_->live.erase(found);
   ++impl_->statistics.releases;

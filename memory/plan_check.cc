@@ -11,7 +11,7 @@ namespace {
 
 // A buffer takes hold of its bytes at one time and lets go at another; gaps make several such
 // pairs.
-struct Event {
+struct CheckedEvent {
   int64_t time;
   bool takes;
   int64_t buffer;
@@ -41,8 +41,8 @@ std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
   return {};
 }
 
-std::vector<Event> events_of(const Problem& problem) {
-  std::vector<Event> events;
+std::vector<CheckedEvent> events_of(const Problem& problem) {
+  std::vector<CheckedEvent> events;
   for (int64_t i = 0; i < static_cast<int64_t>(problem.buffers.size()); ++i) {
     const Interval& buffer = problem.buffers[i];
     if (buffer.size == 0 || buffer.lower >= buffer.upper) continue;
@@ -59,7 +59,7 @@ std::vector<Event> events_of(const Problem& problem) {
     holds_until(buffer.upper);
   }
   // What ends at a time has let go before anything takes hold at it.
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+  std::sort(events.begin(), events.end(), [](const CheckedEvent& a, const CheckedEvent& b) {
     if (a.time != b.time) return a.time < b.time;
     if (a.takes != b.takes) return !a.takes;
     return a.buffer < b.buffer;
@@ -97,7 +97,7 @@ std::optional<PlanFault> check(const Problem& problem, const Plan& plan) {
   }
   // Sweep: no two held ranges overlap before an event, so only the neighbours of a new one can.
   std::map<int64_t, int64_t> held;  // offset -> buffer
-  for (const Event& event : events_of(problem)) {
+  for (const CheckedEvent& event : events_of(problem)) {
     const int64_t offset = plan.offsets[event.buffer];
     if (!event.takes) {
       held.erase(offset);

@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 // What is folded may be so much larger than what it is made of: it is kept from then on.
-constexpr size_t kSmall = 4096;
+constexpr size_t kFoldedBytes = 4096;
 
 bool folds(const Graph& graph, const Node& node) {
   const auto constant = [&](ValueId id) { return is_constant(graph, id); };
@@ -19,7 +19,7 @@ bool folds(const Graph& graph, const Node& node) {
   size_t read = 0, made = 0;
   for (const ValueId id : node.inputs) read += graph.values[static_cast<size_t>(id)].spec.bytes();
   for (const ValueId id : node.outputs) made += graph.values[static_cast<size_t>(id)].spec.bytes();
-  return made <= std::max(read, kSmall);
+  return made <= std::max(read, kFoldedBytes);
 }
 
 }  // namespace

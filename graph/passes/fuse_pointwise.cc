@@ -12,7 +12,8 @@ namespace {
 constexpr int kMaxInputs = 12, kMaxRegisters = 28;
 
 // The joined program, each value read once.
-bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site) {
+bool fuse_pointwise_at(Graph& graph, std::vector<std::vector<int>>& readers,
+                       const FusionSite& site) {
   const Node& producer = graph.nodes[site.producer];
   const Node& consumer = graph.nodes[site.consumer];
   auto f = producer.op->pointwise(), g = consumer.op->pointwise();
@@ -51,7 +52,7 @@ int fuse_pointwise(Graph& graph) {
            ++fused_input) {
         FusionSite site = fusion_site(graph, readers, s, fused_input);
         if (site.producer >= 0 && graph.nodes[site.producer].op->pointwise())
-          again = fuse_at(graph, readers, site);
+          again = fuse_pointwise_at(graph, readers, site);
       }
       fused += again;
     }

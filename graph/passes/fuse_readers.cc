@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 // What a reader makes is there early; it must be small against what it reads.
-constexpr size_t kSmall = 16;
+constexpr size_t kFewReaders = 16;
 
 // Whether all inputs of a node but one are there before node `maker` runs.
 bool ready_before(const Graph& graph, const Node& node, ValueId but, int maker) {
@@ -17,11 +17,11 @@ bool ready_before(const Graph& graph, const Node& node, ValueId but, int maker) 
 
 bool small(const Graph& graph, const Node& node, ValueId read) {
   return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-    return graph.values[id].spec.bytes() * kSmall <= graph.values[read].spec.bytes();
+    return graph.values[id].spec.bytes() * kFewReaders <= graph.values[read].spec.bytes();
   });
 }
 
-bool fuse_at(Graph& graph, int reader, int fused_input) {
+bool fuse_readers_at(Graph& graph, int reader, int fused_input) {
   Node& node = graph.nodes[reader];
   const ValueId id = node.inputs[fused_input];
   const Value& value = graph.values[id];
@@ -46,7 +46,7 @@ int fuse_readers(Graph& graph) {
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s)
     for (int k = 0; k < static_cast<int>(graph.nodes[s].inputs.size()); ++k)
-      if (fuse_at(graph, s, k)) {
+      if (fuse_readers_at(graph, s, k)) {
         ++fused;
         break;
       }

@@ -15,12 +15,12 @@ namespace {
 // Rows of a task with what they read: half of the smallest L2 met (512 KB).
 constexpr int64_t kTaskBytes = 256 << 10;
 // Tasks wanted, so that up to 16 threads find work; sums wanted, of which each is written and read.
-constexpr int64_t kMinTasks = 16, kMostSums = 64;
+constexpr int64_t kMinDepthwiseTasks = 16, kMostSums = 64;
 // Products in about 5 microseconds of one core, about what waking a thread takes.
-constexpr int64_t kTaskWork = 1 << 16;
+constexpr int64_t kDepthwiseTaskWork = 1 << 16;
 
 template <class T>
-const Depthwise3x3MicrokernelsOf<T>& microkernels() {
+const Depthwise3x3MicrokernelsOf<T>& depthwise_microkernels_of() {
   return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise3x3_microkernels));
 }
 
@@ -29,7 +29,7 @@ struct RowBlocks {
   // in, out: bytes read and written for a row.
   RowBlocks(int64_t n, int64_t height, int64_t in, int64_t out) : height(height) {
     const int64_t fit = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, in + out));
-    const int64_t parts = std::max(ceil_div(height, fit), ceil_div(kMinTasks, n ? n : 1));
+    const int64_t parts = std::max(ceil_div(height, fit), ceil_div(kMinDepthwiseTasks, n ? n : 1));
     rows = ceil_div(height, std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, height)));
     rows = std::max<int64_t>(2, round_up(rows, 2));  // computed two at a time
     per_image = ceil_div(height, rows);
@@ -108,7 +108,7 @@ void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
   p.in.base = h.base, p.in.columns = g_.out_w;
   p.f = own.filters, p.out_column = g_.out_c;
   for (int64_t r = 0; r < rows; ++r) p.out[r] = out + (i + r) * g_.out_w * g_.out_c;
-  microkernels<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
+  depthwise_microkernels_of<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
 }
 
 // The same for one row of the input's gradient with stride 2, whose even and odd columns are made
@@ -124,7 +124,7 @@ void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T
       p.in.base = h.base, p.in.columns = h.count;
       p.f = packed, p.out_column = 2 * g_.out_c;
       p.out[0] = out + (i * g_.out_w + h.first) * g_.out_c;
-      microkernels<T>().products_of_taps[v.taps - 1][h.taps - 1](p);
+      depthwise_microkernels_of<T>().products_of_taps[v.taps - 1][h.taps - 1](p);
     }
     packed += v.taps * h.taps * g_.in_c;
   }
@@ -175,7 +175,8 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
  public:
   explicit Depthwise3x3WeightGrad(const ConvShape& shape)
       : g_(shape, false), blocks_(row_blocks(g_, sizeof(T))) {
-    const int64_t wanted = std::clamp<int64_t>(shape.pixels() * shape.c / kTaskWork, 1, kMostSums);
+    const int64_t wanted =
+        std::clamp<int64_t>(shape.pixels() * shape.c / kDepthwiseTaskWork, 1, kMostSums);
     runs_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, blocks_.count));
   }
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
@@ -204,7 +205,7 @@ void Depthwise3x3WeightGrad<T>::add_block(int64_t block, const T* x, const T* dy
     p.in.base = -s.pad_w, p.in.columns = g_.out_w;
     for (int64_t r = 0; r < rows; ++r) p.dy[r] = dy + (image * g_.out_h + i + r) * row;
     p.sum = sum;
-    microkernels<T>().sums[s.stride_w - 1](p, static_cast<int>(rows));
+    depthwise_microkernels_of<T>().sums[s.stride_w - 1](p, static_cast<int>(rows));
   }
 }
 

@@ -10,14 +10,14 @@ namespace tessera {
 namespace {
 
 template <class T>
-struct Buffers {
+struct LanesBuffers {
   T* filters;  // of each phase [group][tap row][tap][input channel][output channel]
   T* block;    // per thread: input of a task
   T* row;      // per thread: a row of outputs in vectors
   size_t size;
 };
 
-struct Phase {
+struct LanesPhase {
   GatherAxis v, h;
   int64_t filters;  // where its filters begin
 };
@@ -29,18 +29,18 @@ class Lanes final : public Convolution<T> {
   Lanes(const ConvShape& shape, bool backward, LanesAre lanes_are);
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
-  Buffers<T> lay_out(int threads, void* scratch) const;
+  LanesBuffers<T> lay_out(int threads, void* scratch) const;
 
  private:
-  void pack_phase(const Phase& p, const T* filters, T* packed) const;
-  void run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) const;
-  void run_task(const LanesTask& task, const T* in, T* out, const Buffers<T>& own,
+  void pack_phase(const LanesPhase& p, const T* filters, T* packed) const;
+  void run_row(const LanesTask& task, int64_t i, const LanesBuffers<T>& own) const;
+  void run_task(const LanesTask& task, const T* in, T* out, const LanesBuffers<T>& own,
                 const Epilogue<T>& epilogue) const;
 
   const GatherGeometry g_;
   const LanesTiling tiling_;
   const int64_t in_c_, out_c_;  // of a group
-  std::vector<Phase> phases_;
+  std::vector<LanesPhase> phases_;
 };
 
 template <class T>
@@ -57,9 +57,9 @@ Lanes<T>::Lanes(const ConvShape& shape, bool backward, LanesAre lanes_are)
 }
 
 template <class T>
-Buffers<T> Lanes<T>::lay_out(int threads, void* scratch) const {
+LanesBuffers<T> Lanes<T>::lay_out(int threads, void* scratch) const {
   ScratchLayout layout(scratch);
-  Buffers<T> b{};
+  LanesBuffers<T> b{};
   b.filters = layout.take<T>(g_.shape.weights());
   b.block = layout.take<T>(threads * tiling_.block_elements());
   b.row = layout.take<T>(threads * tiling_.output_row(g_));
@@ -68,7 +68,7 @@ Buffers<T> Lanes<T>::lay_out(int threads, void* scratch) const {
 }
 
 template <class T>
-void Lanes<T>::pack_phase(const Phase& p, const T* filters, T* packed) const {
+void Lanes<T>::pack_phase(const LanesPhase& p, const T* filters, T* packed) const {
   const ConvShape& s = g_.shape;
   const int64_t c = s.c / s.groups, filter = s.kh * s.kw * c;
   const int64_t k_step = g_.backward ? filter : 1, q_step = g_.backward ? 1 : filter;
@@ -84,7 +84,7 @@ void Lanes<T>::pack_phase(const Phase& p, const T* filters, T* packed) const {
 
 // Row i of the output.
 template <class T>
-void Lanes<T>::run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) const {
+void Lanes<T>::run_row(const LanesTask& task, int64_t i, const LanesBuffers<T>& own) const {
   const int64_t lanes = tiling_.lanes, q = i / g_.out_step_h;
   LanesRow<T> row{};
   row.x_next = tiling_.next_vector, row.x_channel = tiling_.channel;
@@ -92,7 +92,7 @@ void Lanes<T>::run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) 
   row.depth = in_c_, row.outputs = out_c_;
   row.width = g_.in_w;
   for (int64_t h = 0; h < g_.out_step_w; ++h) {
-    const Phase& p = phases_[i % g_.out_step_h * g_.out_step_w + h];
+    const LanesPhase& p = phases_[i % g_.out_step_h * g_.out_step_w + h];
     const int64_t start = q * g_.in_step_h + p.v.base;  // the first tap's row
     row.first_tap_row = 0, row.last_tap_row = p.v.taps;
     while (row.first_tap_row < row.last_tap_row && start + row.first_tap_row * p.v.spacing < 0)
@@ -119,7 +119,7 @@ void Lanes<T>::run_row(const LanesTask& task, int64_t i, const Buffers<T>& own) 
 }
 
 template <class T>
-void Lanes<T>::run_task(const LanesTask& task, const T* in, T* out, const Buffers<T>& own,
+void Lanes<T>::run_task(const LanesTask& task, const T* in, T* out, const LanesBuffers<T>& own,
                         const Epilogue<T>& epilogue) const {
   fill_block(g_, tiling_, task, in, own.block);
   const int64_t row = g_.out_w * g_.out_c;
@@ -140,10 +140,10 @@ template <class T>
 void Lanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
                    const ConvHooks<T>& hooks) const {
   if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
-  const Buffers<T> all = lay_out(pool.size(), scratch);
-  for (const Phase& p : phases_) pack_phase(p, filters, all.filters + p.filters);
+  const LanesBuffers<T> all = lay_out(pool.size(), scratch);
+  for (const LanesPhase& p : phases_) pack_phase(p, filters, all.filters + p.filters);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
-    Buffers<T> own = all;
+    LanesBuffers<T> own = all;
     own.block += thread * tiling_.block_elements();
     own.row += thread * tiling_.output_row(g_);
     run_task(tiling_.task(g_, task), in, out, own, hooks.epilogue);

@@ -9,11 +9,11 @@ namespace tessera {
 namespace {
 
 // Input of a task: half of the smallest L2 met (512 KB).
-constexpr int64_t kBlockBytes = 256 << 10;
+constexpr int64_t kTaskInputBytes = 256 << 10;
 // Products in about 5 microseconds of one core, about what waking a thread takes.
-constexpr int64_t kTaskWork = 1 << 18;
+constexpr int64_t kLanesTaskWork = 1 << 18;
 // Tasks wanted, so that up to 16 threads find work; they take them one by one.
-constexpr int64_t kMinTasks = 16;
+constexpr int64_t kMinLanesTasks = 16;
 
 // What load_outputs and store_outputs turn at once: `used` lines of `elements` values, `stride`
 // apart from index `at` on in memory, and vectors from index `vector` on.
@@ -56,9 +56,9 @@ LanesTiling::LanesTiling(const GatherGeometry& g, LanesAre lanes_are, size_t ele
   const int64_t groups = ceil_div(g.n, images), count = std::max<int64_t>(1, g.rows.count);
   const int64_t row_bytes = std::max<int64_t>(1, row) * static_cast<int64_t>(element);
   const int64_t halo = std::max<int64_t>(0, g.rows.reach - g.rows.base - g.in_step_h);
-  const int64_t fit = std::max<int64_t>(1, (kBlockBytes / row_bytes - halo) / g.in_step_h);
+  const int64_t fit = std::max<int64_t>(1, (kTaskInputBytes / row_bytes - halo) / g.in_step_h);
   const int64_t work = g.shape.weights() * g.shape.pixels();
-  const int64_t wanted = std::clamp<int64_t>(work / kTaskWork, 1, kMinTasks);
+  const int64_t wanted = std::clamp<int64_t>(work / kLanesTaskWork, 1, kMinLanesTasks);
   bands = std::max(ceil_div(count, fit), ceil_div(wanted, std::max<int64_t>(1, groups)));
   rows = ceil_div(count, std::min(bands, count));
   bands = ceil_div(count, rows);

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kDyBytes = 96 << 10;
 
 template <class T>
-struct Buffers {
+struct LanesWeightGradBuffers {
   T* partial;  // [task][weights]
   T* block;    // per thread: x of a task
   T* dy;       // per thread: some rows of dy in vectors
@@ -31,11 +31,13 @@ class LanesWeightGrad final : public Convolution<T> {
   LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are);
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
            const ConvHooks<T>&) const override;
-  Buffers<T> lay_out(int threads, void* scratch) const;
+  LanesWeightGradBuffers<T> lay_out(int threads, void* scratch) const;
 
  private:
-  void add_rows(const LanesTask& task, int64_t first, int64_t last, const Buffers<T>& own) const;
-  void add_tap_row(const LanesOuter<T>& lines, int64_t u, const Buffers<T>& own) const;
+  void add_rows(const LanesTask& task, int64_t first, int64_t last,
+                const LanesWeightGradBuffers<T>& own) const;
+  void add_tap_row(const LanesOuter<T>& lines, int64_t u,
+                   const LanesWeightGradBuffers<T>& own) const;
 
   int64_t dy_row() const { return tiling_.output_row(g_); }
 
@@ -56,9 +58,9 @@ LanesWeightGrad<T>::LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are)
 }
 
 template <class T>
-Buffers<T> LanesWeightGrad<T>::lay_out(int threads, void* scratch) const {
+LanesWeightGradBuffers<T> LanesWeightGrad<T>::lay_out(int threads, void* scratch) const {
   ScratchLayout layout(scratch);
-  Buffers<T> b{};
+  LanesWeightGradBuffers<T> b{};
   b.partial = layout.take<T>(tiling_.tasks * g_.shape.weights());
   b.block = layout.take<T>(threads * tiling_.block_elements());
   b.dy = layout.take<T>(threads * dy_rows_ * dy_row());
@@ -70,7 +72,7 @@ Buffers<T> LanesWeightGrad<T>::lay_out(int threads, void* scratch) const {
 // Row u of all filters: tiles of taps by filters, as equal as can be.
 template <class T>
 void LanesWeightGrad<T>::add_tap_row(const LanesOuter<T>& lines, int64_t u,
-                                     const Buffers<T>& own) const {
+                                     const LanesWeightGradBuffers<T>& own) const {
   const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const ConvShape& s = g_.shape;
   const int64_t taps = std::ssize(offsets_), filters = s.o / s.groups, lanes = tiling_.lanes;
@@ -97,7 +99,7 @@ void LanesWeightGrad<T>::add_tap_row(const LanesOuter<T>& lines, int64_t u,
 // nothing.
 template <class T>
 void LanesWeightGrad<T>::add_rows(const LanesTask& task, int64_t first, int64_t last,
-                                  const Buffers<T>& own) const {
+                                  const LanesWeightGradBuffers<T>& own) const {
   const ConvShape& s = g_.shape;
   const int64_t row = tiling_.row;
   for (int64_t u = 0; u < s.kh; ++u) {
@@ -121,7 +123,7 @@ template <class T>
 void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
                              const ConvHooks<T>&) const {
   const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
-  const Buffers<T> all = lay_out(pool.size(), scratch);
+  const LanesWeightGradBuffers<T> all = lay_out(pool.size(), scratch);
   const int64_t weights = g_.shape.weights();
   if (tiling_.tasks * g_.rows.count * g_.out_w * g_.out_c == 0) {  // no pixels: nothing to sum
     std::memset(df, 0, weights * sizeof(T));
@@ -129,7 +131,7 @@ void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, v
   }
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t index, int thread) {
     const LanesTask task = tiling_.task(g_, index);
-    Buffers<T> own = all;
+    LanesWeightGradBuffers<T> own = all;
     own.block += thread * tiling_.block_elements();
     own.dy += thread * dy_rows_ * dy_row(), own.sum += thread * weights * tiling_.lanes;
     fill_block(g_, tiling_, task, x, own.block);

@@ -16,7 +16,7 @@ namespace tessera {
 namespace {
 
 template <class T>
-struct Buffers {
+struct WeightGradBuffers {
   T* partial;  // [run][weights]
   T* x;        // per thread: a padded block, or a packed tile
   T* made;     // per thread: what a prologue makes of a block
@@ -26,9 +26,10 @@ struct Buffers {
 };
 
 template <class T>
-Buffers<T> lay_out(const WeightGradTiling& tiling, ConvForm form, int threads, void* scratch) {
+WeightGradBuffers<T> lay_out(const WeightGradTiling& tiling, ConvForm form, int threads,
+                             void* scratch) {
   ScratchLayout layout(scratch);
-  Buffers<T> b{};
+  WeightGradBuffers<T> b{};
   const int64_t slack = 3 * tiling.lanes;  // whole vectors may be read past the last pixel
   if (!tiling.direct) b.x_stride = tiling.block_pixels * slack;
   if (tiling.padded)
@@ -168,7 +169,7 @@ void join_rows(const WeightGradTiling& tiling, const Block& b, const T* start, i
 }
 
 // What a task sums: some tiles of some filters of a group, over a run of blocks.
-struct Part {
+struct WeightGradPart {
   int64_t run, group, first_filter, filters, first_tile, last_tile;
 };
 
@@ -177,7 +178,7 @@ struct Columns {
   int64_t first, count;
 };
 
-Columns columns_of(const WeightGradTiling& tiling, const Part& part) {
+Columns columns_of(const WeightGradTiling& tiling, const WeightGradPart& part) {
   const int64_t first = tile_of(tiling, part.first_tile).column;
   const Tile last = tile_of(tiling, part.last_tile - 1);
   return {first, last.column + last.columns - first};
@@ -215,8 +216,8 @@ struct ThreadBuffers {
 
 // Has the product fetch what the next tile is packed from, where blocks are whole rows.
 template <class T>
-void fetch_next(const WeightGradTiling& tiling, const Block& b, const Part& part, int64_t t,
-                const T* x, OuterProduct<T>& product) {
+void fetch_next(const WeightGradTiling& tiling, const Block& b, const WeightGradPart& part,
+                int64_t t, const T* x, OuterProduct<T>& product) {
   const ConvShape& s = tiling.shape;
   if (tiling.block_pixels % tiling.out_w != 0) return;
   product.lines = b.pixels / tiling.out_w, product.points = tiling.out_w;
@@ -232,8 +233,8 @@ void fetch_next(const WeightGradTiling& tiling, const Block& b, const Part& part
 
 // Adds one block of pixels to a part of `sum`.
 template <class T>
-void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part, const T* x,
-               const Prologue<T>& prologue, const T* dy, bool accumulate,
+void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradPart& part,
+               const T* x, const Prologue<T>& prologue, const T* dy, bool accumulate,
                const ThreadBuffers<T>& buffers, T* sum) {
   const ConvShape& s = tiling.shape;
   const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
@@ -289,8 +290,8 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const Part& part,
   }
 }
 
-Part part_of(const WeightGradTiling& tiling, int64_t task) {
-  Part part{};
+WeightGradPart part_of(const WeightGradTiling& tiling, int64_t task) {
+  WeightGradPart part{};
   part.run = task % tiling.runs, task /= tiling.runs;
   part.first_tile = task % tiling.slices * tiling.slice_tiles, task /= tiling.slices;
   part.last_tile = std::min(part.first_tile + tiling.slice_tiles, tiling.tiles());
@@ -308,8 +309,8 @@ class WeightGrad final : public Convolution<T> {
            const ConvHooks<T>& hooks) const override;
 
  private:
-  void run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x,
-                const Prologue<T>& prologue, const T* dy, T* dw) const;
+  void run_part(const WeightGradPart& part, const WeightGradBuffers<T>& buffers, int thread,
+                const T* x, const Prologue<T>& prologue, const T* dy, T* dw) const;
 
   const WeightGradTiling tiling_;
   const ConvForm form_;
@@ -332,8 +333,9 @@ WeightGrad<T>::WeightGrad(const ConvShape& shape, ConvForm form)
 }
 
 template <class T>
-void WeightGrad<T>::run_part(const Part& part, const Buffers<T>& buffers, int thread, const T* x,
-                             const Prologue<T>& prologue, const T* dy, T* dw) const {
+void WeightGrad<T>::run_part(const WeightGradPart& part, const WeightGradBuffers<T>& buffers,
+                             int thread, const T* x, const Prologue<T>& prologue, const T* dy,
+                             T* dw) const {
   const WeightGradTiling& tiling = tiling_;
   const ConvShape& s = tiling.shape;
   T* sum = buffers.partial ? buffers.partial + part.run * s.weights() : dw;
@@ -364,7 +366,7 @@ void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* 
     std::memset(dw, 0, s.weights() * sizeof(T));
     return;
   }
-  const Buffers<T> buffers = lay_out<T>(tiling_, form_, pool.size(), scratch);
+  const WeightGradBuffers<T> buffers = lay_out<T>(tiling_, form_, pool.size(), scratch);
   const int64_t groups = s.depthwise() ? 1 : s.groups;
   const int64_t parts = groups * tiling_.cuts * tiling_.slices;
   pool.parallel_for_thread(parts * tiling_.runs, [&](int64_t task, int thread) {

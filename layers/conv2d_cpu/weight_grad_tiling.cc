@@ -20,9 +20,9 @@ constexpr int64_t kDyBytes = 192 << 10;
 // Pixels up to this size, two cache lines, are read where they lie: nothing is gained by packing.
 constexpr int64_t kDirectBytes = 128;
 // Tasks wanted, so that up to 16 threads find work, and two each even out.
-constexpr int64_t kTasks = 32;
+constexpr int64_t kWeightGradTasks = 32;
 // Products in about 5 microseconds of one core, about what waking a thread takes.
-constexpr int64_t kTaskWork = 1 << 18;
+constexpr int64_t kWeightGradTaskWork = 1 << 18;
 // All partial sums: memory that is written and read once more.
 constexpr int64_t kPartialBytes = 8 << 20;
 
@@ -56,7 +56,8 @@ void WeightGradTiling::cut(int64_t size) {
     blocks = ceil_div(pixels, block_pixels);
   }
   const int64_t groups = s.depthwise() ? 1 : s.groups;
-  const int64_t tasks = std::clamp<int64_t>(s.weights() * pixels / kTaskWork, 1, kTasks);
+  const int64_t tasks =
+      std::clamp<int64_t>(s.weights() * pixels / kWeightGradTaskWork, 1, kWeightGradTasks);
   runs = std::min(ceil_div(tasks, slices * cuts * groups), kPartialBytes / (s.weights() * size));
   runs = std::clamp<int64_t>(runs, 1, blocks);
 }

@@ -14,13 +14,13 @@ namespace {
 constexpr int64_t kFilterBytes = 16 << 20;
 // Tiles for which the filters are transformed once, with 36 positions or fewer and with
 // 81, and output channels of a task: what a position takes of both stays in L2.
-constexpr int64_t kTiles = 128, kTilesStride2 = 64;
-constexpr int64_t kTogether = 32;
+constexpr int64_t kTilesStride1 = 128, kTilesStride2 = 64;
+constexpr int64_t kFiltersTogether = 32;
 
 class WinogradByFilters final : public Convolution<float> {
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, bool packed)
-      : s_(pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTiles, kTogether),
+      : s_(pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether),
         filter_position_(s_.in.c * (packed ? s_.columns : s_.together) + kWinogradSkew),
         packed_(packed) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,

@@ -22,7 +22,7 @@ constexpr double kFilterPosition = 12, kSumPosition = 5;
 // Below so many channels or filters most of a vector is empty.
 constexpr int64_t kLeast = 8;
 // What must be gained.
-constexpr double kGain = 0.85;
+constexpr double kWinogradGain = 0.85;
 // The part of a convolution's cost from which on the transforms of its filters are kept.
 constexpr double kKept = 0.1;
 
@@ -48,7 +48,8 @@ bool applies(const ConvShape& s, int m) {
 int winograd_tile(ConvPass pass, const ConvShape& s) {
   if (s.c < kLeast || s.o < kLeast || s.pixels() == 0) return 0;
   const double pairs = static_cast<double>(s.c) * s.o;
-  double least = kGain * static_cast<double>(s.n) * taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
+  double least = kWinogradGain * static_cast<double>(s.n) *
+                 taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
                  taps(s.w, s.out_w(), s.stride_w, s.pad_w) * pairs;
   int best = 0;
   const bool sums = pass == ConvPass::weight_grad;

@@ -15,8 +15,8 @@ namespace {
 
 // Channels of x and of dy that a task takes at most: 36 positions of 64 x 64 sums are 590 KB.
 constexpr int64_t kChannels = 64;
-constexpr int64_t kTiles = 32;  // transformed at once
-constexpr int64_t kTasks = 32;  // wanted, so that up to 16 threads find work
+constexpr int64_t kGradTiles = 32;  // transformed at once
+constexpr int64_t kGradTasks = 32;  // wanted, so that up to 16 threads find work
 // To clear the sums of a run and to transform them back takes as long as some eight tiles.
 constexpr int64_t kTilesOfRun = 128;
 
@@ -73,11 +73,11 @@ WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
       in_(image_read(s, transforms_, ConvPass::weight_grad)),
       positions_(transforms_.positions),
       filter_positions_(transforms_.filter_positions),
-      blocks_(tile_plane(s, transforms_, ConvPass::weight_grad), kTiles),
+      blocks_(tile_plane(s, transforms_, ConvPass::weight_grad), kGradTiles),
       channels_(s.c, winograd_kernels().lanes),
       filters_(s.o, winograd_kernels().lanes) {
   const int64_t most = std::max<int64_t>(1, blocks_.plane.tiles() / kTilesOfRun);
-  runs_ = std::min(ceil_div(kTasks, channels_.count * filters_.count), most);
+  runs_ = std::min(ceil_div(kGradTasks, channels_.count * filters_.count), most);
   runs_ = std::clamp<int64_t>(runs_, 1, std::max<int64_t>(1, blocks_.count));
   x_position_ = blocks_.tiles() * channels_.size + kWinogradSkew;
   dy_position_ = blocks_.tiles() * filters_.size + kWinogradSkew;

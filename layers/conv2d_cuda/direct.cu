@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kThreads = 256, kBlocksPerMultiprocessor = 16;
+constexpr int kBlocksPerMultiprocessor = 16;
 constexpr int kBlocksAtOnce = 4;  // on a multiprocessor: 64 registers for each thread
 
 // Passed to the kernels by value.

@@ -5,7 +5,7 @@ namespace tessera {
 namespace {
 
 template <class T>
-const ChannelMicrokernelsOf<T>& microkernels() {
+const ChannelMicrokernelsOf<T>& block_microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
 }
 
@@ -34,8 +34,8 @@ template <class T>
 auto moments_of_part(ChannelBlocks blocks, int64_t c, const T* x, T* moments) {
   return [=](int64_t block, int64_t first, int64_t channels) {
     T* mean = moments + block * 2 * c + first;
-    microkernels<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c, channels,
-                              mean, mean + c);
+    block_microkernels<T>().moments(x + blocks.begin(block) * c + first, blocks.size(block), c,
+                                    channels, mean, mean + c);
   };
 }
 
@@ -45,8 +45,8 @@ auto gradient_sums_of_part(ChannelBlocks blocks, int64_t c, const T* dy, const T
   return [=](int64_t block, int64_t first, int64_t channels) {
     const int64_t at = blocks.begin(block) * c + first, stats = block * stats_stride + first;
     T* to = sums + block * 2 * c + first;
-    microkernels<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats,
-                                    blocks.size(block), c, channels, to, to + c);
+    block_microkernels<T>().gradient_sums(dy + at, x + at, mean + stats, scale + stats,
+                                          blocks.size(block), c, channels, to, to + c);
   };
 }
 
@@ -79,8 +79,8 @@ void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, cons
 template <class T>
 void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second) {
   for_each_part(pool, 1, c, [&](int64_t, int64_t begin, int64_t channels) {
-    microkernels<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
-    microkernels<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
+    block_microkernels<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
+    block_microkernels<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
   });
 }
 

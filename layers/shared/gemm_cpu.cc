@@ -14,12 +14,12 @@ constexpr int64_t kRows = 96;              // of A and C in a task at most
 constexpr int64_t kChunkBytes = 1280;      // summed index at once: a panel of 16 floats fills 20 KB
 constexpr int64_t kPackedBytes = 4 << 20;  // packed part of B
 constexpr int64_t kFewRows = 8;            // so few that packing B would cost as much as using it
-constexpr int64_t kTaskWork = 1 << 17;     // products worth waking a thread for
-constexpr int64_t kMinTasks = 16;
+constexpr int64_t kProductTaskWork = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kMinProductTasks = 16;
 constexpr int64_t kProductsAtOnce = 16;  // in the time of another loop's element
 
 template <class T>
-const GemmMicrokernelsOf<T>& microkernels() {
+const GemmMicrokernelsOf<T>& product_microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
 }
 
@@ -37,7 +37,7 @@ struct Plan {
 template <class T>
 Plan make_plan(const GemmShape& s) {
   Plan plan{};
-  plan.panel = 2 * microkernels<T>().lanes;
+  plan.panel = 2 * product_microkernels<T>().lanes;
   const int64_t size = sizeof(T), width = std::max<int64_t>(1, s.n);
   plan.outer = s.k == 1;
   plan.dots = s.m <= kFewRows && s.transpose_b && !s.transpose_a;
@@ -49,7 +49,8 @@ Plan make_plan(const GemmShape& s) {
   plan.together = std::min(std::max(plan.together, plan.panel), round_up(width, plan.panel));
 
   // Tasks: all columns and some rows while the rows suffice, then the columns are cut as well.
-  const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / kTaskWork, 1, kMinTasks);
+  const int64_t wanted =
+      std::clamp<int64_t>(s.m * s.n * s.k / kProductTaskWork, 1, kMinProductTasks);
   plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kRows);
   const int64_t down = std::max<int64_t>(1, ceil_div(s.m, plan.rows));
   plan.columns = round_up(ceil_div(plan.together, ceil_div(wanted, down)), plan.panel);
@@ -57,16 +58,16 @@ Plan make_plan(const GemmShape& s) {
 }
 
 template <class T>
-struct Buffers {
+struct ProductBuffers {
   T* b;  // packed panels [k][panel] of a chunk of B
   T* a;  // per thread: rows of a chunk of a transposed A
   size_t size;
 };
 
 template <class T>
-Buffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, void* scratch) {
+ProductBuffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, void* scratch) {
   ScratchLayout layout(scratch);
-  Buffers<T> buffers{};
+  ProductBuffers<T> buffers{};
   const int64_t columns = plan.packed ? plan.together : plan.panel;
   if (!plan.outer && !plan.dots) buffers.b = layout.take<T>(columns * plan.chunk);
   if (!plan.outer && s.transpose_a) buffers.a = layout.take<T>(plan.rows * plan.chunk * threads);
@@ -80,22 +81,22 @@ void pack_b(const GemmShape& s, int64_t panel, const T* b, int64_t j, int64_t k,
             T* to) {
   const int64_t columns = std::min(panel, s.n - j);
   if (s.transpose_b) {
-    microkernels<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
+    product_microkernels<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
     return;
   }
   if (columns < panel) std::memset(to, 0, depth * panel * sizeof(T));
-  microkernels<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel);
+  product_microkernels<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel);
 }
 
-struct Part {
+struct ProductPart {
   int64_t row, rows, column, columns, k, depth;
 };
 
 // One task: a block of C over one chunk.
 template <class T>
-void multiply(const GemmShape& s, const Plan& plan, const Part& part, int64_t first_packed,
-              const T* a, const T* b, const Buffers<T>& buffers, T* a_buffer, T* c) {
-  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int64_t first_packed,
+              const T* a, const T* b, const ProductBuffers<T>& buffers, T* a_buffer, T* c) {
+  const GemmMicrokernelsOf<T>& microkernel = product_microkernels<T>();
   int64_t a_rows[kRows], c_rows[kRows];
   const Segment segment{0, part.depth};
   GatherProduct<T> product{};
@@ -130,7 +131,8 @@ void run_dots(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a
               T* c) {
   pool.parallel_for(ceil_div(s.n, plan.columns), [&](int64_t task) {
     const int64_t j = task * plan.columns, columns = std::min(plan.columns, s.n - j);
-    microkernels<T>().dots({a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
+    product_microkernels<T>().dots(
+        {a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
   });
 }
 
@@ -140,7 +142,7 @@ void run_outer(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* 
                T* c) {
   pool.parallel_for(ceil_div(s.m, plan.rows), s.m * s.n / kProductsAtOnce, [&](int64_t task) {
     const int64_t i = task * plan.rows, rows = std::min(plan.rows, s.m - i);
-    microkernels<T>().scaled_rows(a + i, rows, b, s.n, c + i * s.n, s.accumulate);
+    product_microkernels<T>().scaled_rows(a + i, rows, b, s.n, c + i * s.n, s.accumulate);
   });
 }
 
@@ -162,7 +164,7 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
     if (!s.accumulate) std::memset(c, 0, s.m * s.n * sizeof(T));
     return;
   }
-  const Buffers<T> buffers = lay_out<T>(s, plan, pool.size(), scratch);
+  const ProductBuffers<T> buffers = lay_out<T>(s, plan, pool.size(), scratch);
   for (int64_t first = 0; first < s.n; first += plan.together) {
     const int64_t last = std::min(s.n, first + plan.together);
     for (int64_t k = 0; k < s.k; k += plan.chunk) {
@@ -175,14 +177,14 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
             pack_b(s, plan.panel, b, first + p * plan.panel, k, depth,
                    buffers.b + p * plan.panel * depth);
         });
-      } else if (s.n % microkernels<T>().lanes) {
+      } else if (s.n % product_microkernels<T>().lanes) {
         pack_b(s, plan.panel, b, s.n / plan.panel * plan.panel, k, depth, buffers.b);
       }
       const int64_t across = ceil_div(last - first, plan.columns);
       const int64_t work = s.m * (last - first) * depth / kProductsAtOnce;
       const int64_t parts = ceil_div(s.m, plan.rows) * across;
       pool.parallel_for_thread(parts, work, [&](int64_t task, int thread) {
-        Part part{};
+        ProductPart part{};
         part.row = task / across * plan.rows, part.rows = std::min(plan.rows, s.m - part.row);
         part.column = first + task % across * plan.columns;
         part.columns = std::min(plan.columns, last - part.column);

@@ -7,18 +7,18 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kRows = 192;          // of a tile at most: 192 KB of packed a stay in L2
-constexpr int64_t kColumns = 480;       // of a tile at most: two of Eigen's blocks of b
-constexpr int64_t kMinRows = 48;        // less, and packing b costs as much as using it
-constexpr int64_t kTaskWork = 1 << 17;  // products worth waking a thread for
-constexpr int64_t kTasks = 16;          // wanted, so that many threads find work
+constexpr int64_t kRows = 192;               // of a tile at most: 192 KB of packed a stay in L2
+constexpr int64_t kColumns = 480;            // of a tile at most: two of Eigen's blocks of b
+constexpr int64_t kMinRows = 48;             // less, and packing b costs as much as using it
+constexpr int64_t kEigenTaskWork = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kEigenTasks = 16;          // wanted, so that many threads find work
 
 // From the shape alone.
 struct Tiles {
   int64_t rows, columns, down, across;
 
   explicit Tiles(const GemmShape& s) {
-    const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / kTaskWork, 1, kTasks);
+    const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / kEigenTaskWork, 1, kEigenTasks);
     down = std::max({ceil_div(s.m, kRows), std::min(wanted, s.m / kMinRows), int64_t{1}});
     rows = std::max<int64_t>(1, ceil_div(s.m, down));
     down = ceil_div(s.m, rows);

@@ -8,19 +8,19 @@
 namespace tessera {
 namespace {
 
-struct Way {
+struct Measured {
   const Runs* runs;
   int64_t peak, cost;
 };
 
 // Those that can run; the cheapest first, of equal ones the lowest.
-std::vector<Way> measured(const RecomputeProblem& problem, const std::vector<Runs>& ways) {
+std::vector<Measured> measured(const RecomputeProblem& problem, const std::vector<Runs>& ways) {
   const recomputing::Tables tables(problem);
   recomputing::Ledger ledger(tables);
-  std::vector<Way> result;
+  std::vector<Measured> result;
   for (const Runs& runs : ways)
     if (ledger.enter(runs)) result.push_back({&runs, ledger.peak(), ledger.cost()});
-  std::stable_sort(result.begin(), result.end(), [](const Way& a, const Way& b) {
+  std::stable_sort(result.begin(), result.end(), [](const Measured& a, const Measured& b) {
     return std::pair(a.cost, a.peak) < std::pair(b.cost, b.peak);
   });
   return result;
@@ -45,15 +45,16 @@ std::vector<RecomputePlan> RecomputeStrategy::solve(const RecomputeProblem& prob
                                                     std::span<const int64_t> budgets) const {
   std::vector<Runs> known = ways(problem);
   known.push_back(once_each(problem));
-  const std::vector<Way> by_cost = measured(problem, known);
-  const auto lowest = std::min_element(by_cost.begin(), by_cost.end(),
-                                       [](const Way& a, const Way& b) { return a.peak < b.peak; });
+  const std::vector<Measured> by_cost = measured(problem, known);
+  const auto lowest =
+      std::min_element(by_cost.begin(), by_cost.end(),
+                       [](const Measured& a, const Measured& b) { return a.peak < b.peak; });
   const int64_t base = base_cost(problem), lowest_peak = peak_bound(problem).bytes;
   std::vector<RecomputePlan> plans;
   for (int64_t budget : budgets) {
-    const auto fits = [&](const Way& way) { return budget < 0 || way.peak <= budget; };
+    const auto fits = [&](const Measured& way) { return budget < 0 || way.peak <= budget; };
     const auto found = std::find_if(by_cost.begin(), by_cost.end(), fits);
-    const Way& way = found == by_cost.end() ? *lowest : *found;
+    const Measured& way = found == by_cost.end() ? *lowest : *found;
     RecomputePlan plan{*way.runs, way.peak, way.cost, way.cost - base, 0, lowest_peak};
     plan.bound = cost_bound(problem, budget);
     if (found != by_cost.end()) {

@@ -15,18 +15,18 @@ namespace tessera {
 
 namespace {
 
-std::string text_of(bool value) { return value ? "true" : "false"; }
-std::string text_of(double value) { return fmt::format("{}", value); }
-std::string text_of(int value) { return fmt::format("{}", value); }
-std::string text_of(int64_t value) { return fmt::format("{}", value); }
-std::string text_of(uint64_t value) { return fmt::format("{}", value); }
-std::string text_of(const Duration& value) { return value.text(); }
-std::string text_of(const ByteSize& value) { return value.text(); }
-std::string text_of(const NamedValue& value) { return value.text(); }
-std::string text_of(const Workers& value) { return value.text(); }
-std::string text_of(const std::string& value);
-std::string text_of(const ValidationSource& value) {
-  return value.folder.empty() ? value.text() : text_of(value.folder);
+std::string quoted_if_needed(bool value) { return value ? "true" : "false"; }
+std::string quoted_if_needed(double value) { return fmt::format("{}", value); }
+std::string quoted_if_needed(int value) { return fmt::format("{}", value); }
+std::string quoted_if_needed(int64_t value) { return fmt::format("{}", value); }
+std::string quoted_if_needed(uint64_t value) { return fmt::format("{}", value); }
+std::string quoted_if_needed(const Duration& value) { return value.text(); }
+std::string quoted_if_needed(const ByteSize& value) { return value.text(); }
+std::string quoted_if_needed(const NamedValue& value) { return value.text(); }
+std::string quoted_if_needed(const Workers& value) { return value.text(); }
+std::string quoted_if_needed(const std::string& value);
+std::string quoted_if_needed(const ValidationSource& value) {
+  return value.folder.empty() ? value.text() : quoted_if_needed(value.folder);
 }
 
 bool is_word_character(char c) {
@@ -35,7 +35,7 @@ bool is_word_character(char c) {
 }
 
 // Plain where every YAML reader takes it for a text, in quotes otherwise.
-std::string text_of(const std::string& value) {
+std::string quoted_if_needed(const std::string& value) {
   const bool letter = !value.empty() && (value[0] == '/' || std::isalpha(value[0] & 0x7F));
   static const std::set<std::string> kTaken{"null", "true", "false", "yes", "no",
                                             "on",   "off",  "y",     "n"};
@@ -54,25 +54,25 @@ std::string text_of(const std::string& value) {
 }
 
 template <class T>
-std::string text_of(const std::optional<T>& value) {
-  return value ? text_of(*value) : "none";
+std::string quoted_if_needed(const std::optional<T>& value) {
+  return value ? quoted_if_needed(*value) : "none";
 }
 
 template <class Step>
 requires requires(Step step) { item_kinds(step); }
-std::string text_of(const Step& step);
+std::string quoted_if_needed(const Step& step);
 
 template <class T>
-std::string text_of(const std::vector<T>& values) {
+std::string quoted_if_needed(const std::vector<T>& values) {
   std::vector<std::string> texts;
-  for (const T& value : values) texts.push_back(text_of(value));
+  for (const T& value : values) texts.push_back(quoted_if_needed(value));
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 // Options that are as they would be anyway are left out.
 template <class Step>
 requires requires(Step step) { item_kinds(step); }
-std::string text_of(const Step& step) {
+std::string quoted_if_needed(const Step& step) {
   Step copy = step, fresh;
   const std::vector<ItemKind> kinds = item_kinds(copy), defaults = item_kinds(fresh);
   size_t i = 0;
@@ -105,7 +105,7 @@ bool has_option(const Config& config, const std::string& key) {
 }  // namespace
 
 std::string value_text(const ConfigKey& key) {
-  return std::visit([](const auto* target) { return text_of(*target); }, key.target);
+  return std::visit([](const auto* target) { return quoted_if_needed(*target); }, key.target);
 }
 
 namespace {
@@ -113,7 +113,7 @@ namespace {
 // Layers are many: one a line.
 std::string layers_text(const std::vector<LayerConfig>& layers) {
   std::string lines;
-  for (const LayerConfig& layer : layers) lines += "    - " + text_of(layer) + "\n";
+  for (const LayerConfig& layer : layers) lines += "    - " + quoted_if_needed(layer) + "\n";
   return lines;
 }
 

@@ -22,10 +22,10 @@ constexpr int64_t kMaxValidation = int64_t{1} << 32;
 constexpr size_t kShown = 64;  // characters of a wrong value that an error repeats
 
 // Why a text is not the value: a remark for the error, and what was probably meant.
-struct Problem {
+struct ValueProblem {
   std::string remark, instead;
 };
-using MaybeProblem = std::optional<Problem>;
+using MaybeProblem = std::optional<ValueProblem>;
 
 bool in_range(double value, const KeyRule& rule) {
   if (rule.above_min ? value <= rule.min : value < rule.min) return false;
@@ -39,7 +39,7 @@ std::string lower(std::string_view text) {
 }
 
 // What is to be said of a text that should be a number.
-Problem number_problem(std::string_view text, bool whole) {
+ValueProblem number_problem(std::string_view text, bool whole) {
   std::string_view digits = text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
   const std::string sign(text.substr(0, text.size() - digits.size()));
   double value = 0;
@@ -84,10 +84,10 @@ MaybeProblem parse(std::string_view text, const KeyRule&, bool& value) {
   }
   const std::string word = lower(text);
   if (word == "true" || word == "yes" || word == "on" || word == "1" || word == "y")
-    return Problem{"", "true"};
+    return ValueProblem{"", "true"};
   if (word == "false" || word == "no" || word == "off" || word == "0" || word == "n")
-    return Problem{"", "false"};
-  return Problem{"", nearest_spelling(text, {"true", "false"})};
+    return ValueProblem{"", "false"};
+  return ValueProblem{"", nearest_spelling(text, {"true", "false"})};
 }
 
 template <class T>
@@ -98,9 +98,9 @@ requires std::is_arithmetic_v<T> MaybeProblem parse(std::string_view text, const
   if constexpr (std::is_integral_v<T>)
     if (error == std::errc::result_out_of_range && !text.starts_with('-') &&
         !std::isfinite(rule.max))
-      return Problem{fmt::format("the largest is {}", std::numeric_limits<T>::max()), ""};
+      return ValueProblem{fmt::format("the largest is {}", std::numeric_limits<T>::max()), ""};
   if (error != std::errc()) return number_problem(text, std::is_integral_v<T>);
-  if (!in_range(static_cast<double>(number), rule)) return Problem{};
+  if (!in_range(static_cast<double>(number), rule)) return ValueProblem{};
   value = number;
   return {};
 }
@@ -116,21 +116,22 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) 
   else if (rule.time && (text == number + "min" || text == number + "h"))
     given.unit = unit == "h" ? Duration::Unit::kHours : Duration::Unit::kMinutes;
   else if (rule.time && (unit.starts_with('m') || unit.starts_with('h')))
-    return Problem{"", number + (unit[0] == 'm' ? "min" : "h")};
+    return ValueProblem{"", number + (unit[0] == 'm' ? "min" : "h")};
   else if (unit.empty() && given.count != 0)
-    return Problem{fmt::format("which has no unit; write {0}ep or {0}st", number), ""};
+    return ValueProblem{fmt::format("which has no unit; write {0}ep or {0}st", number), ""};
   else if (text != number + "st" && text != "0")
-    return Problem{"", unit.starts_with('e')   ? number + "ep"
-                       : unit.starts_with('s') ? number + "st"
-                                               : ""};
+    return ValueProblem{"", unit.starts_with('e')   ? number + "ep"
+                            : unit.starts_with('s') ? number + "st"
+                                                    : ""};
   if (given.unit == Duration::Unit::kSteps && given.count != std::floor(given.count))
-    return Problem{"steps are whole", ""};
+    return ValueProblem{"steps are whole", ""};
   const bool is_steps = given.unit == Duration::Unit::kSteps;
   if (given.count > (is_steps ? kMaxSteps : kMaxEpochs))
-    return Problem{fmt::format("which is more than {:.0f}{}", is_steps ? kMaxSteps : kMaxEpochs,
-                               is_steps ? "st" : text.substr(number.size())),
-                   ""};
-  if (!in_range(given.count, rule)) return Problem{};
+    return ValueProblem{
+        fmt::format("which is more than {:.0f}{}", is_steps ? kMaxSteps : kMaxEpochs,
+                    is_steps ? "st" : text.substr(number.size())),
+        ""};
+  if (!in_range(given.count, rule)) return ValueProblem{};
   value = given;
   return {};
 }
@@ -142,8 +143,8 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, ByteSize& value) 
   }
   const ParsedBytes parsed = parse_bytes(text);
   if (!parsed.is_number) return number_problem(parsed.number, false);
-  if (!parsed.bytes) return Problem{parsed.remark, parsed.instead};
-  if (!in_range(static_cast<double>(*parsed.bytes), rule)) return Problem{};
+  if (!parsed.bytes) return ValueProblem{parsed.remark, parsed.instead};
+  if (!in_range(static_cast<double>(*parsed.bytes), rule)) return ValueProblem{};
   value.bytes = *parsed.bytes;
   return {};
 }
@@ -170,19 +171,19 @@ MaybeProblem parse(std::string_view text, const KeyRule&, ValidationSource& valu
       !text.empty() && !is_path && std::string_view("0123456789.+-").find(text[0]) != text.npos;
   ValidationSource given;
   if (!is_number) {
-    if (text.empty()) return Problem{};
+    if (text.empty()) return ValueProblem{};
     given.folder = text;
   } else if (text.ends_with('%')) {
     const std::string_view number = text.substr(0, text.size() - 1);
     if (parse_number(number, given.percent) != std::errc()) return number_problem(number, false);
     if (!(given.percent > 0 && given.percent < 100))
-      return Problem{"which is not above 0% and below 100%", ""};
+      return ValueProblem{"which is not above 0% and below 100%", ""};
   } else if (double part = 0; parse_number(text, part) == std::errc() && part > 0 && part < 1) {
-    return Problem{"a part is written in percent", fmt::format("{:.4g}%", 100 * part)};
+    return ValueProblem{"a part is written in percent", fmt::format("{:.4g}%", 100 * part)};
   } else if (parse_number(text, given.count) != std::errc()) {
     return number_problem(text, true);
   } else if (given.count < 1 || given.count > kMaxValidation) {
-    return Problem{};
+    return ValueProblem{};
   }
   value = given;
   return {};
@@ -201,7 +202,8 @@ class Reader {
     MaybeProblem problem = parse(node.text, key_.rule, value);
     if (!problem) return;
     if constexpr (std::is_arithmetic_v<T>)
-      if (const Problem unit = unit_problem(node.text, value); !unit.remark.empty()) problem = unit;
+      if (const ValueProblem unit = unit_problem(node.text, value); !unit.remark.empty())
+        problem = unit;
     refuse(node, problem->remark, problem->instead);
   }
 
@@ -265,7 +267,7 @@ class Reader {
  private:
   // Of a length where a number of them is wanted: "15ep" of train.epochs.
   template <class T>
-  Problem unit_problem(std::string_view text, T value) const {
+  ValueProblem unit_problem(std::string_view text, T value) const {
     const Quantity given = split_unit(text);
     const std::string unit = lower(given.unit);
     const bool epochs = unit == "ep" || unit == "epoch" || unit == "epochs";

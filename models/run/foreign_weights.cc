@@ -10,7 +10,6 @@ namespace tessera {
 
 namespace {
 
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
 ForeignWeight as_ours(const WeightLayout& layout) { return {layout.name, layout.shape}; }

@@ -47,12 +47,12 @@ struct Weight {
   const Hdf5Array* array;
 };
 
-std::string leaf_of(const std::string& name) {
+std::string keras_leaf(const std::string& name) {
   const std::string leaf = name.substr(name.rfind('/') + 1);
   return leaf.substr(0, leaf.rfind(':'));
 }
 
-std::string module_of(const std::string& name) {
+std::string keras_module(const std::string& name) {
   const size_t slash = name.rfind('/');
   return slash == name.npos ? "" : name.substr(0, slash);
 }
@@ -114,9 +114,9 @@ std::vector<std::pair<std::string, const Hdf5Array*>> older_keras_arrays(
             fmt::format("is damaged: layer '{}' names the weight '{}', which is not there, "
                         "or twice",
                         layer, name));
-      const auto [module, is_new] = known.try_emplace(module_of(name), modules.size());
+      const auto [module, is_new] = known.try_emplace(keras_module(name), modules.size());
       if (is_new) modules.push_back({module->first.empty() ? layer : module->first, {}});
-      modules[module->second].second.push_back({leaf_of(name), array->second});
+      modules[module->second].second.push_back({keras_leaf(name), array->second});
       arrays.erase(array);
     }
     for (const auto& [module, weights] : modules) {

@@ -13,14 +13,14 @@
 
 namespace tessera {
 
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
 namespace {
 
 // An image whose values became the columns of a matrix, in our order.
 struct Flattened {
   int64_t height, width, channels;
 };
-
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   std::erase(shape, 1);

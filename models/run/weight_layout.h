@@ -37,6 +37,9 @@ struct WeightLayout {
 std::vector<WeightLayout> weight_layouts(const Module& network, const Store& store, int64_t height,
                                          int64_t width, int64_t channels, int64_t classes);
 
+// "layer1.0.bn1" of "layer1.0.bn1.gamma"; the whole name where no dot stands in it.
+std::string module_of(const std::string& name);
+
 // "layer1.0.bn1.gamma" is "layer1.0.bn1.weight" in PyTorch; but a gamma without a beta beside it,
 // no normalisation's, keeps its name. `all`: the names of the network.
 std::string with_foreign_leaf(const std::string& name, const std::set<std::string>& all);

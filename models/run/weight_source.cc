@@ -21,9 +21,9 @@ namespace {
   throw CheckpointError(fmt::format("weights '{}': {}", path, what));
 }
 
-class SafetensorsSource final : public WeightSource {
+class SafetensorsWeightSource final : public WeightSource {
  public:
-  SafetensorsSource(std::string path, std::unique_ptr<ByteSource> bytes)
+  SafetensorsWeightSource(std::string path, std::unique_ptr<ByteSource> bytes)
       : WeightSource(std::move(path), WeightForm::pytorch), bytes_(std::move(bytes)) {
     try {
       contents_ = read_safetensors(*bytes_);
@@ -45,9 +45,9 @@ class SafetensorsSource final : public WeightSource {
 
 // weights.h5 has its tensors at the root, a checkpoint in two of its groups, Keras in groups of
 // groups: layers/conv2d_1/vars/0.
-class Hdf5Source final : public WeightSource {
+class Hdf5WeightSource final : public WeightSource {
  public:
-  Hdf5Source(std::string path, std::unique_ptr<ByteSource> bytes)
+  Hdf5WeightSource(std::string path, std::unique_ptr<ByteSource> bytes)
       : WeightSource(std::move(path), WeightForm::own),
         file_(open_arrays(std::move(bytes), /*need_seal=*/false, Hdf5Groups::nested)) {
     std::vector<std::pair<std::string, const Hdf5Array*>> found;
@@ -136,7 +136,7 @@ std::unique_ptr<WeightSource> open_weight_source(const std::string& path) try {
   std::array<char, 8> front = {};
   if (bytes->size() >= front.size()) bytes->read(0, front.data(), front.size());
   if (std::memcmp(front.data(), kHdf5, front.size()) == 0)
-    return std::make_unique<Hdf5Source>(path, std::move(bytes));
+    return std::make_unique<Hdf5WeightSource>(path, std::move(bytes));
   if (path.ends_with(".keras"))
     throw Error(
         "is an archive of Keras; in Keras model.save_weights('model.weights.h5') makes a file that "
@@ -146,7 +146,7 @@ std::unique_ptr<WeightSource> open_weight_source(const std::string& path) try {
     throw Error(
         "is a file of torch.save(), which can run programs and is not read; in PyTorch "
         "safetensors.torch.save_file(model.state_dict(), 'model.safetensors') makes one that is");
-  return std::make_unique<SafetensorsSource>(path, std::move(bytes));
+  return std::make_unique<SafetensorsWeightSource>(path, std::move(bytes));
 } catch (const CheckpointError&) {
   throw;
 } catch (const Error& error) {

@@ -18,7 +18,7 @@ namespace {
 constexpr int kFormatVersion = 1;
 constexpr char kFormat[] = "tessera weights", kInference[] = "inference";
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_writing(const std::string& path, const std::string& what) {
   throw CheckpointError(fmt::format("weights '{}': {}", path, what));
 }
 
@@ -26,10 +26,10 @@ Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays
                      std::optional<int64_t> step, const std::string& inference) {
   for (const ConstArray& array : arrays) {
     if (array.name.find('/') != std::string::npos)
-      fail(path, fmt::format("'{}' cannot be the name of an array", array.name));
+      fail_writing(path, fmt::format("'{}' cannot be the name of an array", array.name));
     if (array.dtype != "float32" && array.dtype != "float64")
-      fail(path, fmt::format("'{}' has dtype {}; float32 and float64 can be written", array.name,
-                             array.dtype));
+      fail_writing(path, fmt::format("'{}' has dtype {}; float32 and float64 can be written",
+                                     array.name, array.dtype));
   }
   try {
     std::vector<Hdf5Attribute> attributes = {{"format", kFormat},
@@ -41,7 +41,7 @@ Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays
       specs.push_back({kInference, "text", {static_cast<int64_t>(inference.size())}});
     return Hdf5Layout(std::move(specs), std::move(attributes));
   } catch (const Error& error) {
-    fail(path, error.what());
+    fail_writing(path, error.what());
   }
 }
 
@@ -71,7 +71,7 @@ ArrayFile open(const std::string& path) {
         throw Error(fmt::format("'{}' is neither float32 nor float64", array.name));
     return file;
   } catch (const Error& error) {
-    fail(path, error.what());
+    fail_writing(path, error.what());
   }
 }
 
@@ -102,20 +102,20 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
   zeros_until(layout.bytes());
   parts.emplace_back();
   if (const FileFault fault = write_sealed(file_system(), path.c_str(), std::span(parts)))
-    fail(path,
-         fmt::format("cannot be written (to {} it: {})", fault.doing, std::strerror(fault.error)));
+    fail_writing(path, fmt::format("cannot be written (to {} it: {})", fault.doing,
+                                   std::strerror(fault.error)));
 }
 
 void read_weights(const std::string& path, std::span<const MutableArray> arrays) {
   const ArrayFile file = open(path);
   const std::string wrong = differences({arrays.begin(), arrays.end()}, weights_in(file));
-  if (!wrong.empty()) fail(path, "does not fit the model:" + wrong);
+  if (!wrong.empty()) fail_writing(path, "does not fit the model:" + wrong);
   for (const MutableArray& array : arrays) {
     const Hdf5Array& found = *file.find(array.name);
     try {
       file.bytes->read(found.offset, array.data, static_cast<size_t>(found.bytes));
     } catch (const Error& error) {
-      fail(path, error.what());
+      fail_writing(path, error.what());
     }
   }
 }
@@ -134,7 +134,7 @@ std::string weights_inference(const std::string& path) {
   try {
     file.bytes->read(text->offset, inference.data(), inference.size());
   } catch (const Error& error) {
-    fail(path, error.what());
+    fail_writing(path, error.what());
   }
   return inference;
 }

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point start) {
+double milliseconds_of_requests(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
@@ -31,7 +31,7 @@ std::vector<double> times_of(const Classifier& net, int64_t calls) {
   for (int64_t k = 0; k < calls; ++k) {
     const Clock::time_point start = Clock::now();
     net(images);
-    times.push_back(milliseconds_since(start));
+    times.push_back(milliseconds_of_requests(start));
   }
   std::sort(times.begin(), times.end());
   return times;
@@ -59,7 +59,7 @@ InferenceBench bench_inference(const Config& config, int64_t calls) {
   InferenceBench result;
   const Clock::time_point start = Clock::now();
   const Classifier single(network, 1);
-  result.load_ms = milliseconds_since(start);
+  result.load_ms = milliseconds_of_requests(start);
   const std::vector<double> one = times_of(single, calls);
   result.p50_ms = one[one.size() / 2];
   result.p99_ms = one[one.size() * 99 / 100];

@@ -25,12 +25,12 @@ namespace tessera {
 namespace {
 
 // What is found on the way, and needed by what is looked at next.
-struct Examination {
+struct ConfigExamination {
   const Config& config;
   std::unique_ptr<Session> session;  // of all steps; nullptr where there can be none
 };
 
-Finding device_of(Examination& about) {
+Finding device_of(ConfigExamination& about) {
   const Config& config = about.config;
   const DeviceChoice choice = choose_device(config);
   const Device device = configured_device(config);
@@ -40,7 +40,7 @@ Finding device_of(Examination& about) {
   return {"device", text, 0, fell_back};
 }
 
-Finding memory_of(Examination& about) {
+Finding memory_of(ConfigExamination& about) {
   const Config& config = about.config;
   DataNeed data;
   try {
@@ -60,7 +60,7 @@ Finding memory_of(Examination& about) {
           0, !swapped.empty()};
 }
 
-Finding model_of(Examination& about) {
+Finding model_of(ConfigExamination& about) {
   const Config& config = about.config;
   try {
     const ParameterCount count = parameter_count(config, known_data(config));
@@ -72,7 +72,7 @@ Finding model_of(Examination& about) {
 }
 
 // The memory was asked about before: what is wrong with it is said once.
-Finding data_of(Examination& about) {
+Finding data_of(ConfigExamination& about) {
   const Config& config = about.config;
   DataSource source = data_source(config);
   source.decode_all = true;
@@ -99,7 +99,7 @@ Finding data_of(Examination& about) {
 }
 
 // Those to begin with.
-Finding weights_of(Examination& about) {
+Finding weights_of(ConfigExamination& about) {
   const Config& config = about.config;
   Pretrained pretrained(config.model.weights);
   if (about.session == nullptr)
@@ -110,7 +110,7 @@ Finding weights_of(Examination& about) {
   return {"weights", found};
 }
 
-Finding run_folder_of(Examination& about) {
+Finding run_folder_of(ConfigExamination& about) {
   const Config& config = about.config;
   require_run_folder(config.run.dir);
   const int64_t free = room_for(config.run.dir);
@@ -129,7 +129,7 @@ Finding run_folder_of(Examination& about) {
 }
 
 // That which --resume goes on from, on whatever device it was made.
-Finding checkpoint_of(Examination& about) {
+Finding checkpoint_of(ConfigExamination& about) {
   const Config& config = about.config;
   const CheckpointFolder folder(checkpoints_path(config.run.dir));
   std::string damaged;
@@ -152,12 +152,12 @@ Finding checkpoint_of(Examination& about) {
 }  // namespace
 
 std::vector<Finding> examine(const Config& config) {
-  std::vector<std::pair<const char*, std::function<Finding(Examination&)>>> checks = {
+  std::vector<std::pair<const char*, std::function<Finding(ConfigExamination&)>>> checks = {
       {"device", device_of}, {"memory", memory_of},         {"model", model_of},
       {"data", data_of},     {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
   if (!config.model.weights.empty()) checks.emplace_back("weights", weights_of);
-  Examination about{config, nullptr};
+  ConfigExamination about{config, nullptr};
   std::vector<Finding> findings;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {
     const auto known = std::find_if(findings.begin(), findings.end(),

@@ -20,13 +20,13 @@ struct Timed {
   std::string algorithm, shape;
 };
 
-using Times = std::map<std::string, Timed>;
+using TimesByOp = std::map<std::string, Timed>;
 
 struct ProfileFile {
   std::vector<std::pair<std::string, std::string>> settings;  // what times depend on
   double step_ms = 0;
-  Times kinds;
-  Times ops;  // by name, place and phase, numbered where these repeat
+  TimesByOp kinds;
+  TimesByOp ops;  // by name, place and phase, numbered where these repeat
 };
 
 ProfileFile read(const std::string& text, const std::string& name) {
@@ -73,7 +73,7 @@ struct Change {
   }
 };
 
-std::vector<Change> changes(const Times& a, const Times& b) {
+std::vector<Change> changes(const TimesByOp& a, const TimesByOp& b) {
   std::vector<Change> all;
   for (const auto& [title, timed] : a) {
     const auto other = b.find(title);
@@ -92,7 +92,7 @@ std::string ratio_text(double before, double after) {
   return before > 0 && after > 0 ? fmt::format("{:.3f}", after / before) : "";
 }
 
-std::string table(const Times& a, const Times& b, size_t most, const char* what) {
+std::string table(const TimesByOp& a, const TimesByOp& b, size_t most, const char* what) {
   const std::vector<Change> all = changes(a, b);
   const size_t shown = most == 0 ? all.size() : std::min(most, all.size());
   const auto time = [](const std::optional<Timed>& timed) {

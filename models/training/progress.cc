@@ -77,11 +77,11 @@ Fields short_fields(const ProgressState& s, double seconds_left) {
 constexpr size_t kShortestBar = 8, kLongestBar = 16, kFrame = 3;  // " []"
 
 // Where training is, and how it is said: "epoch  3/15", " 132/391".
-struct SourceRange {
+struct Position {
   std::string epoch, batches;
   double share = 0;  // done of the epoch
 
-  explicit SourceRange(const ProgressState& s) {
+  explicit Position(const ProgressState& s) {
     // After its last batch an epoch is still the one to show, whole.
     const bool whole = s.batch == 0 && s.epoch >= 1;
     const int64_t batch = whole ? s.batches : s.batch;
@@ -95,7 +95,7 @@ struct SourceRange {
 };
 
 // The place, then of `fields` those that are `shown`, each in its own room.
-std::string joined(const SourceRange& place, size_t bar_width, bool batches, const Fields& fields,
+std::string joined(const Position& place, size_t bar_width, bool batches, const Fields& fields,
                    const std::array<bool, kFields>& shown, size_t gap) {
   std::string text = place.epoch;
   if (bar_width > 0) text += fmt::format(" [{}]", bar(place.share, bar_width));
@@ -108,7 +108,7 @@ std::string joined(const SourceRange& place, size_t bar_width, bool batches, con
 }
 
 // All of it, in full words; "" where there is no room.
-std::string long_text(const SourceRange& place, const Fields& fields, size_t room) {
+std::string long_text(const Position& place, const Fields& fields, size_t room) {
   constexpr size_t kGap = 2;
   size_t needed = place.epoch.size() + place.batches.size() + kFrame;
   for (const Field& field : fields) needed += kGap + field.width;
@@ -119,7 +119,7 @@ std::string long_text(const SourceRange& place, const Fields& fields, size_t roo
 }
 
 // The epoch, and in short words what else there is room for, the most important first.
-std::string short_text(const SourceRange& place, const Fields& fields, size_t room) {
+std::string short_text(const Position& place, const Fields& fields, size_t room) {
   constexpr size_t kGap = 1;
   enum { kBar = kFields, kBatches };
   std::array<bool, kFields> shown{};
@@ -148,7 +148,7 @@ std::string short_text(const SourceRange& place, const Fields& fields, size_t ro
 
 std::string progress_text(const ProgressState& s, double seconds_left, int columns) {
   const auto room = static_cast<size_t>(std::max(columns, 0));
-  const SourceRange place(s);
+  const Position place(s);
   std::string text = long_text(place, long_fields(s, seconds_left), room);
   if (text.empty()) text = short_text(place, short_fields(s, seconds_left), room);
   if (text.size() > room) text.resize(room);

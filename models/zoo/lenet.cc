@@ -11,13 +11,13 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kSmallest = 12;  // leaves one pixel for fc1
+constexpr int64_t kSmallestImage = 12;  // leaves one pixel for fc1
 
 // Pixels along a side that come out of the second pool.
 int64_t pooled(const LeNet5::Settings& s, int64_t side) {
-  if (side < kSmallest) {
+  if (side < kSmallestImage) {
     throw ConfigError(fmt::format("lenet5: images must be at least {}x{} pixels, are {}x{}",
-                                  kSmallest, kSmallest, s.height, s.width));
+                                  kSmallestImage, kSmallestImage, s.height, s.width));
   }
   return (side / 2 - 4) / 2;
 }

@@ -9,10 +9,10 @@ namespace tessera {
 
 namespace {
 
-class InvertedResidual final : public Module {
+class V2Residual final : public Module {
  public:
-  InvertedResidual(Store& store, std::string name, int64_t in, int64_t out, int64_t stride,
-                   int64_t expansion)
+  V2Residual(Store& store, std::string name, int64_t in, int64_t out, int64_t stride,
+             int64_t expansion)
       : Module(std::move(name)), adds_(stride == 1 && in == out) {
     const int64_t wide = in * expansion;
     int place = 0;
@@ -40,13 +40,13 @@ class InvertedResidual final : public Module {
   Chain units_;
 };
 
-struct Stage {
+struct V2Stage {
   int64_t expansion, channels, blocks, stride;
 };
 
-constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
-                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-constexpr int64_t kStem = 32, kLast = 1280;
+constexpr V2Stage kV2Stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                                 {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+constexpr int64_t kV2Stem = 32, kLast = 1280;
 
 }  // namespace
 
@@ -55,13 +55,13 @@ MobileNetV2::MobileNetV2(Store& store, const Settings& s) : Module("") {
     const std::string name = fmt::format("features.{}", features_.size());
     features_.push_back(std::make_unique<ConvNorm>(store, name + ".0", name + ".1", conv, relu6));
   };
-  unit({.in = s.channels, .out = kStem, .kernel = 3, .stride = 2, .padding = 1});
-  int64_t in = kStem;
-  for (const Stage& stage : kStages) {
+  unit({.in = s.channels, .out = kV2Stem, .kernel = 3, .stride = 2, .padding = 1});
+  int64_t in = kV2Stem;
+  for (const V2Stage& stage : kV2Stages) {
     for (int64_t i = 0; i < stage.blocks; ++i) {
-      features_.push_back(std::make_unique<InvertedResidual>(
-          store, fmt::format("features.{}", features_.size()), in, stage.channels,
-          i == 0 ? stage.stride : 1, stage.expansion));
+      features_.push_back(
+          std::make_unique<V2Residual>(store, fmt::format("features.{}", features_.size()), in,
+                                       stage.channels, i == 0 ? stage.stride : 1, stage.expansion));
       in = stage.channels;
     }
   }

@@ -34,8 +34,8 @@ const std::vector<Block> kSmall{
     {5, 120, 48, true, hard_swish, 1}, {5, 144, 48, true, hard_swish, 1},
     {5, 288, 96, true, hard_swish, 2}, {5, 576, 96, true, hard_swish, 1},
     {5, 576, 96, true, hard_swish, 1}};
-constexpr int64_t kStem = 16;
-constexpr BatchNorm2d::Settings kNorm{.eps = 0.001, .momentum = 0.01};
+constexpr int64_t kV3Stem = 16;
+constexpr BatchNorm2d::Settings kV3Norm{.eps = 0.001, .momentum = 0.01};
 
 }  // namespace
 
@@ -43,10 +43,10 @@ MobileNetV3::MobileNetV3(Store& store, const Settings& s) : Module("") {
   const auto unit = [&](const Conv2d::Settings& conv) {
     const std::string name = fmt::format("features.{}", features_.size());
     features_.push_back(
-        std::make_unique<ConvNorm>(store, name + ".0", name + ".1", conv, hard_swish, kNorm));
+        std::make_unique<ConvNorm>(store, name + ".0", name + ".1", conv, hard_swish, kV3Norm));
   };
-  unit({.in = s.channels, .out = kStem, .kernel = 3, .stride = 2, .padding = 1});
-  int64_t in = kStem;
+  unit({.in = s.channels, .out = kV3Stem, .kernel = 3, .stride = 2, .padding = 1});
+  int64_t in = kV3Stem;
   for (const Block& block : s.large ? kLarge : kSmall) {
     const int64_t squeeze = block.squeezes ? multiple_of_8(static_cast<double>(block.wide / 4)) : 0;
     features_.push_back(std::make_unique<InvertedResidual>(
@@ -59,7 +59,7 @@ MobileNetV3::MobileNetV3(Store& store, const Settings& s) : Module("") {
                                    .squeeze = squeeze,
                                    .activation = block.activation,
                                    .gate = hard_sigmoid,
-                                   .norm = kNorm}));
+                                   .norm = kV3Norm}));
     in = block.out;
   }
   unit({.in = in, .out = 6 * in, .kernel = 1});

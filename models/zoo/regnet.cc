@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kStem = 32;
+constexpr int64_t kRegNetStem = 32;
 constexpr double kSqueeze = 0.25;  // of the channels that a block is given
 
 class RegNetBlock final : public Module {
@@ -51,9 +51,10 @@ class RegNetBlock final : public Module {
 RegNetY::RegNetY(Store& store, const Settings& s) : Module("") {
   stem_ = std::make_unique<ConvNorm>(
       store, "stem.0", "stem.1",
-      Conv2d::Settings{.in = s.channels, .out = kStem, .kernel = 3, .stride = 2, .padding = 1},
+      Conv2d::Settings{
+          .in = s.channels, .out = kRegNetStem, .kernel = 3, .stride = 2, .padding = 1},
       relu);
-  int64_t in = kStem;
+  int64_t in = kRegNetStem;
   for (size_t stage = 0; stage < s.blocks.size(); ++stage) {
     for (int64_t i = 0; i < s.blocks[stage]; ++i) {
       blocks_.push_back(std::make_unique<RegNetBlock>(

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kStem = 24;
+constexpr int64_t kShuffleNetStem = 24;
 constexpr int64_t kBlocks[] = {4, 8, 4};
 
 class ShuffleBlock final : public Module {
@@ -69,9 +69,10 @@ class ShuffleBlock final : public Module {
 ShuffleNetV2::ShuffleNetV2(Store& store, const Settings& s) : Module("") {
   conv1_ = std::make_unique<ConvNorm>(
       store, "conv1.0", "conv1.1",
-      Conv2d::Settings{.in = s.channels, .out = kStem, .kernel = 3, .stride = 2, .padding = 1},
+      Conv2d::Settings{
+          .in = s.channels, .out = kShuffleNetStem, .kernel = 3, .stride = 2, .padding = 1},
       relu);
-  int64_t in = kStem;
+  int64_t in = kShuffleNetStem;
   for (size_t stage = 0; stage < s.widths.size(); ++stage) {
     for (int64_t i = 0; i < kBlocks[stage]; ++i)
       blocks_.push_back(std::make_unique<ShuffleBlock>(

@@ -12,14 +12,14 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kFilters[] = {64, 128, 256, 512, 512};
-constexpr int64_t kSmallest = 32;  // leaves one pixel for the first fc
+constexpr int64_t kSmallestVggImage = 32;  // leaves one pixel for the first fc
 
 }  // namespace
 
 Vgg::Vgg(Store& store, const Settings& s) : Module(""), groups_(s.convs) {
-  if (s.height < kSmallest || s.width < kSmallest)
+  if (s.height < kSmallestVggImage || s.width < kSmallestVggImage)
     throw ConfigError(fmt::format("vgg: images must be at least {0}x{0} pixels, are {1}x{2}",
-                                  kSmallest, s.height, s.width));
+                                  kSmallestVggImage, s.height, s.width));
   if (groups_.size() != std::size(kFilters))
     throw ConfigError(fmt::format("vgg: has five groups of convolutions, not {}", groups_.size()));
   int64_t in = s.channels, layer = 0;

@@ -12,7 +12,7 @@ namespace {
 
 std::atomic<const Blas*> loaded{nullptr};
 
-const Blas* load() {
+const Blas* load_blas() {
   LoadedLibrary library(
       {"cuBLASLt", cuda_blas_name(), cuda_build_folder(), CUBLAS_VERSION,
        fmt::format("install the CUDA toolkit's libraries of major version {}", CUBLAS_VER_MAJOR)});
@@ -30,7 +30,7 @@ const Blas* load() {
 }  // namespace
 
 const Blas& blas() {
-  static const Blas* const found = load();  // where it throws, the next call tries again
+  static const Blas* const found = load_blas();  // where it throws, the next call tries again
   return *found;
 }
 

@@ -14,6 +14,9 @@
 namespace tessera {
 
 inline constexpr int kWarp = 32;
+// Of a block, and blocks of a grid whose threads take several elements, where no kernel says more.
+inline constexpr int kThreads = 256;
+inline constexpr int64_t kMostBlocks = 1 << 14;
 
 // Kernels may not call the functions of std::numeric_limits.
 template <class T>

@@ -16,11 +16,11 @@
 namespace tessera {
 namespace {
 
-std::atomic<const Dnn*> loaded{nullptr};
+std::atomic<const Dnn*> dnn_if_loaded{nullptr};
 
 // The parts of cuDNN 9, and the variable in each that tells its version. The first is loaded at the
-// first call, and all others stand on it. cuDNN ends the process if it cannot load the first; it
-// makes no plans, and gives no error, if it cannot load one of the next two.
+// first call, and all others stand on it. cuDNN ends the process if it cannot load_dnn the first;
+// it makes no plans, and gives no error, if it cannot load_dnn one of the next two.
 struct Part {
   const char *name, *version;
   bool needed;  // to plan a convolution
@@ -60,7 +60,7 @@ void require_parts_to_start() {
                                       file_of(kParts[0]), dlerror(), kRemedy));
 }
 
-const Dnn* load() {
+const Dnn* load_dnn() {
   LoadedLibrary library(
       {"cuDNN", cuda_dnn_name(), cuda_dnn_build_folder(), CUDNN_VERSION,
        fmt::format("install cuDNN of major version {}, 9.8 or newer (Debian, from "
@@ -75,7 +75,7 @@ const Dnn* load() {
   require_parts_to_start();
   found->version = found->cudnnGetVersion();
   library.check_version(found->version, kLeastDnnVersion);
-  loaded = found;
+  dnn_if_loaded = found;
   return found;
 }
 
@@ -93,11 +93,11 @@ bool broken_library(cudnnStatus_t code) {
 }  // namespace
 
 const Dnn& dnn() {
-  static const Dnn* const found = load();  // where it throws, the next call tries again
+  static const Dnn* const found = load_dnn();  // where it throws, the next call tries again
   return *found;
 }
 
-const Dnn* loaded_dnn() { return loaded; }
+const Dnn* loaded_dnn() { return dnn_if_loaded; }
 
 std::vector<CudaPart> cuda_dnn_parts() {
   std::vector<CudaPart> parts;

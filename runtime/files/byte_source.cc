@@ -18,8 +18,6 @@ void MemorySource::read(uint64_t offset, void* to, size_t count) const {
   if (count > 0) std::memcpy(to, bytes_.data() + offset, count);
 }
 
-static constexpr int kMaxInterruptions = 1000;
-
 FileSource::FileSource(const std::string& path) : FileSource(path, file_system()) {}
 
 FileSource::FileSource(const std::string& path, FileSystem& files) : files_(files) {

@@ -39,8 +39,6 @@ std::string relative_path_help(const std::string& path) {
 
 namespace {
 
-constexpr int kMaxInterruptions = 1000;  // in a row: a call that never gets through is an error
-
 // Repeats a call that a signal interrupted.
 template <class Call>
 auto uninterrupted(Call call) {

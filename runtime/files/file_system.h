@@ -22,6 +22,9 @@ class OutputError : public Error {
   int exit_code() const override { return 5; }
 };
 
+// Of one call in a row: one that never gets through is an error.
+inline constexpr int kMaxInterruptions = 1000;
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr size_t kMaxRank = 8;
+constexpr size_t kMostDimensions = 8;
 constexpr char kMetadata[] = "__metadata__";
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
@@ -118,8 +118,8 @@ class Header final : public JsonListener {
     if (depth_ != 3) fail(fmt::format("{} must not be a number", where()));
     if (number > uint64_t{INT64_MAX})
       fail(fmt::format("{}: {} is more than any file has", where(), number));
-    if (numbers_.size() == kMaxRank)
-      fail(fmt::format("{} has more than {} numbers", where(), kMaxRank));
+    if (numbers_.size() == kMostDimensions)
+      fail(fmt::format("{} has more than {} numbers", where(), kMostDimensions));
     numbers_.push_back(number);
   }
 

@@ -10,7 +10,9 @@ namespace {
 constexpr int kBits = 22;
 constexpr int32_t kHalf = 1 << (kBits - 1);
 
-uint8_t rounded(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255)); }
+uint8_t from_fixed_point(int32_t sum) {
+  return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255));
+}
 
 template <int kChannels>
 void shrink_line(const uint8_t* pixels, const int32_t* weights, int count, uint8_t* out) {
@@ -19,7 +21,7 @@ void shrink_line(const uint8_t* pixels, const int32_t* weights, int count, uint8
   for (int k = 0; k < count; ++k) {
     for (int c = 0; c < kChannels; ++c) sums[c] += weights[k] * pixels[kChannels * k + c];
   }
-  for (int c = 0; c < kChannels; ++c) out[c] = rounded(sums[c]);
+  for (int c = 0; c < kChannels; ++c) out[c] = from_fixed_point(sums[c]);
 }
 
 }  // namespace
@@ -80,7 +82,7 @@ void Resampler::row(int y, const uint8_t* pixels) {
       for (int c = 0; c < channels_; ++c) {
         int32_t sum = kHalf;
         for (int k = 0; k < span.count; ++k) sum += weights[k] * from[k * channels_ + c];
-        to[c] = rounded(sum);
+        to[c] = from_fixed_point(sum);
       }
     to += channels_;
   }
@@ -97,7 +99,7 @@ void Resampler::row(int y, const uint8_t* pixels) {
   }
 }
 
-void Resampler::finish() { std::transform(sums_.begin(), sums_.end(), out_, rounded); }
+void Resampler::finish() { std::transform(sums_.begin(), sums_.end(), out_, from_fixed_point); }
 
 size_t Resampler::bytes() const {
   size_t bytes = line_.capacity() + sums_.capacity() * sizeof(int32_t);

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& why) {
+[[noreturn]] void fail_reading(const std::string& path, const std::string& why) {
   throw DataError(fmt::format("image folder '{}': {}", printable(path), why));
 }
 
@@ -24,7 +24,7 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   fs::directory_iterator at(folder, error);
   std::vector<fs::directory_entry> all;
   for (; !error && at != fs::directory_iterator(); at.increment(error)) all.push_back(*at);
-  if (error) fail(folder.string(), "cannot be read: " + error.message());
+  if (error) fail_reading(folder.string(), "cannot be read: " + error.message());
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.path().native() < b.path().native(); });
   return all;
@@ -43,12 +43,12 @@ class Inside {
   Inside(const std::string& root, OuterLinks outer) : outer_(outer) {
     std::error_code error;
     root_ = fs::canonical(root, error);
-    if (error) fail(root, "cannot be found: " + error.message() + "; set data.root");
+    if (error) fail_reading(root, "cannot be found: " + error.message() + "; set data.root");
   }
   const fs::path& root() const { return root_; }
   fs::path split(const std::string& name) const {
     const auto real = resolve(fs::directory_entry(root_ / name));
-    if (!real) fail((root_ / name).string(), "the link leads nowhere");
+    if (!real) fail_reading((root_ / name).string(), "the link leads nowhere");
     return *real;
   }
   fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
@@ -62,11 +62,12 @@ class Inside {
     const bool leaves =
         std::mismatch(root_.begin(), root_.end(), real.begin(), real.end()).first != root_.end();
     if (leaves && outer_ == OuterLinks::kRefused)
-      fail(entry.path().string(),
-           fmt::format("the link leads out of the folder '{}', to '{}'; follow such links with "
-                       "data.follow_links: true, put the files themselves there, or let data.root "
-                       "be the folder above both",
-                       printable(root_.string()), printable(real.string())));
+      fail_reading(
+          entry.path().string(),
+          fmt::format("the link leads out of the folder '{}', to '{}'; follow such links with "
+                      "data.follow_links: true, put the files themselves there, or let data.root "
+                      "be the folder above both",
+                      printable(root_.string()), printable(real.string())));
     return real;
   }
 
@@ -109,7 +110,7 @@ bool has_picture(const Inside& inside, const fs::path& real) {
     const std::optional<fs::path> file = inside.resolve(*at);
     if (file && fs::is_regular_file(*file, ignored)) return true;
   }
-  if (error) fail(real.string(), "cannot be read: " + error.message());
+  if (error) fail_reading(real.string(), "cannot be read: " + error.message());
   return false;
 }
 
@@ -150,7 +151,7 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
     if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
   }
   if (classes.empty())
-    fail(
+    fail_reading(
         (inside.root() / split).string(),
         any ? "its folders have no .jpg, .jpeg or .png picture; put pictures of these kinds into a "
               "folder for each class, not into folders below it"
@@ -202,16 +203,17 @@ ImageFiles find_images(const std::string& root, const std::string& split,
     const std::string name = folder.path().filename().string();
     const auto place = std::lower_bound(classes.begin(), classes.end(), name);
     if (place == classes.end() || *place != name)
-      fail(folder.path().string(),
-           "train has no such class, or no picture of it; give the class one name in both, or "
-           "remove this folder");
+      fail_reading(
+          folder.path().string(),
+          "train has no such class, or no picture of it; give the class one name in both, or "
+          "remove this folder");
     for (const fs::path& picture : content.pictures)
       found.pictures.push_back(
           {inside.from_root(picture).string(), static_cast<int>(place - classes.begin())});
   }
   if (found.pictures.empty())
-    fail((inside.root() / split).string(),
-         "it has no pictures; put those of each class into a folder of its own");
+    fail_reading((inside.root() / split).string(),
+                 "it has no pictures; put those of each class into a folder of its own");
   return found;
 }
 
