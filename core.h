@@ -1,5 +1,5 @@
-// What a training step needs, and all that tessera::core links: tensors, layers, compiled steps and
-// their plans, devices. Data sets, networks and weights: "tessera/tessera.h".
+// The core, which tessera::core links: tensors, layers, compiled steps and their plans, devices.
+// Data sets, networks and weights are in "tessera/tessera.h".
 #pragma once
 
 #include "tessera/engine/autograd.h"

@@ -37,8 +37,8 @@ function(tessera_kernels_of_double)
   endif()
 endfunction()
 
-# The same files for nvcc, which reads what they include anew for each architecture: five of kernels
-# become one, a file of includes.
+# Joins kernels for nvcc, which parses the headers again for each architecture: five .cu files become one
+# that includes them.
 function(tessera_join_kernels result)
   set(joined ${ARGN})
   if(NOT TESSERA_CUDA STREQUAL DOUBLE AND NOT DEFINED CMAKE_UNITY_BUILD)
@@ -89,9 +89,9 @@ function(tessera_floor name)
   if(FLOOR_FAST)
     tessera_build_fast(${target})
   endif()
-  # Twelve files at a time are one for the compiler, which reads what they include once; so names in
-  # anonymous namespaces must differ among them. The presets `dev` and `portable` do without, so that
-  # a file which forgets an include is found.
+  # The compiler gets twelve files as one and parses their headers once, so names in anonymous
+  # namespaces must differ. The presets `dev` and `portable` compile each file alone, which finds a
+  # missing include.
   if(NOT DEFINED CMAKE_UNITY_BUILD)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     target_compile_options(${target} PRIVATE  # it takes every file but the first for a header

@@ -65,7 +65,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   setup.overview = model_summary(program->graph(), parameters, 1);
 }
 
-// Those that are evaluated after the step that training goes on from.
+// Returns the phases that are evaluated after the step that training resumes from.
 std::vector<std::string_view> due_phases(const TrainingState& state) {
   if (state.evaluation_due == 0) return {};
   if (state.evaluation_due == 1) return {"validation", "test"};

@@ -14,7 +14,8 @@
 namespace tessera {
 
 inline constexpr int kWarp = 32;
-// Of a block, and blocks of a grid whose threads take several elements, where no kernel says more.
+// Threads of a block, and the most blocks of a grid whose threads take several elements, unless a
+// kernel has numbers of its own.
 inline constexpr int kThreads = 256;
 inline constexpr int64_t kMostBlocks = 1 << 14;
 

@@ -1,4 +1,4 @@
-// Bytes to read from: those of a file, or of memory.
+// ByteSource: bytes that are read by offset, from a file or from memory.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ class OutputError : public Error {
   int exit_code() const override { return 5; }
 };
 
-// Of one call in a row: one that never gets through is an error.
+// The most interruptions of one call in a row; a call that never gets through is an error.
 inline constexpr int kMaxInterruptions = 1000;
 
 class FileSystem {

@@ -169,6 +169,13 @@ class Sizes(Checks):
         self.write("CMakeLists.txt", "#\n" * 151)
         self.assert_caught("check_sizes", "151 lines, over 150")
 
+    def test_a_folder_has_a_budget(self):
+        for i in range(9):
+            self.write(f"graph/part{i}.cc", "int x;\n" * 600)
+        self.assert_fine("check_sizes")
+        self.write("graph/part9.h", "int x;\n" * 401)
+        self.assert_caught("check_sizes", "graph/: 5801 lines of C++, over 5800")
+
     def test_long_functions_of_every_kind(self):
         heads = {
             "f": "void f(int x)",

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# All tests under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer: some
+# hours on two cores.
+#   tools/sanitize.sh           both
+#   tools/sanitize.sh tsan      one of them: asan, tsan
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[[ $# -gt 0 ]] || set -- asan tsan
+for preset in "$@"; do
+  cmake --preset "$preset"
+  cmake --build --preset "$preset" -j 2
+  ctest --preset "$preset" -j 2
+done
