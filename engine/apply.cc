@@ -86,7 +86,7 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
     scratch_buffer = {scratch->pointer, {DType::u8, {static_cast<int64_t>(scratch_bytes)}, device}};
   }
   kernel->run(where, in_buffers, out_buffers, scratch_buffer);
-  if (!device.is_cpu() && gpu_settings().synchronous) where.synchronize();
+  if (!device.is_cpu() && settings().gpu.synchronous) where.synchronize();
   for (size_t i = 0; i < specs.size(); ++i)
     if (op.updates(static_cast<int>(i)) >= 0) ++outputs[i].impl()->storage->version;
   return outputs;

@@ -189,6 +189,7 @@ class EagerStep final : public CompiledStep {
   void run() override {
     const DeviceScope device(signature().device);
     const TrainingScope training(signature().training);
+    const SettingsScope settings(signature().settings);
     outputs_.clear();  // before the step, whose peak they would raise
     outputs_ = fn_(inputs_);
   }
@@ -196,6 +197,7 @@ class EagerStep final : public CompiledStep {
   std::optional<NonFinite> find_non_finite() override {
     const DeviceScope device(signature().device);
     const TrainingScope training(signature().training);
+    const SettingsScope settings(signature().settings);
     CompileOptions options;
     options.arenas = std::make_shared<Arenas>();
     ProgramStep step(fn_, signature(), options);
@@ -229,8 +231,7 @@ Signature signature_here() {
           .training = is_training(),
           .gradients = tape_is_on(),
           .tracked = {},
-          .cpu = cpu_context().settings(),
-          .gpu = gpu_settings()};
+          .settings = settings()};
 }
 
 // What is new about a signature.
@@ -249,11 +250,14 @@ std::string difference(const Signature& now, const Signature& before) {
   if (now.gradients != before.gradients)
     add(now.gradients ? "not in a NoGradScope" : "in a NoGradScope");
   if (now.tracked != before.tracked) add("other arguments are tracked");
-  if (now.gpu != before.gpu) add("other settings of GPUs");
-  if (now.cpu.kernels != before.cpu.kernels)
+  const Settings &set = now.settings, &was = before.settings;
+  if (set.threads != was.threads)
+    add(fmt::format("{} threads, before {}", set.threads, was.threads));
+  if (set.gpu != was.gpu) add("other settings of GPUs");
+  if (set.cpu.kernels != was.cpu.kernels)
     add(fmt::format("{} kernels", cpu_context().kernels_name()));
-  if (now.cpu.winograd != before.cpu.winograd)
-    add(now.cpu.winograd == Winograd::off ? "no Winograd convolutions" : "Winograd convolutions");
+  if (set.cpu.winograd != was.cpu.winograd)
+    add(set.cpu.winograd == Winograd::off ? "no Winograd convolutions" : "Winograd convolutions");
   return text.empty() ? "a signature not seen before" : text;
 }
 

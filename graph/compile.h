@@ -32,16 +32,14 @@ struct NonFinite;  // program.h
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
-// What decides which program runs: the arguments, the scopes around the call, and how CPU and GPUs
-// are set to compute.
+// What decides which program runs: the arguments and the scopes around the call.
 struct Signature {
   Specs arguments;
   Device device;
   bool training = false;           // TrainingScope (engine/scope.h)
   bool gradients = true;           // not in a NoGradScope (engine/autograd.h)
   std::vector<bool> tracked = {};  // arguments that gradients go back through; or empty
-  CpuSettings cpu = {};            // cpu_context().settings()
-  GpuSettings gpu = {};            // gpu_settings()
+  Settings settings = {};          // SettingsScope (runtime/context.h)
   bool operator==(const Signature&) const = default;
 };
 

@@ -38,9 +38,8 @@ Program::Program(Graph graph, const CompileOptions& options)
 Program::Program(Lowered lowered, const CompileOptions& options)
     : graph_(std::move(lowered.graph)),
       arenas_(options.arenas),
-      threads_(cpu_context().pool().size()),
       passes_(std::move(lowered.passes)),
-      synchronous_(gpu_settings().synchronous) {
+      settings_(settings()) {
   choose_algorithms();
   if (options.arena_budget >= 0) keep_to_budget(options);
   prepare_kernels();
@@ -53,8 +52,8 @@ Program::Program(Lowered lowered, const CompileOptions& options)
   }
   if (slot_layout_ && slot_layout_->ahead >= 0) find_last_reader();
   crossings_.reserve(plans_.size() + 1);
-  captures_ =
-      options.cuda_graph && !guard_ && !synchronous_ && plans_.size() == 1 && !device().is_cpu();
+  captures_ = options.cuda_graph && !guard_ && !settings_.gpu.synchronous && plans_.size() == 1 &&
+              !device().is_cpu();
 }
 
 Program::~Program() = default;
@@ -409,7 +408,7 @@ void Program::run_node(size_t s) {
     wait_for_others(bound.issues_on);
     if (bound.crosses) wait_for_source(bound);
     bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
-    if (synchronous_ || guard_) {
+    if (settings_.gpu.synchronous || guard_) {
       wait_for_others(Device{});
       context(bound.issues_on).synchronize();
     }
@@ -423,7 +422,7 @@ void Program::run_alone(size_t s) {
   const Bound& bound = *bound_[s];
   const Device device = graph_.nodes[s].device;
   // A copy between devices is not an op of anybody's own.
-  if (bound.crosses || (!device.is_cpu() && !gpu_settings().deterministic)) return;
+  if (bound.crosses || (!device.is_cpu() && !settings_.gpu.deterministic)) return;
   const size_t i = index_of(device);
   guard_->run_alone(static_cast<int>(s), bound.in, bound.out, bound.scratch,
                     memories_[i].slots->data() + alone_[i],
@@ -457,11 +456,7 @@ void Program::issue() {
 }
 
 void Program::run() {
-  if (cpu_context().pool().size() > threads_)
-    throw Error(
-        fmt::format("program: planned for {} threads, now there are {}; set the threads "
-                    "before the step is prepared",
-                    threads_, cpu_context().pool().size()));
+  const SettingsScope scope(settings_);
   bind();
   // The first run loads what libraries load lazily, which cannot be captured.
   if (captures_ && has_run_ && observer_ == nullptr) {
@@ -497,6 +492,7 @@ std::optional<NonFinite> Program::non_finite(ValueId id) {
 }
 
 std::optional<NonFinite> Program::find_non_finite() {
+  const SettingsScope scope(settings_);
   bind();
   for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
     const Value& value = graph_.values[id];

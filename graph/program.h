@@ -150,7 +150,6 @@ class Program {
 
   Graph graph_;
   std::shared_ptr<Arenas> arenas_;
-  int threads_ = 0;
   std::vector<PassRecord> passes_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<std::string> algorithms_;
@@ -172,7 +171,7 @@ class Program {
   NodeObserver* observer_ = nullptr;
   // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
   bool captures_ = false, has_run_ = false;
-  const bool synchronous_;  // GpuSettings
+  const Settings settings_;  // of the scope that it was made in
   // GPUs with copies from or to another device that may not be done; with room for all.
   std::vector<Device> crossings_;
   std::unique_ptr<CapturedWork> captured_;

@@ -17,29 +17,58 @@ namespace tessera {
 
 namespace {
 
-// Nobody asked for a number of threads yet: without any the steps still run.
-std::unique_ptr<ThreadPool> first_pool(int threads) {
-  try {
-    return std::make_unique<ThreadPool>(threads);
-  } catch (const DeviceError&) {
-    if (threads > 0) throw;
-    return std::make_unique<ThreadPool>(1);
-  }
+thread_local const SettingsScope* current = nullptr;
+
+// Never destroyed: other threads may still run, and a forked process has no workers to join.
+ThreadPool& pool_of(int threads) {
+  static std::mutex mutex;
+  static auto* const pools = new std::map<int, std::unique_ptr<ThreadPool>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<ThreadPool>& pool = (*pools)[threads];
+  if (!pool) pool = std::make_unique<ThreadPool>(threads);
+  return *pool;
 }
 
-GpuSettings settings_of_gpus;
+// Nobody asked for a number of threads yet: without any the steps still run.
+ThreadPool& default_pool() {
+  static ThreadPool& pool = [&]() -> ThreadPool& {
+    try {
+      return pool_of(available_cores());
+    } catch (const DeviceError&) {
+      return pool_of(1);
+    }
+  }();
+  return pool;
+}
 
 }  // namespace
 
-const GpuSettings& gpu_settings() { return settings_of_gpus; }
-void set_gpu_settings(const GpuSettings& settings) { settings_of_gpus = settings; }
+SettingsScope::SettingsScope(const Settings& settings) : settings_(settings), outer_(current) {
+  if (settings.cpu.kernels == CpuKernels::native && !has_native_kernels())
+    throw DeviceError(
+        fmt::format("native CPU kernels need AVX2 or AVX-512, but the instruction set in "
+                    "use is {}; choose auto or eigen{}",
+                    isa_name(current_isa()),
+                    std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
+  if (settings.threads <= 0) settings_.threads = available_cores();
+  pool_ = &pool_of(settings_.threads);
+  current = this;
+}
+
+SettingsScope::~SettingsScope() { current = outer_; }
+
+const Settings& settings() {
+  if (current != nullptr) return current->settings_;
+  static const Settings defaults{.threads = default_pool().size()};
+  return defaults;
+}
 
 Target Context::target() const {
   return {.device = device_,
           .threads = threads(),
-          .cpu = cpu_context().settings(),
+          .cpu = settings().cpu,
           .facts = facts(),
-          .gpu = gpu_settings()};
+          .gpu = settings().gpu};
 }
 
 void Context::copy_to_host(void* host, const void* device, size_t bytes) {
@@ -54,36 +83,15 @@ void Context::copy_from_host(void* device, const void* host, size_t bytes) {
   synchronize();
 }
 
-CpuContext::CpuContext(int threads)
-    : Context(Device{}), pool_(first_pool(threads)), stream_(make_cpu_stream()) {}
+CpuContext::CpuContext() : Context(Device{}), stream_(make_cpu_stream()) {}
 
 CpuContext::CpuContext(Device part, CpuContext& whole, RawMemory& memory)
     : Context(part), whole_(&whole), memory_(&memory), stream_(make_cpu_stream()) {}
 
-void CpuContext::set_threads(int threads) {
-  if (whole_ != nullptr) return whole_->set_threads(threads);
-  if (threads <= 0) threads = available_cores();
-  if (threads != pool_->size()) pool_ = std::make_unique<ThreadPool>(threads);
-}
-
-void CpuContext::set_kernels(CpuKernels kernels) {
-  if (whole_ != nullptr) return whole_->set_kernels(kernels);
-  if (kernels == CpuKernels::native && !has_native_kernels())
-    throw DeviceError(
-        fmt::format("native CPU kernels need AVX2 or AVX-512, but the instruction set in "
-                    "use is {}; choose auto or eigen{}",
-                    isa_name(current_isa()),
-                    std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
-  settings_.kernels = kernels;
-}
-
-void CpuContext::set_winograd(Winograd winograd) {
-  if (whole_ != nullptr) return whole_->set_winograd(winograd);
-  settings_.winograd = winograd;
-}
+ThreadPool& CpuContext::pool() { return current != nullptr ? *current->pool_ : default_pool(); }
 
 const char* CpuContext::kernels_name() const {
-  return kernels() == CpuKernels::eigen || !has_native_kernels() ? "eigen" : "native";
+  return settings().cpu.kernels == CpuKernels::eigen || !has_native_kernels() ? "eigen" : "native";
 }
 
 RawMemory& CpuContext::memory() { return memory_ != nullptr ? *memory_ : cpu_memory(); }
@@ -110,7 +118,7 @@ void CpuContext::issue_refused_updates(void* to) {
 }
 
 CpuContext& cpu_context() {
-  static CpuContext instance(0);
+  static CpuContext instance;
   return instance;
 }
 

@@ -38,7 +38,7 @@ struct CpuSettings {
 // itself, or the one that was when `trainer tune` measured them here.
 enum class GpuPlans { rule, tuned };
 
-// How GPUs compute. Steps that are prepared already keep what was set then.
+// How GPUs compute.
 struct GpuSettings {
   bool tf32 = false;          // products and convolutions of float32 with ten bits of mantissa
   bool deterministic = true;  // only algorithms that give the same bits each time
@@ -47,8 +47,36 @@ struct GpuSettings {
   GpuPlans plans = GpuPlans::rule;
   bool operator==(const GpuSettings&) const = default;
 };
-const GpuSettings& gpu_settings();
-void set_gpu_settings(const GpuSettings& settings);  // not while another thread prepares steps
+
+// Settings: how ops compute. Results do not depend on the number of threads; kernels, Winograd and
+// TF32 change the last bits.
+struct Settings {
+  int threads = 0;  // of the CPU, the calling one included; 0: one for each core of the process
+  CpuSettings cpu = {};
+  GpuSettings gpu = {};
+  bool operator==(const Settings&) const = default;
+};
+
+// Sets how ops compute that the calling thread calls or prepares while the scope lives. A prepared
+// step keeps its settings, whichever scope it runs in. Scopes nest. Throws DeviceError if
+// cpu.kernels is native and this processor has no native kernels, or if the system has no threads
+// left.
+class SettingsScope {
+ public:
+  explicit SettingsScope(const Settings& settings);
+  ~SettingsScope();
+  SettingsScope(const SettingsScope&) = delete;
+  SettingsScope& operator=(const SettingsScope&) = delete;
+
+ private:
+  friend class CpuContext;
+  friend const Settings& settings();
+  Settings settings_;  // threads >= 1
+  ThreadPool* pool_;
+  const SettingsScope* outer_;
+};
+// Returns the settings of the calling thread's innermost scope, else the defaults; threads >= 1.
+const Settings& settings();
 
 // What an op chooses its algorithm by: facts of a device that is there, or only described.
 struct Target {
@@ -110,22 +138,13 @@ class Context {
 
 class CpuContext final : public Context {
  public:
-  explicit CpuContext(int threads);
-  // A part of the CPU (configure_devices): the threads and the settings of the whole, memory of its
-  // own. Both must outlive it.
+  CpuContext();
+  // A part of the CPU (configure_devices), with memory of its own. Both must outlive it.
   CpuContext(Device part, CpuContext& whole, RawMemory& memory);
-  ThreadPool& pool() { return whole_ != nullptr ? whole_->pool() : *pool_; }
-  // Replaces the pool; 0 takes every core. Not while a kernel runs. Results do not depend on it;
-  // a step that is prepared already can run with fewer threads, not with more.
-  void set_threads(int threads);
-  int threads() const override { return whole_ != nullptr ? whole_->threads() : pool_->size(); }
-  // These take effect on ops called and steps prepared from now on; those prepared already keep
-  // theirs. Results differ in the last bits. Throws DeviceError for native where there are none.
-  void set_kernels(CpuKernels kernels);
-  void set_winograd(Winograd winograd);
-  const CpuSettings& settings() const { return whole_ != nullptr ? whole_->settings_ : settings_; }
-  CpuKernels kernels() const { return settings().kernels; }
-  // What the setting comes to here: "native" or "eigen".
+  // The threads of settings(). Pools of equal size are one and live as long as the process.
+  ThreadPool& pool();
+  int threads() const override { return settings().threads; }
+  // Returns what settings().cpu.kernels comes to on this processor: "native" or "eigen".
   const char* kernels_name() const;
   RawMemory& memory() override;
   Stream& stream() override { return *stream_; }
@@ -144,8 +163,6 @@ class CpuContext final : public Context {
   std::atomic<int64_t> refused_{0};
   CpuContext* whole_ = nullptr;  // of a part
   RawMemory* memory_ = nullptr;  // of a part
-  std::unique_ptr<ThreadPool> pool_;
-  CpuSettings settings_;
   std::unique_ptr<Stream> stream_;
 };
 

@@ -60,8 +60,10 @@ struct Classifier::Impl {
   std::mutex mutex;  // guards the two below
   std::vector<std::unique_ptr<Program>> free;
   Bytes bytes;
+  Settings settings;
 
   std::unique_ptr<Program> make() {
+    const SettingsScope scope(settings);
     auto program = std::make_unique<Program>(lowered, options_of(false));
     program->bind();
     return program;
@@ -93,7 +95,7 @@ struct Classifier::Impl {
   }
 };
 
-Classifier::Classifier(const TrainedNetwork& trained, int64_t batch)
+Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads)
     : impl_(std::make_unique<Impl>()) {
   if (batch < 1) throw Error(fmt::format("load: batch is {}; at least 1", batch));
   impl_->image = trained.image;
@@ -108,6 +110,10 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch)
         fmt::format("weights '{}': do not tell the normalization (docs/inference.md); train with "
                     "this program, or --resume, to have it written",
                     trained.weights));
+  const Config& config = trained.config;
+  impl_->settings = {.threads = threads > 0 ? threads : config.threads,
+                     .cpu = {.kernels = config.cpu.kernels, .winograd = config.cpu.winograd}};
+  const SettingsScope settings(impl_->settings);
   const DeviceScope device("cpu:0");
   const TrainingScope training(false);
   const NoGradScope no_grad;
@@ -183,10 +189,7 @@ Classifier::Bytes Classifier::bytes() const { return impl_->bytes; }
 
 Classifier load(const std::string& run_dir, const LoadOptions& options) {
   const auto trained = trained_network(run_dir, options.checkpoint);
-  cpu_context().set_threads(options.threads > 0 ? options.threads : trained->config.threads);
-  cpu_context().set_kernels(trained->config.cpu.kernels);
-  cpu_context().set_winograd(trained->config.cpu.winograd);
-  return Classifier(*trained, options.batch);
+  return Classifier(*trained, options.batch, options.threads);
 }
 
 }  // namespace tessera

@@ -29,13 +29,13 @@ struct TrainedNetwork;  // models/run/trained_network.h
 struct LoadOptions {
   std::string checkpoint = {};  // "best", "latest" or a file instead of the final weights
   int64_t batch = 1;            // images that are computed together
-  int threads = 0;              // of the process; 0: as the run's configuration says
+  int threads = 0;              // of the CPU; 0: as the run's configuration says
 };
 
 class Classifier {
  public:
   // Images are as in evaluation, eval.flip included. Throws Error for a batch below 1.
-  Classifier(const TrainedNetwork& trained, int64_t batch);
+  Classifier(const TrainedNetwork& trained, int64_t batch, int threads = 0);
   Classifier(Classifier&&) noexcept;
   Classifier& operator=(Classifier&&) noexcept;
   ~Classifier();

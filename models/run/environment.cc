@@ -69,7 +69,7 @@ std::string environment_json(Device device) {
               {"cores", available_cores()},
               {"instruction_set", isa_name(current_isa())},
               {"kernels", cpu_context().kernels_name()},
-              {"winograd", name_of(cpu_context().settings().winograd)},
+              {"winograd", name_of(settings().cpu.winograd)},
               {"device", kind},
               {"devices", Json::list(devices)},
               {"no_gpu", why_no_gpu()},

@@ -100,6 +100,7 @@ std::string AlgorithmTimes::json() const {
 }
 
 AlgorithmTimes algorithm_times(const Config& config, int64_t rounds) {
+  const SettingsScope settings(settings_of(config));
   const auto session = session_to_time(config);
   if (!session->device().is_cpu())
     throw ConfigError("profile: --algorithms times those of the CPU; add device=cpu");

@@ -35,6 +35,7 @@ double milliseconds_since(Clock::time_point start) {
 }  // namespace
 
 BenchResult bench(const Config& config, int64_t steps, const CompileOptions& options) {
+  const SettingsScope settings(settings_of(config));
   const int64_t batch = config.data.batch;
   const auto session = prepared_session(config, DataNeed(), Purpose::timing, options);
   require_fit(config, DataNeed(), Purpose::timing, *session);

@@ -44,7 +44,7 @@ Json bytes_json(const Classifier::Bytes& bytes) {
 }  // namespace
 
 InferenceBench bench_inference(const Config& config, int64_t calls) {
-  configured_device(config);  // threads and kernels
+  const SettingsScope settings(settings_of(config));
   TrainedNetwork network;
   network.config = config;
   network.image = step_image(config, DataNeed(), Purpose::timing);

@@ -128,8 +128,8 @@ std::string device_text(Device device) {
 }
 
 std::string device_line(const Config& config) {
+  const SettingsScope settings(settings_of(config));
   const DeviceChoice chosen = choose_device(config);
-  configured_device(config);
   const std::string text = "device: " + device_text(chosen.device) + "; " + chosen.why;
   return chosen.device.is_cpu() && config.device != "auto" ? text + idle_gpu(config) : text;
 }

@@ -21,6 +21,7 @@
 namespace tessera {
 
 void dry_run(const Config& config, const Print& print, const TrainOptions& options) try {
+  const SettingsScope settings(settings_of(config));
   require_run_folder(config.run.dir);
   require_fit(config);
   const Checkpointing checkpoints(config, options, print);

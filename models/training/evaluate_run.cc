@@ -124,6 +124,7 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   if (!options.data.empty()) overrides = data_overrides(options.data, trained, inference);
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   Config config = load_resolved_config(resolved, overrides);
+  const SettingsScope settings(settings_of(config));
   require_fit(config, Purpose::evaluation);
   // The resolved configuration tells the normalization, but for runs of programs that measured
   // none.

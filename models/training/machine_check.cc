@@ -305,9 +305,6 @@ struct Smoke {
 // What is computed in float32 by the kernels in use, held against float64 by Eigen's.
 class SmokeTest {
  public:
-  SmokeTest() : kernels_(cpu_context().kernels()) {}
-  ~SmokeTest() { cpu_context().set_kernels(kernels_); }
-
   std::vector<Smoke> run() {
     const auto forward = [](DType type) {
       const Tensor x = random_normal({4, 14, 14, 16}, 3, 0, 1, type);
@@ -348,7 +345,6 @@ class SmokeTest {
   template <class Compute>
   Smoke compare(const char* what, const Compute& compute, Device device = {}) {
     Smoke smoke{what};
-    cpu_context().set_kernels(kernels_);
     Tensors found;
     {
       const DeviceScope scope(device);
@@ -358,7 +354,9 @@ class SmokeTest {
         context(device).synchronize();
       });
     }
-    cpu_context().set_kernels(CpuKernels::eigen);
+    Settings other = settings();
+    other.cpu.kernels = CpuKernels::eigen;
+    const SettingsScope eigen(other);
     const DeviceScope cpu(Device{});
     const Tensors exact = compute(DType::f64);  // of the same random numbers, not yet rounded
     for (size_t i = 0; i < found.size(); ++i)
@@ -374,8 +372,6 @@ class SmokeTest {
     smoke.error = to == from ? 0 : 1;
     return smoke;
   }
-
-  const CpuKernels kernels_;
 };
 
 void smoke_test(Examination& all, const char* name, const char* figure,

@@ -163,6 +163,7 @@ double Profile::ops_us() const {
 }
 
 Profile profile(const Config& given, const ProfileOptions& options) {
+  const SettingsScope settings(settings_of(given));
   Config config = given;
   config.gpu.synchronous = true;  // an op's time is its own only when it is waited for
   const auto session = session_to_time(config, options.compile);

@@ -47,15 +47,18 @@ const RecomputeStrategy* strategy_of(const Config& config) {
 
 }  // namespace
 
+Settings settings_of(const Config& config) {
+  return {.threads = config.threads,
+          .cpu = {.kernels = config.cpu.kernels, .winograd = config.cpu.winograd},
+          .gpu = {.tf32 = config.gpu.tf32,
+                  .deterministic = config.deterministic,
+                  .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
+                  .synchronous = config.gpu.synchronous,
+                  .plans = config.gpu.plans}};
+}
+
 Device configured_device(const Config& config) {
-  cpu_context().set_threads(config.threads);
-  cpu_context().set_kernels(config.cpu.kernels);
-  cpu_context().set_winograd(config.cpu.winograd);
-  set_gpu_settings({.tf32 = config.gpu.tf32,
-                    .deterministic = config.deterministic,
-                    .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
-                    .synchronous = config.gpu.synchronous,
-                    .plans = config.gpu.plans});
+  const SettingsScope settings(settings_of(config));
   const DeviceChoice chosen = choose_device(config);
   // Once: a program makes a session to plan and one to train.
   static std::once_flag said;
@@ -77,6 +80,7 @@ Session::Session(const Config& config, const ImageShape& image, const Normalizat
       mixes_(make_mix(config.data).any()),
       skips_(config.train.non_finite == OnNonFinite::kSkip) {
   const Planner* planner = planner_of(config);
+  const SettingsScope settings(settings_of(config_));
   const DeviceScope device(device_);  // not a member: sessions may end in any order
   model_ = make_network(config, image, store_);
   freeze(config.train, store_);
@@ -187,6 +191,7 @@ CompiledStep& Session::train_step(int64_t batch) {
   specs.push_back({DType::f64, {}, device_});
   specs.push_back({DType::i64, {2}, device_});
   if (mixes_) specs.push_back({DType::f32, {batch, config_.model.classes}, device_});
+  const SettingsScope settings(settings_of(config_));
   const DeviceScope device(device_);
   train_steps_.push_back({batch, &train_->prepare(specs)});
   return *train_steps_.back().step;
@@ -209,6 +214,7 @@ void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
 CompiledStep& Session::evaluation_step(int64_t batch) {
   for (const Prepared& known : evaluation_steps_)
     if (known.batch == batch) return *known.step;
+  const SettingsScope settings(settings_of(config_));
   const DeviceScope device(device_);
   evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch, device_))});
   return *evaluation_steps_.back().step;

@@ -107,8 +107,11 @@ class Session {
   bool mixes_, skips_;
 };
 
-// Sets the thread count and finds the device (device_choice.h); warns, the first time, where auto
-// leaves a GPU idle because of its driver. Throws DeviceError with the reason when there is none.
+// Returns how the configuration's ops compute.
+Settings settings_of(const Config& config);
+
+// Finds the device (device_choice.h); warns, the first time, if auto leaves a GPU idle because of
+// its driver. Throws DeviceError with the reason if there is none.
 Device configured_device(const Config& config);
 
 }  // namespace tessera

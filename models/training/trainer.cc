@@ -3,12 +3,14 @@
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/session.h"
 #include "tessera/models/training/training_loop.h"
 #include "tessera/models/training/training_setup.h"
 
 namespace tessera {
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
+  const SettingsScope settings(settings_of(config));
   TrainResult result;
   with_advice(config, Purpose::training, [&] {
     TrainingSetup setup = [&] {

@@ -120,6 +120,7 @@ void Way::require_same(const Trace& mine, const Trace& expected) const {
 }  // namespace
 
 VerifyResult verify_plan(const Config& config, int64_t steps) {
+  const SettingsScope settings(settings_of(config));
   require_fit(config);
   Config planned = config, unplanned = config;
   planned.mode = unplanned.mode = Mode::kGraph;

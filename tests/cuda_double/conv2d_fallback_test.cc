@@ -32,13 +32,12 @@ class Conv2dFallback : public WithSchedule {
   }
   void TearDown() override {
     set_log_sink({});
-    set_gpu_settings({});
     WithSchedule::TearDown();
   }
 
   CudaContext& where() { return as_cuda(context(kGpu)); }
   std::unique_ptr<Kernel> prepare() {
-    const Algorithm chosen = dnn_algorithms(request_, *where().facts(), gpu_settings()).front();
+    const Algorithm chosen = dnn_algorithms(request_, *where().facts(), settings().gpu).front();
     EXPECT_EQ(chosen.name, "cudnn");
     scratch_ = allocate_storage(chosen.scratch_bytes, kGpu, true);
     return dnn_kernel(request_, chosen, where());
@@ -83,7 +82,7 @@ TEST_P(Conv2dFallback, APlanThatCannotRunIsFollowedByTheNext) {
 }
 
 TEST_P(Conv2dFallback, TheLastPlanIsFollowedByTheKernelOfOurOwn) {
-  set_gpu_settings({.workspace = 0});  // which one engine alone keeps to
+  const SettingsScope none({.gpu = {.workspace = 0}});  // which one engine alone keeps to
   const auto kernel = prepare();
   cuda_double_fail("dnn:run:1");
   expect_right(*kernel);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,12 @@ class UnderEachKernels : public testing::TestWithParam<CpuKernels> {
   void SetUp() override {
     if (GetParam() == CpuKernels::native && !has_native_kernels())
       GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
-    cpu_context().set_kernels(GetParam());
+    kernels_.emplace(Settings{.cpu = {.kernels = GetParam()}});
   }
-  void TearDown() override { cpu_context().set_kernels(CpuKernels::automatic); }
+  void TearDown() override { kernels_.reset(); }
+
+ private:
+  std::optional<SettingsScope> kernels_;
 };
 #define TESSERA_UNDER_EACH_KERNELS(Suite)                              \
   class Suite : public UnderEachKernels {};                            \

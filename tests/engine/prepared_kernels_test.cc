@@ -41,11 +41,6 @@ Tensor shift(const Tensor& x, int by) { return apply1(std::make_shared<Shift>(by
 class PreparedKernelsTest : public ::testing::Test {
  protected:
   void SetUp() override { prepared_kernels() = {}, prepared = 0; }
-  void TearDown() override {
-    set_gpu_settings({});
-    cpu_context().set_threads(threads_);
-    cpu_context().set_kernels(CpuKernels::automatic);
-  }
   // How many kernels the call prepares.
   template <class Call>
   int count(Call&& call) {
@@ -53,7 +48,6 @@ class PreparedKernelsTest : public ::testing::Test {
     call();
     return prepared - before;
   }
-  const int threads_ = cpu_context().threads();
 };
 
 TEST_F(PreparedKernelsTest, EqualCallsPrepareOnce) {
@@ -71,13 +65,13 @@ TEST_F(PreparedKernelsTest, WhateverAKernelDependsOnPreparesAnew) {
   EXPECT_EQ(count([&] { shift(ones({2, 4}), 1); }), 1) << "shape";
   EXPECT_EQ(count([&] { shift(ones({4, 2}, DType::i32), 1); }), 1) << "dtype";
   EXPECT_EQ(count(call), 0);
-  cpu_context().set_threads(threads_ + 1);
-  EXPECT_EQ(count(call), 1) << "threads";
-  cpu_context().set_kernels(CpuKernels::eigen);
-  EXPECT_EQ(count(call), 1) << "kernels";
-  set_gpu_settings({.tf32 = true});
-  EXPECT_EQ(count(call), 1) << "settings of GPUs";
-  TearDown();
+  const auto within = [&](const Settings& with) {
+    const SettingsScope scope(with);
+    return count(call);
+  };
+  EXPECT_EQ(within({.threads = settings().threads + 1}), 1) << "threads";
+  EXPECT_EQ(within({.cpu = {.kernels = CpuKernels::eigen}}), 1) << "kernels";
+  EXPECT_EQ(within({.gpu = {.tf32 = true}}), 1) << "settings of GPUs";
   EXPECT_EQ(count(call), 0) << "as at first";
 }
 

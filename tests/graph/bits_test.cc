@@ -123,14 +123,16 @@ TEST_P(Bits, TheNumberOfThreadsChangesNothing) {
 }
 
 TEST_P(Bits, SoItIsWithEigensKernels) {
-  cpu_context().set_kernels(CpuKernels::eigen);
-  const std::vector<float> expected = eager();
-  for (int count : {1, 2, 3}) {
-    const Threads threads(count);
-    EXPECT_TRUE(same_bits(train(GetParam(), {.verify_plan = true}, steps()), expected))
-        << count << " threads";
+  std::vector<float> expected;
+  {
+    const SettingsScope eigen({.cpu = {.kernels = CpuKernels::eigen}});
+    expected = eager();
+    for (int count : {1, 2, 3}) {
+      const Threads threads(count);
+      EXPECT_TRUE(same_bits(train(GetParam(), {.verify_plan = true}, steps()), expected))
+          << count << " threads";
+    }
   }
-  cpu_context().set_kernels(CpuKernels::automatic);
   EXPECT_EQ(has_native_kernels(), !same_bits(eager(), expected));
 }
 
@@ -178,7 +180,6 @@ void expect_same_for_any_workers(const std::string& model, double dropout, int64
   if (model == "cnn_bn") config.model.widths = {8, 8, 16, 16};
   config.optimizer.lr = 0.02;
   config.optimizer.sgd = {.momentum = 0.9, .nesterov = true, .weight_decay = 1e-4};
-  const Threads restored(2);  // a session sets the number
   config.mode = Mode::kEager;
   const std::vector<float> expected = train_session(config, 0, steps);
   config.mode = Mode::kGraph;

@@ -173,7 +173,9 @@ TEST(Compile, TheScopesAroundTheCallArePartOfTheSignature) {
     const TrainingScope training;
     EXPECT_EQ(result(), 6);
     EXPECT_EQ(step.trace_reasons().back(), "training true");
-    EXPECT_EQ(step.step(1).signature(), (Signature{specs, Device{}, true}));
+    EXPECT_EQ(
+        step.step(1).signature(),
+        (Signature{.arguments = specs, .device = {}, .training = true, .settings = settings()}));
     EXPECT_EQ(step.step(1).program() == nullptr, eager);
   }
 }
@@ -193,9 +195,10 @@ TEST(Compile, OtherKernelsAreAnotherSignature) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
   step(batch(8, 1));
-  cpu_context().set_kernels(CpuKernels::eigen);
-  step(batch(8, 1));
-  cpu_context().set_kernels(CpuKernels::automatic);
+  {
+    const SettingsScope eigen({.cpu = {.kernels = CpuKernels::eigen}});
+    step(batch(8, 1));
+  }
   step(batch(8, 1));
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[1], "eigen kernels");
@@ -212,9 +215,10 @@ TEST(Compile, WinogradConvolutionsCanBeLeftOut) {
     return std::string(step.prepare({x.spec(), w.spec()}).program()->algorithm(0));
   };
   EXPECT_EQ(algorithm(DType::f32), "winograd4");
-  cpu_context().set_winograd(Winograd::off);
-  EXPECT_EQ(algorithm(DType::f32), "native");
-  cpu_context().set_winograd(Winograd::automatic);
+  {
+    const SettingsScope direct({.cpu = {.winograd = Winograd::off}});
+    EXPECT_EQ(algorithm(DType::f32), "native");
+  }
   EXPECT_EQ(algorithm(DType::f64), "native");
   EXPECT_EQ(step.trace_count(), 3);
   EXPECT_EQ(step.trace_reasons()[1], "no Winograd convolutions");
@@ -232,16 +236,37 @@ TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
   EXPECT_EQ(cpu_memory().statistics().live_bytes, live);
 }
 
-TEST(Compile, MoreThreadsThanPlannedForAreRefused) {
+// Two programs of one process, each with settings of its own, whoever runs them and in what scope.
+TEST(Compile, APreparedStepKeepsItsSettings) {
   Fixture f;
-  cpu_context().set_threads(1);
   auto step = compile([&](const Tensor& x) { return f.step(x); });
-  CompiledStep& ready = step.prepare({batch(8, 1).spec()});
-  cpu_context().set_threads(2);
-  EXPECT_THROW(ready.run(), Error);
-  cpu_context().set_threads(1);
-  EXPECT_NO_THROW(ready.run());
-  cpu_context().set_threads(0);
+  const auto prepared = [&](const Settings& with) -> CompiledStep& {
+    const SettingsScope scope(with);
+    return step.prepare({batch(8, 1).spec()});
+  };
+  CompiledStep& one = prepared({.threads = 1});
+  CompiledStep& three = prepared({.threads = 3, .cpu = {.kernels = CpuKernels::eigen}});
+  EXPECT_NE(&one, &three);
+  EXPECT_EQ(&prepared({.threads = 1}), &one);
+  EXPECT_EQ(one.signature().settings.threads, 1);
+  EXPECT_EQ(three.signature().settings.cpu.kernels, CpuKernels::eigen);
+  EXPECT_NE(step.trace_reasons()[1].find("3 threads, before 1; eigen kernels"), std::string::npos)
+      << step.trace_reasons()[1];
+  class Seen : public NodeObserver {
+   public:
+    void begin(size_t) override { threads = settings().threads; }
+    void end(size_t) override {}
+    int threads = 0;
+  };
+  for (const auto& [ready, threads] : {std::pair(&one, 1), {&three, 3}, {&one, 1}}) {
+    Seen seen;
+    ready->program()->observe(&seen);
+    const SettingsScope other({.threads = 2});
+    ready->run();
+    ready->program()->observe(nullptr);
+    EXPECT_EQ(seen.threads, threads);
+    EXPECT_EQ(settings().threads, 2);
+  }
 }
 
 TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {

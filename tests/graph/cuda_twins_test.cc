@@ -215,27 +215,21 @@ TEST_F(CudaTwins, AStepMayEndWhileItRuns) {
 TEST_F(CudaTwins, SynchronousStepsWaitAfterEachOp) {
   const GpuDouble gpu;
   if (!gpu.here()) GTEST_SKIP() << "a real GPU does not count its calls";
-  GpuSettings settings = gpu_settings();
-  const GpuSettings before = settings;
-  settings.synchronous = true;
-  set_gpu_settings(settings);
+  const SettingsScope synchronous({.gpu = {.synchronous = true}});
   const auto waits_of = [&](auto&& work) {
     const long waits = gpu.counts().waits;
     work();
     return gpu.counts().waits - waits;
   };
-  {
-    Learner learner(kGpu, 24, 2);
-    CompiledStep& step = learner.prepared(8);
-    step.bind();
-    long ops = 0;
-    for (const Node& node : step.program()->graph().nodes) ops += node.op->views(0) < 0;
-    for (int k = 0; k < 3; ++k) EXPECT_EQ(waits_of([&] { step.run(); }), ops);
-    const DeviceScope scope(kGpu);
-    const Tensor x = ones({8});
-    EXPECT_EQ(waits_of([&] { tanh(x); }), 1);
-  }
-  set_gpu_settings(before);
+  Learner learner(kGpu, 24, 2);
+  CompiledStep& step = learner.prepared(8);
+  step.bind();
+  long ops = 0;
+  for (const Node& node : step.program()->graph().nodes) ops += node.op->views(0) < 0;
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(waits_of([&] { step.run(); }), ops);
+  const DeviceScope scope(kGpu);
+  const Tensor x = ones({8});
+  EXPECT_EQ(waits_of([&] { tanh(x); }), 1);
 }
 
 std::string error_of(const std::function<void()>& call) {

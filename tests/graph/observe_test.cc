@@ -56,11 +56,10 @@ TEST(Observe, EveryKernelIsToldOnceInItsTurnAndViewsAreNot) {
 }
 
 TEST(Observe, TheNameOfTheAlgorithmIsToldByEachNode) {
-  cpu_context().set_kernels(CpuKernels::eigen);
+  const SettingsScope eigen({.cpu = {.kernels = CpuKernels::eigen}});
   ZooStep net("lenet5", small_options("lenet5"), 2);
   Compiled compiled(net.function(), {});
   const Program& program = *compiled.prepare(net.specs()).program();
-  cpu_context().set_kernels(CpuKernels::automatic);
   int products = 0;
   for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
     const std::string_view op = program.graph().nodes[n].op->name();

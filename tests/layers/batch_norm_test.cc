@@ -129,10 +129,9 @@ TEST(BatchNorm, GradientsInEvaluationMatchDifferences) {
 
 TEST(BatchNorm, TheNumberOfThreadsDoesNotMatter) {
   TrainingScope training;
-  const int threads = cpu_context().pool().size();
   std::vector<std::vector<float>> results;
   for (int count : {1, 3}) {
-    cpu_context().set_threads(count);
+    const SettingsScope scope({.threads = count});
     Vectors v(70, DType::f32);
     const Tensor x = requires_grad(normal({3000, 70}, 1, DType::f32));
     const Tensor y = batch_norm(x, v.gamma, v.beta, v.mean, v.var);
@@ -140,7 +139,6 @@ TEST(BatchNorm, TheNumberOfThreadsDoesNotMatter) {
     results.push_back(
         gradients(y, std::span(&x, 1), normal({3000, 70}, 2, DType::f32))[0].to_vector<float>());
   }
-  cpu_context().set_threads(threads);
   EXPECT_EQ(results[0], results[2]);
   EXPECT_EQ(results[1], results[3]);
 }

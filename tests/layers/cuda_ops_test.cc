@@ -100,10 +100,10 @@ TEST_P(CudaOps, MatmulOfAViewThatIsNotAligned) {
 // Where tensor cores may round the factors of float32, they do; those of float64 they never do.
 TEST_P(CudaOps, MatmulWithTf32) {
   const auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
-  const GpuSettings before = gpu_settings();
-  set_gpu_settings({.tf32 = true});
-  const double found = difference({{64, 64}, {64, 64}}, product);
-  set_gpu_settings(before);
+  const double found = [&] {
+    const SettingsScope tf32({.gpu = {.tf32 = true}});
+    return difference({{64, 64}, {64, 64}}, product);
+  }();
   EXPECT_LE(found, GetParam() == DType::f64 ? 1e-13 : 2e-3);
   const DeviceFacts* const facts = context(Device{DeviceKind::gpu, 0}).facts();
   if (GetParam() == DType::f32 && facts->major >= 8) {

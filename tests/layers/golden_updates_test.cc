@@ -138,11 +138,10 @@ TEST(Updates, AreThoseOfPyTorchAndTimm) {
 }
 
 TEST(Updates, HaveTheSameBitsWithAnyNumberOfThreads) {
-  const int before = cpu_context().pool().size();
   for (const auto& [name, make] : optimizers()) {
     std::vector<std::vector<float>> first;
     for (int threads : {1, 3}) {
-      cpu_context().set_threads(threads);
+      const SettingsScope scope({.threads = threads});
       Store store(1);
       for (const Shape& shape : {Shape{300, 70}, Shape{20, 3, 3, 90}, Shape{20000}})
         store.parameter(shape.text(), shape, Initializer::normal(1));
@@ -159,7 +158,6 @@ TEST(Updates, HaveTheSameBitsWithAnyNumberOfThreads) {
       EXPECT_EQ(values, first) << name;
     }
   }
-  cpu_context().set_threads(before);
 }
 
 // A gradient that is not finite leaves its parameter and its state; such an lr leaves all.

@@ -114,12 +114,13 @@ TEST_P(Matmul, SameBitsWithAnyNumberOfThreads) {
   const Tensor a = normal({70, 300}, 5, DType::f32), b = normal({300, 90}, 6, DType::f32);
   std::vector<float> first;
   for (int threads : {1, 2, 3}) {
-    cpu_context().set_threads(threads);
+    Settings with = settings();
+    with.threads = threads;
+    const SettingsScope scope(with);
     const auto values = matmul(a, b).to_vector<float>();
     if (threads == 1) first = values;
     EXPECT_EQ(values, first) << threads;
   }
-  cpu_context().set_threads(0);
 }
 
 // Runs what absorbing gives and compares it with the two ops one after the other.

@@ -152,7 +152,7 @@ TEST(Optimizers, SameBitsWithAnyNumberOfThreads) {
   for (DType lr : {DType::f32, DType::f64}) {
     std::vector<float> first;
     for (int threads : {1, 2, 3}) {
-      cpu_context().set_threads(threads);
+      const SettingsScope scope({.threads = threads});
       Store store(1);
       const Tensor p = store.parameter("p", {50001}, Initializer::normal(1));
       const Tensor q = store.parameter("q", {50001}, Initializer::normal(1));
@@ -168,7 +168,6 @@ TEST(Optimizers, SameBitsWithAnyNumberOfThreads) {
       EXPECT_EQ(values, first) << threads;
     }
   }
-  cpu_context().set_threads(0);
 }
 
 // Whole vectors and a rest: each element has the bits of the formula, computed one by one.

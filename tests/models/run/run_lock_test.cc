@@ -46,10 +46,7 @@ class RunFolderOwner : public testing::Test {
     set_log_sink(
         [this](LogLevel, std::string_view text) { warnings_ += std::string(text) + "\n"; });
   }
-  ~RunFolderOwner() override {
-    set_log_sink({});
-    cpu_context().set_threads(threads_);
-  }
+  ~RunFolderOwner() override { set_log_sink({}); }
 
   Config config_for(const std::string& name) const {
     Config config = config_;
@@ -96,7 +93,6 @@ class RunFolderOwner : public testing::Test {
   TemporaryFolder temporary_;
   Config config_;
   std::string said_, warnings_;
-  int threads_ = cpu_context().pool().size();
 };
 
 TEST_F(RunFolderOwner, OneTrainingAFolderWhateverItKeeps) {

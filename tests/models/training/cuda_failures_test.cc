@@ -101,9 +101,7 @@ class CudaFailures : public OnGpu, public testing::WithParamInterface<Case> {
     OnGpu::SetUp();
     if (IsSkipped()) return;
     if (!double_.here()) GTEST_SKIP() << "only a simulated GPU fails when it is told to";
-    cpu_context().set_threads(1);  // a process that is forked has one
   }
-  ~CudaFailures() override { cpu_context().set_threads(threads_); }
 
   Config config(const std::string& dir) const {
     Config config = parse_config(R"(model:
@@ -153,7 +151,7 @@ threads: 1
   std::vector<std::string> places_;  // "conv2d at conv0: ": where an op runs
 
  private:
-  const int threads_ = cpu_context().threads();
+  const SettingsScope one_{{.threads = 1}};  // a process that is forked has one
 };
 
 void CudaFailures::find_out_what_is_right() {

@@ -20,8 +20,6 @@ constexpr int64_t kSteps = 30;
 
 class CudaTraining : public OnGpu {
  protected:
-  ~CudaTraining() override { cpu_context().set_threads(threads_); }
-
   // Epochs of six batches of four images, the last of two; each is followed by an evaluation.
   static Config config_of(const std::string& model) {
     Config config;
@@ -100,7 +98,6 @@ class CudaTraining : public OnGpu {
   TemporaryFolder temporary_;
 
  private:
-  const int threads_ = cpu_context().pool().size();
 };
 
 TEST_F(CudaTraining, LeNetHasTheLossesOfTheCpu) {

@@ -287,10 +287,8 @@ TEST_F(DocsPromises, ZeroIsAllOfThem) {
   source.root = pictures();
   source.image_size = 8;
   EXPECT_EQ(open_data(source).train->count(), 2);
-  const int before = cpu_context().threads();
-  cpu_context().set_threads(0);
-  EXPECT_EQ(cpu_context().threads(), available_cores());
-  cpu_context().set_threads(before);
+  const SettingsScope all({.threads = 0});
+  EXPECT_EQ(cpu_context().pool().size(), available_cores());
 }
 
 TEST_F(DocsPromises, ChannelsOfPictures) {

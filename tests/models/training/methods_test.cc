@@ -46,8 +46,6 @@ Config small_config() {
 
 class Methods : public testing::Test {
  protected:
-  ~Methods() override { cpu_context().set_threads(threads_); }
-
   TrainResult run(Config config, const std::string& name, const std::string& resume = "") {
     config.run.dir = temporary_.path(name);
     return train(config, [](const std::string&) {}, {.resume = resume});
@@ -100,7 +98,6 @@ class Methods : public testing::Test {
   }
 
   TemporaryFolder temporary_;
-  int threads_ = cpu_context().pool().size();
 };
 
 std::vector<float> values_of(Session& session, const std::string& name) {

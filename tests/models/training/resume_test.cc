@@ -50,10 +50,7 @@ class Resume : public testing::Test {
     set_log_sink(
         [this](LogLevel, std::string_view text) { warnings_ += std::string(text) + "\n"; });
   }
-  ~Resume() override {
-    set_log_sink({});
-    cpu_context().set_threads(threads_);
-  }
+  ~Resume() override { set_log_sink({}); }
 
   // Trains in the folder; stops after `stop_after` steps when that is not 0.
   TrainResult run(const std::string& name, const TrainOptions& given = {}, int64_t stop_after = 0) {
@@ -95,7 +92,6 @@ class Resume : public testing::Test {
   TemporaryFolder temporary_;
   Config config_;
   std::string said_, warnings_;
-  int threads_ = cpu_context().pool().size();
 };
 
 // Where the probe of a training step looks: counts down, then asks to stop.

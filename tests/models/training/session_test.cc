@@ -85,7 +85,6 @@ void expect_planned_is_measured(const std::string& model) {
 }
 
 TEST(Plan, WhatIsAskedOfTheMachineIsWhatIsPlannedToTheByte) {
-  const Threads restored(2);
   for (const char* model : {"mlp", "lenet5", "cnn_bn", "resnet20", "resnet18_cifar"})
     expect_planned_is_measured(model);
 }

@@ -43,15 +43,15 @@ inline ModelOptions small_options(const std::string& model) {
 // Kernels of the CPU take scratch for each thread, so tests that look at bytes fix the number.
 class Threads {
  public:
-  explicit Threads(int count) : before_(cpu_context().pool().size()) {
-    cpu_context().set_threads(count);
-  }
-  ~Threads() { cpu_context().set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
+  explicit Threads(int count) : scope_(with(count)) {}
 
  private:
-  int before_;
+  static Settings with(int count) {
+    Settings now = settings();
+    now.threads = count;
+    return now;
+  }
+  SettingsScope scope_;
 };
 
 // Arguments: images uint8 [batch x H x W x C], labels int32 [batch], lr float64 [], position

@@ -1,12 +1,19 @@
-// Trains a network on images in memory and stands on the core alone: no data set, no file.
+// Trains two networks on images in memory, with settings of their own, and stands on the core
+// alone.
 #include <cstdio>
 
 #include <tessera/core.h>
 
 using namespace tessera;
 
-int main() {
-  constexpr int kImages = 64, kSide = 8;  // of class c the rows 2c and 2c + 1 are bright
+namespace {
+
+constexpr int kImages = 64, kSide = 8;
+
+// Returns how many images the last step classified correctly.
+double trained(const Settings& with) {
+  const SettingsScope settings(with);
+  // In images of class c the rows 2c and 2c + 1 are bright.
   std::vector<float> pixels(size_t{kImages} * kSide * kSide);
   std::vector<int32_t> classes(kImages);
   for (size_t i = 0; i < pixels.size(); ++i) {
@@ -28,5 +35,12 @@ int main() {
   const Tensor labels = from_vector<int32_t>({kImages}, classes);
   double right = 0;
   for (int i = 0; i < 60; ++i) right = step(images, labels, scalar(0.05)).item<double>();
-  std::printf("%g of %d\n", right, kImages);
+  return right;
+}
+
+}  // namespace
+
+int main() {
+  const double one = trained({.threads = 1}), two = trained({.threads = 2});
+  std::printf("%g and %g of %d\n", one, two, kImages);
 }
