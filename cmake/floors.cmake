@@ -91,8 +91,8 @@ function(tessera_floor name)
   endif()
   # The compiler gets twelve files as one and parses their headers once, so names in anonymous
   # namespaces must differ. The presets `dev` and `portable` compile each file alone, which finds a
-  # missing include.
-  if(NOT DEFINED CMAKE_UNITY_BUILD)
+  # missing include. Files of runtime stay apart, as small programs link only some of them.
+  if(NOT DEFINED CMAKE_UNITY_BUILD AND NOT name STREQUAL runtime)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     target_compile_options(${target} PRIVATE  # it takes every file but the first for a header
       $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)

@@ -32,6 +32,7 @@ struct ConfigExamination {
 
 Finding device_of(ConfigExamination& about) {
   const Config& config = about.config;
+  const SettingsScope settings(settings_of(config));
   const DeviceChoice choice = choose_device(config);
   const Device device = configured_device(config);
   std::string text = device_text(device);

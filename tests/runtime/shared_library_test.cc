@@ -37,7 +37,7 @@ TEST(SharedLibrary, CopiesAreListedOnceEachWhateverNamesThem) {
 }
 
 TEST(SharedLibrary, ACutOffFileIsToldFromAWholeOne) {
-  const std::string whole = loaded_library("libz.so.1");
+  const std::string whole = loaded_library("libstdc++.so.6");
   const std::string cut = testing::TempDir() + "cut_off.so", text = testing::TempDir() + "text.so";
   std::filesystem::copy_file(whole, cut, std::filesystem::copy_options::overwrite_existing);
   EXPECT_EQ(cut_off_text(whole), "");
@@ -52,7 +52,7 @@ TEST(SharedLibrary, ACutOffFileIsToldFromAWholeOne) {
 }
 
 TEST(SharedLibrary, ALibraryIsTriedInAChildProcess) {
-  const std::string cut = testing::TempDir() + "tried.so", whole = loaded_library("libz.so.1");
+  const std::string cut = testing::TempDir() + "tried.so", whole = loaded_library("libstdc++.so.6");
   EXPECT_EQ(try_library(whole).fault, "");
   EXPECT_NE(try_library("libnobody_has.so.9").fault.find("libnobody_has.so.9"), std::string::npos);
   std::filesystem::copy_file(whole, cut, std::filesystem::copy_options::overwrite_existing);

@@ -234,6 +234,13 @@ def faults_of_ptx(kernel):
                 yield f"no {access} of 16 bytes in its PTX"
 
 
+def sources_of(path):
+    """Names of the .cu files in an object: kernels_5.cu, which lies in the build's folder, includes several."""
+    name = path.name.removesuffix(".o")
+    joined = path.parents[2] / name
+    return re.findall(r'/([^/"]+)"', joined.read_text()) if joined.exists() else [name]
+
+
 def main():
     folder, objects = pathlib.Path(sys.argv[1]), sys.argv[2:]
     try:
@@ -242,7 +249,7 @@ def main():
         zstd = None
     faults, seen, gpus, files, unread = [], collections.Counter(), set(), set(), 0
     for path in objects:
-        files.add(pathlib.Path(path).name.removesuffix(".o"))
+        files.update(sources_of(pathlib.Path(path)))
         for kernel in read(path, zstd):
             seen[kernel.name] += 1
             gpus |= {code.gpu for code in kernel.code}
