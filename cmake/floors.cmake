@@ -1,8 +1,7 @@
 # A floor is a static library: runtime < memory < engine < layers | graph < models, and runtime < data
-# < models. Linking only
-# downwards makes a call to an upper floor a link error; tests/tools checks the includes as well.
-# HEADERS are the public ones: they alone are installed, and include no header that is not
-# (tools/check_includes.py).
+# < models. Linking only downwards makes a call to an upper floor a link error; tests/tools checks the
+# includes as well. HEADERS are the public ones: they alone are installed, and include no header that
+# is not (tools/check_includes.py).
 
 find_package(Threads REQUIRED)
 include(GNUInstallDirs)

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 constexpr int64_t kPatternLength = 512, kLongestPattern = 1024;
 constexpr int64_t kNoPeriod = int64_t{1} << 60;
 constexpr int64_t kShortestRing = 64;  // a shorter stretch costs more than to gather
-
-int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 // How long a pattern is: repetitions of the period, in whole lines of the cache where that is
 // short.

@@ -32,7 +32,7 @@ struct NonFinite;  // program.h
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
-// What decides which program runs: the arguments and the scopes around the call.
+// A signature decides which program runs: the arguments and the scopes around the call.
 struct Signature {
   Specs arguments;
   Device device;

@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/integers.h"
+
 namespace tessera {
 namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 62;
-
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 

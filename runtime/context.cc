@@ -51,7 +51,9 @@ SettingsScope::SettingsScope(const Settings& settings) : settings_(settings), ou
                     isa_name(current_isa()),
                     std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
   if (settings.threads <= 0) settings_.threads = available_cores();
-  pool_ = &pool_of(settings_.threads);
+  // A step inside a step's scope, of equal settings as a rule, must not take a lock for its pool.
+  const bool same = outer_ != nullptr && outer_->settings_.threads == settings_.threads;
+  pool_ = same ? outer_->pool_ : &pool_of(settings_.threads);
   current = this;
 }
 

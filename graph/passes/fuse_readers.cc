@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 // What a reader makes is there early; it must be small against what it reads.
-constexpr size_t kFewReaders = 16;
+constexpr size_t kTimesSmaller = 16;
 
 // Whether all inputs of a node but one are there before node `maker` runs.
 bool ready_before(const Graph& graph, const Node& node, ValueId but, int maker) {
@@ -17,7 +17,7 @@ bool ready_before(const Graph& graph, const Node& node, ValueId but, int maker) 
 
 bool small(const Graph& graph, const Node& node, ValueId read) {
   return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-    return graph.values[id].spec.bytes() * kFewReaders <= graph.values[read].spec.bytes();
+    return graph.values[id].spec.bytes() * kTimesSmaller <= graph.values[read].spec.bytes();
   });
 }
 

@@ -6,7 +6,7 @@
 #include "tessera/layers/conv2d_cpu/depthwise3x3_simd.h"
 #include "tessera/layers/conv2d_cpu/geometry.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 

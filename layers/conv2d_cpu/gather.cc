@@ -11,7 +11,7 @@
 #include "tessera/layers/conv2d_cpu/microkernels.h"
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
 #include "tessera/layers/conv2d_cpu/tiling.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 #include "tessera/layers/conv2d_cpu/lanes.h"
 #include "tessera/layers/conv2d_cpu/lanes_tiling.h"
 #include "tessera/layers/conv2d_cpu/microkernels.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {

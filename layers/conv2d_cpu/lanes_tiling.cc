@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {

@@ -9,7 +9,7 @@
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/conv2d_cpu/weight_grad_tiling.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {

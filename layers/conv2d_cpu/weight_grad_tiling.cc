@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {

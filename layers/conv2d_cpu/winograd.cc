@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tessera/layers/conv2d_cpu/winograd_steps.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/layers/conv2d_cpu/microkernels.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {

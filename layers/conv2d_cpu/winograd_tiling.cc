@@ -1,6 +1,6 @@
 #include "tessera/layers/conv2d_cpu/winograd_tiling.h"
 
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 

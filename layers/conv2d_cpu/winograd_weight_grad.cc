@@ -7,7 +7,7 @@
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/layers/conv2d_cpu/winograd_tiling.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "tessera/layers/shared/gemm_simd.h"
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tessera/layers/shared/integers.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {

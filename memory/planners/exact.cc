@@ -8,6 +8,7 @@
 
 #include "tessera/memory/planners/conflict.h"
 #include "tessera/memory/planners/peel.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera::planning {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 int64_t conflict_nodes(int64_t nodes) { return 16 * std::min<int64_t>(nodes, 6'000); }
 
 constexpr int64_t kMaxNodes = int64_t{1} << 50;
-
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 std::vector<int> all_of(const Ready& ready) {
   std::vector<int> all = ready.movable;

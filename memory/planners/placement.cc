@@ -14,7 +14,7 @@ struct Placed {
   bool gaps;
 };
 
-int64_t round_up_unless_1(int64_t value, int64_t unit) {
+int64_t aligned_to(int64_t value, int64_t unit) {
   return unit == 1 ? value : (value + unit - 1) / unit * unit;
 }
 
@@ -99,7 +99,7 @@ class Shelf {
           chosen = candidate;
         }
       }
-      if (at.end > candidate) candidate = round_up_unless_1(at.end, item.alignment);
+      if (at.end > candidate) candidate = aligned_to(at.end, item.alignment);
       return false;
     });
     return chosen >= 0 ? chosen : candidate;
@@ -259,7 +259,7 @@ void fill(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t st
 void stack(const Ready& ready, const std::vector<int>& order, size_t first, Plan& plan) {
   for (size_t i = first; i < order.size(); ++i) {
     const Item& item = ready.items[order[i]];
-    plan.offsets[order[i]] = round_up_unless_1(plan.bytes, item.alignment);
+    plan.offsets[order[i]] = aligned_to(plan.bytes, item.alignment);
     plan.bytes = plan.offsets[order[i]] + item.size;
   }
 }

@@ -28,6 +28,16 @@ Hdf5Source hdf5_source(const DataConfig& data) {
 
 }  // namespace
 
+Settings settings_of(const Config& config) {
+  return {.threads = config.threads,
+          .cpu = {.kernels = config.cpu.kernels, .winograd = config.cpu.winograd},
+          .gpu = {.tf32 = config.gpu.tf32,
+                  .deterministic = config.deterministic,
+                  .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
+                  .synchronous = config.gpu.synchronous,
+                  .plans = config.gpu.plans}};
+}
+
 DataSource data_source(const Config& config) {
   DataSource source;
   source.name = config.data.name;

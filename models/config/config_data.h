@@ -1,13 +1,17 @@
-// What a configuration says about data, in the words of the data floor. Thread-safe.
+// Translates a configuration for the floors below: how ops compute, what data is read and how.
+// Thread-safe.
 #pragma once
 
 #include <functional>
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/loader.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 
+// Returns how the configuration's ops compute.
+Settings settings_of(const Config& config);
 DataSource data_source(const Config& config);
 Transforms make_transforms(const DataConfig& data);
 Mix make_mix(const DataConfig& data);  // mixup and cutmix of the same list

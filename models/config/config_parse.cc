@@ -322,7 +322,7 @@ Config parse(std::string_view text, const std::string& name,
   return config;
 }
 
-std::string text_of(const std::string& path) {
+std::string contents_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text, part(4096, '\0');
   while (text.size() <= kYamlMostBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
@@ -343,11 +343,11 @@ Config parse_config(std::string_view text, const std::string& name,
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
                    ConfigOrigins* origins) {
-  return parse(text_of(path), path, overrides, origins, false);
+  return parse(contents_of(path), path, overrides, origins, false);
 }
 
 Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse(text_of(path), path, overrides, nullptr, true);
+  return parse(contents_of(path), path, overrides, nullptr, true);
 }
 
 }  // namespace tessera

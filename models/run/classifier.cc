@@ -13,6 +13,7 @@
 #include "tessera/graph/arena.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/program.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/data/images/picture_reader.h"
 #include "tessera/models/run/inference.h"
@@ -111,8 +112,8 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads
                     "this program, or --resume, to have it written",
                     trained.weights));
   const Config& config = trained.config;
-  impl_->settings = {.threads = threads > 0 ? threads : config.threads,
-                     .cpu = {.kernels = config.cpu.kernels, .winograd = config.cpu.winograd}};
+  impl_->settings = settings_of(config);
+  if (threads > 0) impl_->settings.threads = threads;
   const SettingsScope settings(impl_->settings);
   const DeviceScope device("cpu:0");
   const TrainingScope training(false);

@@ -15,6 +15,7 @@
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
@@ -27,10 +28,6 @@ constexpr size_t kShownLosses = 4;
 struct Timed {
   CompiledStep* step;
 };
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 }  // namespace
 

@@ -11,16 +11,13 @@
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double milliseconds_of_requests(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // Sorted, without the first call.
 std::vector<double> times_of(const Classifier& net, int64_t calls) {
@@ -31,7 +28,7 @@ std::vector<double> times_of(const Classifier& net, int64_t calls) {
   for (int64_t k = 0; k < calls; ++k) {
     const Clock::time_point start = Clock::now();
     net(images);
-    times.push_back(milliseconds_of_requests(start));
+    times.push_back(milliseconds_since(start));
   }
   std::sort(times.begin(), times.end());
   return times;
@@ -45,6 +42,7 @@ Json bytes_json(const Classifier::Bytes& bytes) {
 
 InferenceBench bench_inference(const Config& config, int64_t calls) {
   const SettingsScope settings(settings_of(config));
+  configured_device(config);  // throws where there is none
   TrainedNetwork network;
   network.config = config;
   network.image = step_image(config, DataNeed(), Purpose::timing);
@@ -59,7 +57,7 @@ InferenceBench bench_inference(const Config& config, int64_t calls) {
   InferenceBench result;
   const Clock::time_point start = Clock::now();
   const Classifier single(network, 1);
-  result.load_ms = milliseconds_of_requests(start);
+  result.load_ms = milliseconds_since(start);
   const std::vector<double> one = times_of(single, calls);
   result.p50_ms = one[one.size() / 2];
   result.p99_ms = one[one.size() * 99 / 100];

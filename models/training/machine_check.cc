@@ -302,7 +302,7 @@ struct Smoke {
   double milliseconds = 0, error = 0;
 };
 
-// What is computed in float32 by the kernels in use, held against float64 by Eigen's.
+// Computes in float32 by the kernels in use and holds that against float64 by Eigen's.
 class SmokeTest {
  public:
   std::vector<Smoke> run() {

@@ -47,16 +47,6 @@ const RecomputeStrategy* strategy_of(const Config& config) {
 
 }  // namespace
 
-Settings settings_of(const Config& config) {
-  return {.threads = config.threads,
-          .cpu = {.kernels = config.cpu.kernels, .winograd = config.cpu.winograd},
-          .gpu = {.tf32 = config.gpu.tf32,
-                  .deterministic = config.deterministic,
-                  .workspace = static_cast<size_t>(config.gpu.workspace.bytes),
-                  .synchronous = config.gpu.synchronous,
-                  .plans = config.gpu.plans}};
-}
-
 Device configured_device(const Config& config) {
   const SettingsScope settings(settings_of(config));
   const DeviceChoice chosen = choose_device(config);

@@ -107,9 +107,6 @@ class Session {
   bool mixes_, skips_;
 };
 
-// Returns how the configuration's ops compute.
-Settings settings_of(const Config& config);
-
 // Finds the device (device_choice.h); warns, the first time, if auto leaves a GPU idle because of
 // its driver. Throws DeviceError with the reason if there is none.
 Device configured_device(const Config& config);

@@ -30,6 +30,11 @@ std::string short_duration_text(double seconds) {
   return days < 1000 ? fmt::format("{:.0f}d", days) : ">999d";
 }
 
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
 std::string utc_text(std::time_t time) {
   std::tm utc{};
   gmtime_r(&time, &utc);

@@ -1,6 +1,7 @@
 // Times and spans of time for people.
 #pragma once
 
+#include <chrono>
 #include <ctime>
 #include <string>
 
@@ -10,6 +11,8 @@ namespace tessera {
 std::string duration_text(double seconds);
 // In at most five characters: "4:05", "2h04m", "12.5h", "3.1d", ">999d".
 std::string short_duration_text(double seconds);
+
+double milliseconds_since(std::chrono::steady_clock::time_point start);
 
 // "2026-11-22T11:38:30Z" (RFC 3339)
 std::string utc_text(std::time_t time);
