@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/program.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/algorithm_run.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/models/training/session.h"

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/runs_ahead.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/engine/scope.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"

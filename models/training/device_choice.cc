@@ -8,6 +8,7 @@
 
 #include "tessera/graph/compile.h"
 #include "tessera/graph/program.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"

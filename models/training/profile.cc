@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/program.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"

@@ -11,6 +11,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/graph/arena.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
