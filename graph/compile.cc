@@ -9,6 +9,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/function_gradient.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
@@ -53,11 +54,12 @@ class ProgramStep final : public CompiledStep {
           fmt::format("compiled function: its slots take {} bytes, but {} were brought; bring "
                       "slot_bytes()",
                       slot_bytes(), external.bytes));
-    program_->use_external_slots(external, program_->device());
-    const size_t own = program_->slot_bytes();
+    program_->use_external_slots(external, program_->compiled().device());
+    const size_t own = program_->compiled().slot_bytes();
     if (gradient_)
       gradient_->program().use_external_slots(
-          {static_cast<std::byte*>(external.data) + own, external.bytes - own}, program_->device());
+          {static_cast<std::byte*>(external.data) + own, external.bytes - own},
+          program_->compiled().device());
   }
   void bind() override {
     const ArenasInUse alone(*arenas_, signature().arguments);
@@ -104,7 +106,7 @@ class ProgramStep final : public CompiledStep {
     submitted_ = true;
     return lag() > 0 ? twins().submit() : CompiledStep::submit();
   }
-  int lag() const override { return program_->slot_layout() && !gradient_ ? 1 : 0; }
+  int lag() const override { return program_->compiled().slot_layout && !gradient_ ? 1 : 0; }
   void collect() override { return lag() > 0 ? twins().collect() : CompiledStep::collect(); }
   const Tensor& host_output(size_t i) override {
     return lag() > 0 ? twins().output(i) : CompiledStep::host_output(i);
@@ -118,9 +120,12 @@ class ProgramStep final : public CompiledStep {
     if (twins_ && submitted_) twins_->put_back();
     return program_->find_non_finite();
   }
-  size_t staging_bytes() const override { return lag() > 0 ? Twins::bytes(*program_) : 0; }
+  size_t staging_bytes() const override {
+    return lag() > 0 ? Twins::bytes(program_->compiled()) : 0;
+  }
   size_t slot_bytes() const override {
-    return program_->slot_bytes() + (gradient_ ? gradient_->program().slot_bytes() : 0);
+    return program_->compiled().slot_bytes() +
+           (gradient_ ? gradient_->program().compiled().slot_bytes() : 0);
   }
   double compile_milliseconds() const override { return compile_milliseconds_; }
   Program* program() override { return program_.get(); }
@@ -326,8 +331,8 @@ CompiledStep& Compiled::prepare(Signature signature) {
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
           fmt::format("compile: {} steps, arena {} bytes, {:.1f} ms ({})",
-                      step.program()->graph().nodes.size(), step.program()->arena_bytes(),
-                      step.compile_milliseconds(), why));
+                      step.compiled_graph()->graph.nodes.size(),
+                      step.compiled_graph()->arena_bytes(), step.compile_milliseconds(), why));
   }
   reasons_.push_back(std::move(why));
   last_use_.push_back(uses_);
@@ -353,6 +358,10 @@ void Compiled::make_room(const std::string& why) {
                     most, why));
 }
 
+const CompiledGraph* CompiledStep::compiled_graph() {
+  return program() != nullptr ? &program()->compiled() : nullptr;
+}
+
 CompiledStep& Compiled::step(size_t i) {
   if (i < steps_.size()) return *steps_[i];
   throw Error(steps_.empty()
@@ -361,13 +370,13 @@ CompiledStep& Compiled::step(size_t i) {
 }
 
 std::string Compiled::graph(size_t i) {
-  Program* program = step(i).program();
-  return program != nullptr ? program->graph().text() : "eager mode: there is no graph\n";
+  const CompiledGraph* compiled = step(i).compiled_graph();
+  return compiled != nullptr ? compiled->graph.text() : "eager mode: there is no graph\n";
 }
 
 std::string Compiled::plan(size_t i) {
-  Program* program = step(i).program();
-  return program != nullptr ? plan_report(*program).text() : "eager mode: there is no plan\n";
+  const CompiledGraph* compiled = step(i).compiled_graph();
+  return compiled != nullptr ? plan_report(*compiled).text() : "eager mode: there is no plan\n";
 }
 
 Tensors Compiled::call(const Tensors& arguments) {

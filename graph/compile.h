@@ -27,8 +27,9 @@
 
 namespace tessera {
 
-class Program;     // program.h
-struct NonFinite;  // program.h
+class Program;         // program.h
+struct CompiledGraph;  // compiled_graph.h
+struct NonFinite;      // program.h
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
@@ -106,10 +107,11 @@ class CompiledStep {
   virtual size_t staging_bytes() const { return 0; }
   // From the call of the function to a program ready to run; 0 in eager mode.
   virtual double compile_milliseconds() const = 0;
-  // To look at the graph and its plan; nullptr in eager mode.
+  // Returns the graph and its plan (plan_report.h), and what executes them; nullptr in eager mode.
+  const CompiledGraph* compiled_graph();
   virtual Program* program() = 0;
-  // The same of the function's gradient; nullptr also where it has none, as a whole step that
-  // updates the parameters.
+  // Returns the program of the function's gradient; nullptr also where it has none, as a whole step
+  // that updates the parameters.
   virtual Program* gradient_program() = 0;
 
  protected:

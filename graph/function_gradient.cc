@@ -10,6 +10,7 @@
 #include "tessera/engine/holders.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 
@@ -212,7 +213,7 @@ void FunctionGradient::bind(Program& function) {
       saved.storage->keep = value.impl()->storage->keep;
       watched_.push_back(value.impl()->storage);
     }
-    for (const Value& value : program_->graph().values)
+    for (const Value& value : program_->compiled().graph.values)
       if (value.storage && value.role != Role::constant && !told.contains(value.storage.get()))
         watched_.push_back(value.storage);
   }

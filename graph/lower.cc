@@ -64,12 +64,6 @@ bool pass_is_on(const CompileOptions& options, const std::string& name) {
          options.disabled_passes.end();
 }
 
-Lowered lowered(Graph graph, const CompileOptions& options) {
-  Lowered result{std::move(graph), {}};
-  result.passes = lower(result.graph, options);
-  return result;
-}
-
 std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
   check_names(options);
   if (options.frozen) freeze_persistent(graph);

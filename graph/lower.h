@@ -22,12 +22,6 @@ std::string pass_names();
 // unknown pass name and InternalError, naming the pass, when verify() finds a fault.
 std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options);
 
-struct Lowered {
-  Graph graph;
-  std::vector<PassRecord> passes;
-};
-Lowered lowered(Graph graph, const CompileOptions& options);
-
 bool pass_is_on(const CompileOptions& options, const std::string& name);
 
 }  // namespace tessera

@@ -206,16 +206,17 @@ uint64_t PlanGuard::checksum(ValueId id) const {
   return checksum(spec.device, value_address_(id), spec.bytes());
 }
 
-size_t PlanGuard::alone_bytes(Device device, const std::vector<int64_t>& scratch_bytes) const {
+size_t PlanGuard::alone_bytes(const Graph& graph, Device device,
+                              const std::vector<int64_t>& scratch_bytes) {
   size_t most = 0;
-  for (size_t s = 0; s < graph_.nodes.size(); ++s) {
-    const Node& node = graph_.nodes[s];
+  for (size_t s = 0; s < graph.nodes.size(); ++s) {
+    const Node& node = graph.nodes[s];
     if (node.device != device) continue;
     // Each buffer begins at any address, and a red zone stands behind it.
     const auto room = [&](size_t bytes) { return bytes + kRedZone + 2 * alignment_of(device); };
     size_t bytes = room(static_cast<size_t>(scratch_bytes[s]));
-    for (ValueId id : node.inputs) bytes += room(graph_.values[id].spec.bytes());
-    for (ValueId id : node.outputs) bytes += room(graph_.values[id].spec.bytes());
+    for (ValueId id : node.inputs) bytes += room(graph.values[id].spec.bytes());
+    for (ValueId id : node.outputs) bytes += room(graph.values[id].spec.bytes());
     most = std::max(most, bytes);
   }
   return most;

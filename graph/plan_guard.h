@@ -61,7 +61,8 @@ class PlanGuard {
   void after(int node);
 
   // Bytes that run_alone() takes on a device for the largest node.
-  size_t alone_bytes(Device device, const std::vector<int64_t>& scratch_bytes) const;
+  static size_t alone_bytes(const Graph& graph, Device device,
+                            const std::vector<int64_t>& scratch_bytes);
   using Run = std::function<void(Buffers in, Buffers out, Buffer scratch)>;
   // Between before() and the run that after() checks: calls `run` with buffers at `at`, which are
   // like those of that run.

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
 #include "tessera/runtime/text/bytes.h"
@@ -57,20 +57,20 @@ int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes, Device devic
   return bytes;
 }
 
-void add_classes(PlanReport& report, const Program& program) {
-  const Graph& graph = program.graph();
-  const Lifetimes& lifetimes = program.lifetimes();
+void add_classes(PlanReport& report, const CompiledGraph& compiled) {
+  const Graph& graph = compiled.graph;
+  const Lifetimes& lifetimes = compiled.lifetimes;
   for (const Value& value : graph.values) {
     if (!value.persistent() || value.previous >= 0) continue;
     report.classes[class_of(value)] += static_cast<int64_t>(
         round_to_alignment(value.spec.bytes(), alignment_of(value.spec.device)));
   }
   for (const auto& [name, bytes] : report.classes) report.persistent += bytes;
-  const int64_t saved = saved_bytes(graph, lifetimes, program.device());
+  const int64_t saved = saved_bytes(graph, lifetimes, compiled.device());
   report.classes["slots"] = report.slots - saved;
   if (saved > 0) report.classes["saved"] = saved;
   for (const Block& block : lifetimes.blocks)
-    if (!block.slot && block.device == program.device() && block.lower <= report.fullest &&
+    if (!block.slot && block.device == compiled.device() && block.lower <= report.fullest &&
         report.fullest < block.upper)
       report.classes[class_of(graph, block)] += block.bytes;
 }
@@ -87,11 +87,11 @@ std::string last_reader(const Graph& graph, const Block& block) {
   return fmt::format("{} {}", node, node_name(graph.nodes[static_cast<size_t>(node)]));
 }
 
-void add_blocks(PlanReport& report, const Program& program) {
-  const Graph& graph = program.graph();
-  const Lifetimes& lifetimes = program.lifetimes();
+void add_blocks(PlanReport& report, const CompiledGraph& compiled) {
+  const Graph& graph = compiled.graph;
+  const Lifetimes& lifetimes = compiled.lifetimes;
   std::vector<int> of_interval;
-  lifetimes.problem(&of_interval, program.device());
+  lifetimes.problem(&of_interval, compiled.device());
   for (size_t i = 0; i < of_interval.size(); ++i) {
     const Block& block = lifetimes.blocks[of_interval[i]];
     const bool scratch = block.node >= 0;
@@ -193,29 +193,29 @@ double PlanReport::ratio() const {
   return lower_bound == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(lower_bound);
 }
 
-PlanReport plan_report(const Program& program) {
-  const Graph& graph = program.graph();
-  const std::vector<Block>& blocks = program.lifetimes().blocks;
+PlanReport plan_report(const CompiledGraph& compiled) {
+  const Graph& graph = compiled.graph;
+  const std::vector<Block>& blocks = compiled.lifetimes.blocks;
   PlanReport report;
-  report.arena = program.plan().bytes;
-  report.lower_bound = lower_bound(program.problem());
-  report.unplanned = unplanned_bytes(program.problem());
-  report.slots = static_cast<int64_t>(program.slot_bytes());
-  report.budget = program.budget();
-  report.planner = program.planner();
-  report.device = program.device().name();
-  report.alignment = static_cast<int64_t>(alignment_of(program.device()));
-  report.problem = program.problem();
-  report.plan = program.plan();
+  report.arena = compiled.plan().bytes;
+  report.lower_bound = lower_bound(compiled.problem());
+  report.unplanned = unplanned_bytes(compiled.problem());
+  report.slots = static_cast<int64_t>(compiled.slot_bytes());
+  report.budget = compiled.budget;
+  report.planner = compiled.planner;
+  report.device = compiled.device().name();
+  report.alignment = static_cast<int64_t>(alignment_of(compiled.device()));
+  report.problem = compiled.problem();
+  report.plan = compiled.plan();
   report.nodes = static_cast<int>(graph.nodes.size());
   report.tensors = static_cast<int>(blocks.size());
-  report.fullest = fullest_time(blocks, program.device(), graph.nodes.size());
+  report.fullest = fullest_time(blocks, compiled.device(), graph.nodes.size());
   const auto backward = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     return node.phase == Phase::backward;
   });
   if (backward != graph.nodes.end()) report.forward_ends = backward - graph.nodes.begin();
-  add_classes(report, program);
-  add_blocks(report, program);
+  add_classes(report, compiled);
+  add_blocks(report, compiled);
   return report;
 }
 

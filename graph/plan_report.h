@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-class Program;  // program.h
+struct CompiledGraph;  // compiled_graph.h
 
 // A block of the arena.
 struct PlannedTensor {
@@ -98,6 +98,6 @@ struct PlanReport {
   PlanPicture picture(const std::string& title) const;
 };
 
-PlanReport plan_report(const Program& program);
+PlanReport plan_report(const CompiledGraph& compiled);
 
 }  // namespace tessera

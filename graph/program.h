@@ -1,4 +1,5 @@
-// Program: a lowered graph with a kernel for each node and an address for each byte. It only runs.
+// Program: executes a compiled graph. It has a kernel for each node, memory, and an address for
+// each byte.
 #pragma once
 
 #include <memory>
@@ -7,13 +8,12 @@
 #include <vector>
 
 #include "tessera/graph/arena.h"
-#include "tessera/graph/lifetimes.h"
-#include "tessera/graph/lower.h"
-#include "tessera/graph/plan_report.h"
-#include "tessera/graph/slot_layout.h"
+#include "tessera/graph/graph.h"
 
 namespace tessera {
 
+struct CompiledGraph;  // compiled_graph.h
+struct CompileOptions;
 class PlanGuard;  // plan_guard.h
 
 // Where the first number that is not finite came from.
@@ -38,24 +38,14 @@ class NodeObserver {
   virtual void end(size_t node) = 0;
 };
 
-// What a program needs on one of its devices.
-struct DevicePlan {
-  Device device;
-  Problem problem;
-  Plan plan;
-  size_t slot_bytes = 0;
-  size_t arena_bytes() const { return static_cast<size_t>(plan.bytes); }
-};
-
 class Program {
  public:
-  // Lowers the graph, chooses kernels, keeps to options.arena_budget and plans for options.arenas,
-  // which must be there. Takes no memory for tensors yet. Throws what lower() does, and
-  // BudgetTooSmall.
+  // Compiles the graph and prepares its kernels. Takes no memory for tensors yet. options.arenas
+  // must be there. Throws what CompiledGraph() and the ops' prepare() throw.
   Program(Graph graph, const CompileOptions& options);
-  // Of a graph that has been lowered: several programs of one have slots and arenas of their own
-  // and share their constants.
-  Program(Lowered lowered, const CompileOptions& options);
+  // Executes a graph that others may execute too, each in slots of its own; of `options` it takes
+  // the arenas and cuda_graph.
+  Program(std::shared_ptr<const CompiledGraph> compiled, const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -84,36 +74,11 @@ class Program {
   const Tensor& input(size_t i);
   const Tensor& output(size_t i);
 
-  const Graph& graph() const { return graph_; }
-  // Of each node.
-  const std::vector<int64_t>& scratch_bytes() const { return scratch_bytes_; }
-  // How node i is computed: the name of its Algorithm; empty for views.
-  const std::string& algorithm(size_t i) const { return algorithms_.at(i); }
-  const Lifetimes& lifetimes() const { return lifetimes_; }
-  // One for each device that it runs on: GPUs first.
-  const std::vector<DevicePlan>& plans() const { return plans_; }
-  // Of the first of them.
-  Device device() const { return plans_.front().device; }
-  const Problem& problem() const { return plans_.front().problem; }
-  const Plan& plan() const { return plans_.front().plan; }
-  const std::string& planner() const { return planner_; }
-  const std::vector<PassRecord>& passes() const { return passes_; }
-  const BudgetRecord& budget() const { return budget_; }
-
-  size_t arena_bytes() const { return plans_.front().arena_bytes(); }
-  size_t slot_bytes() const { return plans_.front().slot_bytes; }
-  // Where it runs on one GPU; nothing elsewhere and with verify_plan.
-  const std::optional<SlotLayout>& slot_layout() const { return slot_layout_; }
+  const CompiledGraph& compiled() const { return compiled_; }
   // Happens in each run when the argument `ahead` has been read for the last time. Only where there
   // is one.
   const Event& ahead_was_read() const { return *ahead_was_read_; }
-  // Of argument and result i in the slots, in bytes.
-  size_t input_offset(size_t i) const { return static_cast<size_t>(input_offsets_.at(i)); }
-  size_t output_offset(size_t i) const;
   std::byte* slots() const { return memories_.front().slots->data(); }  // after bind()
-
-  // Offset of block b in the arena or, for a slot, in the slots of its device.
-  const std::vector<int64_t>& offsets() const { return offsets_; }
 
  private:
   struct Bound;
@@ -123,15 +88,7 @@ class Program {
     uint64_t generation = 0;  // of the arena, that addresses were computed for
     std::shared_ptr<Region> slots;
   };
-  void choose_algorithms();
-  void keep_to_budget(const CompileOptions& options);
   void prepare_kernels();
-  void make_plans(const CompileOptions& options);
-  void make_plan(const CompileOptions& options, DevicePlan& plan);
-  void place_slots();
-  bool may_run_ahead() const;
-  int largest_argument() const;
-  void find_last_reader();
   void start_guard();
   void bind_slots();
   bool take_regions();
@@ -141,37 +98,25 @@ class Program {
   void wait_for_others(Device device);  // of the host: for all GPUs
   void wait_for_source(const Bound& bound);
   void issue();
-  void hand_out();
   RawMemory& memory_of(Device device) const;
-  size_t index_of(Device device) const;  // in plans_; plans_.size() where there is none
+  Memory& memory_on(Device device);
   void* address(ValueId id);
   std::byte* block_address(int block);
   std::optional<NonFinite> non_finite(ValueId id);
 
-  Graph graph_;
+  const std::shared_ptr<const CompiledGraph> shared_;
+  const CompiledGraph& compiled_;
+  const Graph& graph_;  // of compiled_
   std::shared_ptr<Arenas> arenas_;
-  std::vector<PassRecord> passes_;
-  std::vector<int64_t> scratch_bytes_;
-  std::vector<std::string> algorithms_;
-  BudgetRecord budget_;
-  Lifetimes lifetimes_;
-  std::vector<DevicePlan> plans_;
   std::vector<Memory> memories_;  // of each plan
-  std::string planner_;
-  std::vector<int64_t> offsets_;
-  std::vector<int64_t> input_offsets_;
-  std::optional<SlotLayout> slot_layout_;
   std::unique_ptr<Event> ahead_was_read_;
-  size_t last_reader_ = 0;  // of the argument that comes ahead: so many nodes have run by then
   bool bound_once_ = false;
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
   std::unique_ptr<PlanGuard> guard_;  // with verify_plan
-  std::vector<size_t> alone_;         // of each plan: where PlanGuard::run_alone() has its slots
   NodeObserver* observer_ = nullptr;
   // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
   bool captures_ = false, has_run_ = false;
-  const Settings settings_;  // of the scope that it was made in
   // GPUs with copies from or to another device that may not be done; with room for all.
   std::vector<Device> crossings_;
   std::unique_ptr<CapturedWork> captured_;

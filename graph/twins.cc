@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tessera/engine/storage.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 
@@ -23,13 +24,15 @@ Tensor tensor_in(const std::shared_ptr<Region>& region, size_t offset, TensorSpe
 
 }  // namespace
 
-size_t Twins::bytes(const Program& program) {
-  const SlotLayout& layout = *program.slot_layout();
+size_t Twins::bytes(const CompiledGraph& compiled) {
+  const SlotLayout& layout = *compiled.slot_layout;
   return 2 * (argument_bytes(layout) + result_bytes(layout));
 }
 
 Twins::Twins(Program& program)
-    : program_(program), layout_(*program.slot_layout()), where_(context(program.device())) {
+    : program_(program),
+      layout_(*program.compiled().slot_layout),
+      where_(context(program.compiled().device())) {
   for (Twin& twin : twins_) make_twin(twin);
   arrived_ = where_.copy_stream().make_event();
 }
@@ -39,14 +42,16 @@ void Twins::make_twin(Twin& twin) {
   twin.arguments = std::make_shared<Region>("arguments", argument_bytes(layout_), memory);
   twin.results = std::make_shared<Region>("results", result_bytes(layout_), memory);
   twin.done = where_.stream().make_event();
-  const Graph& graph = program_.graph();
+  const Graph& graph = program_.compiled().graph;
   for (size_t i = 0; i < graph.inputs.size(); ++i)
-    twin.inputs.push_back(is_ahead(i) ? Tensor()
-                                      : tensor_in(twin.arguments,
-                                                  program_.input_offset(i) - layout_.arguments,
-                                                  graph.values[graph.inputs[i]].spec));
+    twin.inputs.push_back(is_ahead(i)
+                              ? Tensor()
+                              : tensor_in(twin.arguments,
+                                          program_.compiled().input_offsets[i] - layout_.arguments,
+                                          graph.values[graph.inputs[i]].spec));
   for (size_t i = 0; i < graph.outputs.size(); ++i)
-    twin.outputs.push_back(tensor_in(twin.results, program_.output_offset(i) - layout_.results,
+    twin.outputs.push_back(tensor_in(twin.results,
+                                     program_.compiled().output_offset(i) - layout_.results,
                                      graph.values[graph.outputs[i]].spec));
 }
 
@@ -59,7 +64,8 @@ Twins::Twin& Twins::next() {
 const Tensor& Twins::input(size_t i) {
   Twin& twin = next();
   if (is_ahead(i)) {
-    const TensorSpec& spec = program_.graph().values[program_.graph().inputs.at(i)].spec;
+    const TensorSpec& spec =
+        program_.compiled().graph.values[program_.compiled().graph.inputs.at(i)].spec;
     if (!twin.inputs[i].defined()) {
       twin.ahead = std::make_shared<Region>("arguments", spec.bytes(), where_.staging_memory());
       twin.inputs[i] = tensor_in(twin.ahead, 0, spec);
@@ -80,8 +86,9 @@ void Twins::bring(size_t i, const void* staged) {
 }
 
 void Twins::issue_ahead(const void* from, Stream& on) {
-  const ValueId id = program_.graph().inputs[static_cast<size_t>(layout_.ahead)];
-  where_.issue_from_host(program_.slots(), from, program_.graph().values[id].spec.bytes(), on);
+  const ValueId id = program_.compiled().graph.inputs[static_cast<size_t>(layout_.ahead)];
+  where_.issue_from_host(program_.slots(), from, program_.compiled().graph.values[id].spec.bytes(),
+                         on);
 }
 
 void Twins::issue_arguments(const Twin& twin) {

@@ -18,7 +18,8 @@
 
 namespace tessera {
 
-class Program;  // program.h
+class Program;         // program.h
+struct CompiledGraph;  // compiled_graph.h
 
 // Not thread-safe. The program, which has a slot_layout(), must outlive it.
 class Twins {
@@ -39,7 +40,7 @@ class Twins {
   void put_back();
 
   // Without those of the largest argument, which are taken when input() is asked for it.
-  static size_t bytes(const Program& program);
+  static size_t bytes(const CompiledGraph& compiled);
 
  private:
   struct Twin {

@@ -12,7 +12,7 @@ int main() {
   Tensor x = random_normal({64, 256}, 1), w = random_normal({256, 256}, 2);
   auto step = compile([&](const Tensor& in) { return sum(relu(matmul(relu(matmul(in, w)), w))); },
                       {.planner = find_planner("lottery")});
-  const PlanReport report = plan_report(*step.prepare({x.spec()}).program());
+  const PlanReport report = plan_report(*step.prepare({x.spec()}).compiled_graph());
   std::printf("%s: %lld bytes, sum %.4g\n", report.planner.c_str(),
               static_cast<long long>(report.arena), step(x).item<double>());
 }

@@ -12,6 +12,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/capture.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
@@ -35,9 +36,9 @@ std::vector<std::string> names_in(const std::string& inference, int64_t classes)
 // A NaN is the largest, as for argmax().
 bool is_less(float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
 
-CompileOptions options_of(bool frozen) {
+CompileOptions fresh_options() {
   CompileOptions options;
-  options.frozen = frozen;
+  options.frozen = true;
   options.arenas = std::make_shared<Arenas>();
   return options;
 }
@@ -57,15 +58,13 @@ struct Classifier::Impl {
   Normalization normalization;
   std::vector<std::string> names;
   std::string weights;
-  Lowered lowered;
+  std::shared_ptr<const CompiledGraph> compiled;
   std::mutex mutex;  // guards the two below
   std::vector<std::unique_ptr<Program>> free;
   Bytes bytes;
-  Settings settings;
 
   std::unique_ptr<Program> make() {
-    const SettingsScope scope(settings);
-    auto program = std::make_unique<Program>(lowered, options_of(false));
+    auto program = std::make_unique<Program>(compiled, fresh_options());
     program->bind();
     return program;
   }
@@ -112,9 +111,9 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads
                     "this program, or --resume, to have it written",
                     trained.weights));
   const Config& config = trained.config;
-  impl_->settings = settings_of(config);
-  if (threads > 0) impl_->settings.threads = threads;
-  const SettingsScope settings(impl_->settings);
+  Settings wanted = settings_of(config);
+  if (threads > 0) wanted.threads = threads;
+  const SettingsScope settings(wanted);
   const DeviceScope device("cpu:0");
   const TrainingScope training(false);
   const NoGradScope no_grad;
@@ -125,10 +124,10 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads
             evaluated_logits(trained.config, *trained.network, impl_->normalization, x[0])};
       },
       {{DType::u8, {batch, image.height, image.width, image.channels}, {}}});
-  impl_->lowered = lowered(std::move(graph), options_of(true));
-  auto program = impl_->make();
-  impl_->bytes = {constant_bytes(program->graph()), program->slot_bytes(), program->arena_bytes()};
-  impl_->give(std::move(program));
+  impl_->compiled = std::make_shared<const CompiledGraph>(std::move(graph), fresh_options());
+  const CompiledGraph& compiled = *impl_->compiled;
+  impl_->bytes = {constant_bytes(compiled.graph), compiled.slot_bytes(), compiled.arena_bytes()};
+  impl_->give(impl_->make());
 }
 
 Classifier::Classifier(Classifier&&) noexcept = default;

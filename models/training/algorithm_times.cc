@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/algorithm_run.h"
@@ -106,14 +107,14 @@ AlgorithmTimes algorithm_times(const Config& config, int64_t rounds) {
   if (!session->device().is_cpu())
     throw ConfigError("profile: --algorithms times those of the CPU; add device=cpu");
   const Program& program = *session->train_step(config.data.batch).program();
-  const Graph& graph = program.graph();
+  const Graph& graph = program.compiled().graph;
   AlgorithmTimes result;
   std::vector<std::pair<const Op*, Specs>> seen;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const Specs in = graph.input_specs(node);
     const auto all = node.op->algorithms(in, cpu_context().target());
-    if (program.algorithm(n).empty() || all.size() < 2) continue;
+    if (program.compiled().algorithms[n].empty() || all.size() < 2) continue;
     const auto twin = std::find_if(seen.begin(), seen.end(), [&](const auto& other) {
       return other.first->same(*node.op) && other.second == in;
     });
@@ -128,7 +129,8 @@ AlgorithmTimes algorithm_times(const Config& config, int64_t rounds) {
          .op = described.op,
          .place = described.place,
          .shape = described.shape,
-         .algorithms = timed(*node.op, in, in_order(all, program.algorithm(n)), rounds)});
+         .algorithms =
+             timed(*node.op, in, in_order(all, program.compiled().algorithms[n]), rounds)});
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena_budget.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/run/report_chart.h"
 #include "tessera/models/training/memory_need.h"
@@ -58,12 +59,17 @@ class Trade {
   Program* step(int64_t count) { return session_->train_step(count).program(); }
   ArenaBudget of(const Program& program) {
     const RecomputeStrategy& strategy = *find_recompute_strategy(config_.memory.recompute);
-    return {program.graph(), program.scratch_bytes(), program.device(), true, planner_, strategy,
+    return {program.compiled().graph,
+            program.compiled().scratch_bytes,
+            program.compiled().device(),
+            true,
+            planner_,
+            strategy,
             *costs_};
   }
   // A step that fits as it is sets none.
   void raise_floor(const Program& program) {
-    if (static_cast<int64_t>(program.arena_bytes()) > floor_)
+    if (static_cast<int64_t>(program.compiled().arena_bytes()) > floor_)
       floor_ = std::max(floor_, of(program).lowest().arena);
   }
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/compile.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
@@ -60,7 +60,7 @@ std::string missing_kernel(const Config& config, Device device) {
   try {
     const DescribedDevice described(device);
     const auto session = prepared_session(there, known_data(there), Purpose::timing);
-    for (const Node& node : session->train_step(1).program()->graph().nodes)
+    for (const Node& node : session->train_step(1).compiled_graph()->graph.nodes)
       if (!node.op->runs_on(device.kind))
         return fmt::format("{} has no kernel for {}", node.op->name(), device.name());
   } catch (const Error& error) {

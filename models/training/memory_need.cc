@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/budget_curve.h"
@@ -39,9 +40,9 @@ void bound_arena(PlanReport& report, Session& session, const RunSteps& steps) {
   int64_t most = report.plan.bytes;
   const auto look = [&](CompiledStep& step, const char* kind, int64_t images) {
     const Program& program = *step.program();
-    if (program.plan().bytes <= most) return;
-    most = program.plan().bytes;
-    report.lower_bound = lower_bound(program.problem());
+    if (program.compiled().plan().bytes <= most) return;
+    most = program.compiled().plan().bytes;
+    report.lower_bound = lower_bound(program.compiled().problem());
     report.arena_of = fmt::format("{} of {} images", kind, images);
   };
   for (const int64_t count : steps.train) look(session.train_step(count), "training", count);
@@ -58,7 +59,7 @@ MemoryNeed memory_need(Session& session, const Config& config, const DataNeed& d
                        Purpose purpose) {
   const RunSteps steps = run_steps(config, data, purpose);
   MemoryNeed need{session.regions(), session.gpu_regions(),
-                  plan_report(*first_step(session, steps).program()),
+                  plan_report(*first_step(session, steps).compiled_graph()),
                   data.complete || purpose == Purpose::timing};
   need.report.arena = static_cast<int64_t>(session.arena_bytes());
   bound_arena(need.report, session, steps);
@@ -106,7 +107,7 @@ namespace {
 // Nanoseconds of an image in the first step of the run, by estimate.
 double time_of_image(Session& session, const Config& config, const RunSteps& steps) {
   const auto costs = costs_named(config.memory.costs);
-  const Graph& graph = first_step(session, steps).program()->graph();
+  const Graph& graph = first_step(session, steps).compiled_graph()->graph;
   int64_t sum = 0;
   for (const Node& node : graph.nodes) sum += costs->nanoseconds(graph, node);
   const int64_t images = steps.train.empty() ? steps.evaluation.front() : steps.train.front();
@@ -126,7 +127,7 @@ const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Config& config) {
                   static_cast<int64_t>(session->arena_bytes()),
                   time_of_image(*session, config, steps),
                   !session->store().buffers().empty(),
-                  std::ssize(first_step(*session, steps).program()->graph().nodes)};
+                  std::ssize(first_step(*session, steps).compiled_graph()->graph.nodes)};
   return known[key] = {need, session->store().persistent()};
 }
 

@@ -7,7 +7,7 @@
 
 #include "tessera/engine/eager.h"
 #include "tessera/graph/compile.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/layers/conv2d_cuda/tune.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/run_steps.h"
@@ -26,7 +26,7 @@ struct Use {
 using Uses = std::map<std::string, Use>;  // by what is asked, in words
 
 void add_uses(Uses& uses, CompiledStep& step, int times) {
-  const Graph& graph = step.program()->graph();
+  const Graph& graph = step.compiled_graph()->graph;
   for (const Node& node : graph.nodes)
     if (const auto request = conv_request(*node.op, graph.input_specs(node)))
       uses.try_emplace(conv_text(*request), Use{*request}).first->second.times += times;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/device_choice.h"
@@ -68,8 +69,8 @@ Spread milliseconds(const std::vector<TimeSpan>& spans) {
 
 void add_ops(Profile& profile, const Program& program, const NodeTimes& times) {
   std::vector<size_t> nodes;
-  for (size_t n = 0; n < program.graph().nodes.size(); ++n)
-    if (!program.algorithm(n).empty()) nodes.push_back(n);  // views run nothing
+  for (size_t n = 0; n < program.compiled().graph.nodes.size(); ++n)
+    if (!program.compiled().algorithms[n].empty()) nodes.push_back(n);  // views run nothing
   std::vector<double> sums(static_cast<size_t>(profile.steps)), values;
   for (const size_t n : nodes) {
     profile.ops.push_back(describe_op(program, n));
@@ -91,7 +92,7 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
   const GeneratedBatches batches(config, session);
   Program& program = *step.program();
   const Stopwatch watch;
-  NodeTimes times(watch, program.graph().nodes.size(), profile.steps);
+  NodeTimes times(watch, program.compiled().graph.nodes.size(), profile.steps);
   int64_t index = 0;
   profile.plain_steps.reserve(static_cast<size_t>(profile.steps));
   profile.observed_steps.reserve(static_cast<size_t>(profile.steps));
@@ -117,9 +118,9 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
   add_ops(profile, program, times);
   const auto costs = costs_named(config.memory.costs);
   for (const ProfiledOp& op : profile.ops)
-    profile.estimate_ms +=
-        static_cast<double>(costs->nanoseconds(program.graph(), program.graph().nodes[op.node])) /
-        1e6;
+    profile.estimate_ms += static_cast<double>(costs->nanoseconds(
+                               program.compiled().graph, program.compiled().graph.nodes[op.node])) /
+                           1e6;
   profile.costs = config.memory.costs;
 }
 
@@ -141,13 +142,13 @@ std::unique_ptr<Session> session_to_time(const Config& config, const CompileOpti
 }
 
 ProfiledOp describe_op(const Program& program, size_t n) {
-  const Graph& graph = program.graph();
+  const Graph& graph = program.compiled().graph;
   const Node& node = graph.nodes[n];
   return {.node = n,
           .op = std::string(node.op->name()) + (node.again ? " again" : ""),
           .place = place_of(graph, node),
           .phase = phase_name(node.phase),
-          .algorithm = program.algorithm(n),
+          .algorithm = program.compiled().algorithms[n],
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
           .cost = node.op->cost(graph.input_specs(node)),
           .us = {}};

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/plan_report.h"
-#include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/data/moments.h"
@@ -43,9 +43,9 @@ void describe(TrainingSetup& setup, const std::string& command) {
   const Config& config = setup.config;
   Session& session = *setup.run.session;
   const RunSteps steps = run_steps(config, data_need(setup.run.data), Purpose::training);
-  Program* program = first_step(session, steps).program();
-  if (program == nullptr) return;  // eager
-  PlanReport report = plan_report(*program);
+  const CompiledGraph* compiled = first_step(session, steps).compiled_graph();
+  if (compiled == nullptr) return;  // eager
+  PlanReport report = plan_report(*compiled);
   setup.budget = budget_text(config, report.budget);
   for (const HostBuffer& block : blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
@@ -59,10 +59,10 @@ void describe(TrainingSetup& setup, const std::string& command) {
     draw_plan_html({&picture, 1}, piece);
   });
   const Tensors& parameters = session.store().parameters();
-  setup.summary = model_summary(program->graph(), parameters) + "\n" + report.text() + "\n" +
+  setup.summary = model_summary(compiled->graph, parameters) + "\n" + report.text() + "\n" +
                   libraries_text() + "\n";
   folder.put("model.txt", setup.summary);
-  setup.overview = model_summary(program->graph(), parameters, 1);
+  setup.overview = model_summary(compiled->graph, parameters, 1);
 }
 
 // Returns the phases that are evaluated after the step that training resumes from.

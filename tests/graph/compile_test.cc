@@ -12,6 +12,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/passes/passes.h"
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
@@ -107,8 +108,8 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[0], "first call");
   EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
-  EXPECT_EQ(step.arenas()->bytes({}),
-            std::max(step.step(0).program()->arena_bytes(), step.step(1).program()->arena_bytes()));
+  EXPECT_EQ(step.arenas()->bytes({}), std::max(step.step(0).compiled_graph()->arena_bytes(),
+                                               step.step(1).compiled_graph()->arena_bytes()));
 }
 
 TEST(Compile, SignaturesBeyondTheLimitAreRefusedDroppedOrSaid) {
@@ -212,7 +213,7 @@ TEST(Compile, WinogradConvolutionsCanBeLeftOut) {
   const auto algorithm = [&](DType dtype) {
     const Tensor x = cast(random_normal({4, 16, 16, 16}, 1), dtype);
     const Tensor w = cast(random_normal({16, 3, 3, 16}, 2), dtype);
-    return std::string(step.prepare({x.spec(), w.spec()}).program()->algorithm(0));
+    return std::string(step.prepare({x.spec(), w.spec()}).compiled_graph()->algorithms[0]);
   };
   EXPECT_EQ(algorithm(DType::f32), "winograd4");
   {
@@ -323,7 +324,7 @@ TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
   ready.run();
   Program& program = *ready.program();
   EXPECT_EQ(cpu_memory().statistics().live_bytes - before,
-            f.store.bytes() + program.slot_bytes() + program.arena_bytes());
+            f.store.bytes() + program.compiled().slot_bytes() + program.compiled().arena_bytes());
 }
 
 TEST(Compile, AfterRunningOutOfMemoryEverythingGoesOn) {
@@ -357,8 +358,9 @@ TEST(Compile, AProgramThatBringsAllMemoryIsAskedForNone) {
   Compiled compiled(fixture.function(), options);
   CompiledStep& step = compiled.prepare({{DType::f32, {16, 64}, {}}});
   Program& program = *step.program();
-  ASSERT_LE(program.arena_bytes(), sizeof arena);
-  EXPECT_THROW(program.use_external_slots({slots, program.slot_bytes() - 1}), ConfigError);
+  ASSERT_LE(program.compiled().arena_bytes(), sizeof arena);
+  EXPECT_THROW(program.use_external_slots({slots, program.compiled().slot_bytes() - 1}),
+               ConfigError);
   program.use_external_slots({slots, sizeof slots});
   fixture.store.materialize(
       Region("persistent", fixture.store.bytes(), {persistent, sizeof persistent}));
@@ -537,20 +539,22 @@ TEST(Replay, NamesTheTensorAndTheOpOfAWrongLifetime) {
   options.disabled_passes = {"fuse_pointwise"};
   auto step = compile([&](const Tensor& x) { return f.step(x); }, options);
   Program& program = *step.prepare({batch(8, 1).spec()}).program();
-  ASSERT_EQ(replay(program.graph(), program.lifetimes(), program.offsets()), "");
+  ASSERT_EQ(
+      replay(program.compiled().graph, program.compiled().lifetimes, program.compiled().offsets),
+      "");
   int caught = 0;
-  for (size_t b = 0; b < program.lifetimes().blocks.size(); ++b) {
-    Lifetimes wrong = program.lifetimes();
+  for (size_t b = 0; b < program.compiled().lifetimes.blocks.size(); ++b) {
+    Lifetimes wrong = program.compiled().lifetimes;
     if (wrong.blocks[b].slot || wrong.blocks[b].upper - wrong.blocks[b].lower < 2) continue;
     --wrong.blocks[b].upper;
     std::vector<int> of_interval;
     Plan plan = find_planner("best_fit")->solve(wrong.problem(&of_interval));
-    std::vector<int64_t> offsets = program.offsets();
+    std::vector<int64_t> offsets = program.compiled().offsets;
     for (size_t i = 0; i < of_interval.size(); ++i) offsets[of_interval[i]] = plan.offsets[i];
     // Does the true lifetime now overlap another block? Then the replay must say so.
-    Problem truth = program.lifetimes().problem();
+    Problem truth = program.compiled().lifetimes.problem();
     bool broken = check(truth, plan).has_value();
-    std::string fault = replay(program.graph(), program.lifetimes(), offsets);
+    std::string fault = replay(program.compiled().graph, program.compiled().lifetimes, offsets);
     EXPECT_EQ(!fault.empty(), broken) << "block " << b << ": " << fault;
     if (!fault.empty()) {
       ++caught;

@@ -3,7 +3,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/matmul.h"
 #include "tessera/layers/sgd.h"
@@ -57,7 +57,7 @@ class CudaMixed : public OnGpu {
       for (const Tensor& y : compiled(in)) values.push_back(as_doubles(y));
     }
     if (!eager && there == kGpu) {
-      EXPECT_EQ(compiled.step(0).program()->plans().size(), 2u) << "an arena for each device";
+      EXPECT_EQ(compiled.step(0).compiled_graph()->plans.size(), 2u) << "an arena for each device";
     }
     return values;
   }

@@ -1,6 +1,7 @@
 // A program on a GPU that is watched: its kernels are issued one by one, in the same bits, and
 // launched as one graph when nobody watches.
 #include "tessera/graph/compile.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/linear.h"
@@ -31,7 +32,7 @@ TEST_F(CudaObserve, EveryKernelIsToldInEachWatchedRun) {
     return copy(step.output(0), Device{}).to_vector<float>();
   };
   const std::vector<float> right = result();
-  const auto kernels = static_cast<int>(step.program()->graph().nodes.size());
+  const auto kernels = static_cast<int>(step.compiled_graph()->graph.nodes.size());
   CountingObserver observer;
   for (int run = 1; run <= 3; ++run) {  // the first is no capture, the second would be
     step.program()->observe(&observer);

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "tessera/graph/compile.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/bias.h"
 #include "tessera/layers/linear.h"
@@ -53,7 +53,7 @@ class CudaPasses : public OnGpu {
     const Tensor found = whole.call({})[0];
     EXPECT_EQ(bits(found), bits(apart.call({})[0]));
     EXPECT_EQ(bits(found), bits(eager.call({})[0]));
-    return names(whole.prepare(Specs{}).program()->graph());
+    return names(whole.prepare(Specs{}).compiled_graph()->graph);
   }
 
   static Tensor noise(const Shape& shape, uint64_t seed) { return random_normal(shape, seed); }

@@ -7,7 +7,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/matmul.h"
@@ -162,7 +162,7 @@ TEST_F(CudaTwins, TheImagesMayBeReadLast) {
     const DeviceScope scope(kGpu);
     CompiledStep& step =
         compiled.prepare({{DType::u8, {1, 80, 80, 1}, kGpu}, {DType::f32, {4}, kGpu}});
-    EXPECT_EQ(step.program()->graph().nodes.back().op->name(), "image_normalize");
+    EXPECT_EQ(step.compiled_graph()->graph.nodes.back().op->name(), "image_normalize");
     Region images("images", 2 * 6400, context(kGpu).staging_memory());
     std::vector<std::vector<float>> seen;
     for (int k = 0; k < 5; ++k) {
@@ -225,7 +225,7 @@ TEST_F(CudaTwins, SynchronousStepsWaitAfterEachOp) {
   CompiledStep& step = learner.prepared(8);
   step.bind();
   long ops = 0;
-  for (const Node& node : step.program()->graph().nodes) ops += node.op->views(0) < 0;
+  for (const Node& node : step.compiled_graph()->graph.nodes) ops += node.op->views(0) < 0;
   for (int k = 0; k < 3; ++k) EXPECT_EQ(waits_of([&] { step.run(); }), ops);
   const DeviceScope scope(kGpu);
   const Tensor x = ones({8});

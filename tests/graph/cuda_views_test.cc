@@ -2,6 +2,7 @@
 // of what a step computes. Steps give the bits of eager mode, and what the CPU gives.
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/conv2d.h"
 #include "tessera/layers/linear.h"
@@ -87,7 +88,7 @@ TEST_F(CudaViews, SlotsThatAreBroughtAreAlignedAsTheGpusMemory) {
   auto step = compile([](const Tensors& x) { return Tensors{x[0] * 2.0}; });
   Program& program = *step.prepare({TensorSpec{DType::f32, {5}, gpu}}).program();
   RawMemory& memory = context(gpu).memory();
-  const size_t bytes = program.slot_bytes() + 64;
+  const size_t bytes = program.compiled().slot_bytes() + 64;
   auto* const block = static_cast<std::byte*>(memory.allocate(bytes));
   EXPECT_THROW(program.use_external_slots({block + 64, bytes - 64}, gpu), ConfigError);
   EXPECT_NO_THROW(program.use_external_slots({block, bytes}, gpu));

@@ -10,6 +10,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/compile.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/modules.h"
 #include "tessera/layers/sgd.h"
@@ -54,10 +55,11 @@ TEST(DeviceParts, AStepStandsOnItsPartWithTheBitsOfTheWhole) {
     EXPECT_EQ(training.run(), whole);
     const Device part{DeviceKind::cpu, 1};
     const Program& program = *training.step->step(0).program();
-    EXPECT_EQ(program.device(), part);
+    EXPECT_EQ(program.compiled().device(), part);
     eager_allocator(part).trim();
     const size_t live = context(part).memory().statistics().live_bytes;
-    EXPECT_GE(live, training.store.bytes() + program.arena_bytes() + program.slot_bytes());
+    EXPECT_GE(live, training.store.bytes() + program.compiled().arena_bytes() +
+                        program.compiled().slot_bytes());
     EXPECT_EQ(context(Device{}).memory().statistics().live_bytes, 0u);
   }
   configure_devices({{"cpu:0", 2, size_t{8} << 10}});

@@ -7,6 +7,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/compile.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/activation.h"
@@ -72,16 +73,16 @@ TEST(FunctionGradient, WhatItReadsIsPlannedAndReported) {
   auto part = compile([&](const Tensor& x) { return halves.convolutions(x); });
   const Tensor x = random_normal({8, 28, 28, 1}, 1);
   part(x);
-  const PlanReport report = plan_report(*part.step(0).program());
+  const PlanReport report = plan_report(*part.step(0).compiled_graph());
   EXPECT_GT(report.classes.at("saved"), 8 * 24 * 24 * 6 * 4);
-  EXPECT_EQ(static_cast<size_t>(report.slots), part.step(0).program()->slot_bytes());
-  EXPECT_GT(part.step(0).slot_bytes(), part.step(0).program()->slot_bytes());
+  EXPECT_EQ(static_cast<size_t>(report.slots), part.step(0).compiled_graph()->slot_bytes());
+  EXPECT_GT(part.step(0).slot_bytes(), part.step(0).compiled_graph()->slot_bytes());
   const NoGradScope no_grad;
   part(x);
   ASSERT_EQ(part.trace_count(), 2);
   EXPECT_EQ(part.trace_reasons()[1], "in a NoGradScope");
   EXPECT_EQ(part.step(1).gradient_program(), nullptr);
-  EXPECT_EQ(plan_report(*part.step(1).program()).classes.count("saved"), 0u);
+  EXPECT_EQ(plan_report(*part.step(1).compiled_graph()).classes.count("saved"), 0u);
 }
 
 TEST(FunctionGradient, WhatItReadsIsCountedAsTheSlotsOfTheDeviceAreRounded) {
@@ -93,8 +94,8 @@ TEST(FunctionGradient, WhatItReadsIsCountedAsTheSlotsOfTheDeviceAreRounded) {
   ASSERT_TRUE(function.gradient.has_value());
   CompileOptions options;
   options.arenas = std::make_shared<Arenas>();
-  const Program program(std::move(function.graph), options);
-  const PlanReport report = plan_report(program);
+  const CompiledGraph compiled(std::move(function.graph), options);
+  const PlanReport report = plan_report(compiled);
   // The argument, the result, the count of refused updates; and exp for its gradient.
   EXPECT_EQ(report.classes.at("saved"), 256);
   EXPECT_EQ(report.classes.at("slots"), 3 * 256);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
@@ -33,11 +34,11 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
       : step_(GetParam(), small_options(GetParam()), 2),
         compiled_(step_.function(), {}),
         program_(*compiled_.prepare(step_.specs()).program()),
-        truth_(program_.lifetimes().problem(&blocks_)) {}
+        truth_(program_.compiled().lifetimes.problem(&blocks_)) {}
 
   // Where each block stands under another plan.
   std::vector<int64_t> offsets_of(const Plan& plan) const {
-    std::vector<int64_t> offsets = program_.offsets();
+    std::vector<int64_t> offsets = program_.compiled().offsets;
     for (size_t i = 0; i < blocks_.size(); ++i) offsets[blocks_[i]] = plan.offsets[i];
     return offsets;
   }
@@ -47,19 +48,19 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
     std::smatch match;
     ASSERT_TRUE(std::regex_search(text, match, std::regex("^step (\\d+) \\(([^ )]+)"))) << text;
     const auto s = static_cast<size_t>(std::stoi(match[1]));
-    ASSERT_LT(s, program_.graph().nodes.size()) << text;
-    EXPECT_EQ(match[2].str(), program_.graph().nodes[s].op->name()) << text;
+    ASSERT_LT(s, program_.compiled().graph.nodes.size()) << text;
+    EXPECT_EQ(match[2].str(), program_.compiled().graph.nodes[s].op->name()) << text;
     bool named = false;
     for (int block : {first, second}) named = named || names_block(text, block);
     EXPECT_TRUE(named) << text << "; blocks " << first << ", " << second;
   }
 
   bool names_block(const std::string& text, int block) const {
-    const Lifetimes& lifetimes = program_.lifetimes();
+    const Lifetimes& lifetimes = program_.compiled().lifetimes;
     if (lifetimes.blocks[block].node >= 0) return text.find("scratch") != std::string::npos;
     for (size_t id = 0; id < lifetimes.block_of.size(); ++id) {
       if (lifetimes.block_of[id] != block) continue;
-      const std::string name = program_.graph().value_text(static_cast<ValueId>(id));
+      const std::string name = program_.compiled().graph.value_text(static_cast<ValueId>(id));
       for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
         if (!std::isdigit(static_cast<unsigned char>(text[at + name.size()]))) return true;
     }
@@ -70,7 +71,8 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
   // does, which shares no code with it.
   bool expect_caught(const Plan& plan) const {
     const auto fault = check(truth_, plan);
-    const std::string text = replay(program_.graph(), program_.lifetimes(), offsets_of(plan));
+    const std::string text =
+        replay(program_.compiled().graph, program_.compiled().lifetimes, offsets_of(plan));
     EXPECT_EQ(!text.empty(), fault.has_value())
         << "replay: " << text << "; check: " << (fault ? fault->text : "");
     if (!fault || text.empty()) return fault.has_value();

@@ -4,6 +4,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/passes/fusion.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/activation.h"
@@ -40,11 +41,13 @@ TEST(Observe, EveryKernelIsToldOnceInItsTurnAndViewsAreNot) {
   CompiledStep& step = compiled.prepare(net.specs());
   Program& program = *step.program();
   std::vector<size_t> kernels;
-  for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
-    EXPECT_EQ(program.algorithm(n).empty(), program.graph().nodes[n].op->views(0) >= 0) << n;
-    if (!program.algorithm(n).empty()) kernels.push_back(n);
+  for (size_t n = 0; n < program.compiled().graph.nodes.size(); ++n) {
+    EXPECT_EQ(program.compiled().algorithms[n].empty(),
+              program.compiled().graph.nodes[n].op->views(0) >= 0)
+        << n;
+    if (!program.compiled().algorithms[n].empty()) kernels.push_back(n);
   }
-  EXPECT_LT(kernels.size(), program.graph().nodes.size());  // flatten() is a view
+  EXPECT_LT(kernels.size(), program.compiled().graph.nodes.size());  // flatten() is a view
   Seen seen;
   compiled.call(net.arguments(0));
   program.observe(&seen);
@@ -61,14 +64,14 @@ TEST(Observe, TheNameOfTheAlgorithmIsToldByEachNode) {
   Compiled compiled(net.function(), {});
   const Program& program = *compiled.prepare(net.specs()).program();
   int products = 0;
-  for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
-    const std::string_view op = program.graph().nodes[n].op->name();
+  for (size_t n = 0; n < program.compiled().graph.nodes.size(); ++n) {
+    const std::string_view op = program.compiled().graph.nodes[n].op->name();
     const bool product = op == "matmul" || op.starts_with("conv2d");
     products += product;
     if (product) {
-      EXPECT_EQ(program.algorithm(n), "eigen") << op;
-    } else if (!program.algorithm(n).empty()) {
-      EXPECT_EQ(program.algorithm(n), "default") << op;
+      EXPECT_EQ(program.compiled().algorithms[n], "eigen") << op;
+    } else if (!program.compiled().algorithms[n].empty()) {
+      EXPECT_EQ(program.compiled().algorithms[n], "default") << op;
     }
   }
   EXPECT_GT(products, 10);
@@ -91,7 +94,7 @@ TEST(Observe, AnOpThatAbsorbedAnotherStandsWhereItStood) {
   };
   auto compiled = compile(fn);
   const Specs specs(3, {DType::f32, {4, 4}, {}});
-  const Graph& graph = compiled.prepare(specs).program()->graph();
+  const Graph& graph = compiled.prepare(specs).compiled_graph()->graph;
   ASSERT_EQ(graph.nodes.size(), 1u);
   EXPECT_EQ(graph.nodes[0].module_path, "block.fc");
 }
@@ -108,7 +111,7 @@ TEST(Observe, OfPointwiseOpsThatHaveBecomeOneThePlaceThatIsWithinTheOtherIsKept)
   };
   auto compiled = compile(fn);
   const Specs specs{{DType::f32, {4, 4}, {}}};
-  const Graph& graph = compiled.prepare(specs).program()->graph();
+  const Graph& graph = compiled.prepare(specs).compiled_graph()->graph;
   ASSERT_EQ(graph.nodes.size(), 1u);
   EXPECT_EQ(graph.nodes[0].module_path, "block.norm");
 }

@@ -6,6 +6,7 @@
 
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/lower.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/activation.h"
@@ -89,9 +90,10 @@ Lowered lowered(const std::string& model, std::vector<std::string> disabled_pass
   const Graph recorded = capture(step.function(), step.specs());
   Compiled compiled(step.function(), {.disabled_passes = std::move(disabled_passes)});
   const Program& program = *compiled.prepare(step.specs()).program();
-  Lowered result{
-      {}, static_cast<int>(recorded.nodes.size()), static_cast<int>(program.graph().nodes.size())};
-  for (const PassRecord& pass : program.passes()) result.fired[pass.name] = pass.fired;
+  Lowered result{{},
+                 static_cast<int>(recorded.nodes.size()),
+                 static_cast<int>(program.compiled().graph.nodes.size())};
+  for (const PassRecord& pass : program.compiled().passes) result.fired[pass.name] = pass.fired;
   return result;
 }
 
@@ -181,7 +183,7 @@ void expect_fused(const StepFunction& step, const Shape& shape, const std::strin
   const Tensor x = random_normal(shape, 1);
   EXPECT_EQ(names(capture(step, {x.spec()})), before);
   Compiled fused(step, {.verify_plan = true}), eager(step, {.eager = true});
-  EXPECT_EQ(names(fused.prepare({x.spec()}).program()->graph()), after);
+  EXPECT_EQ(names(fused.prepare({x.spec()}).compiled_graph()->graph), after);
   const Tensors results = fused.call({x}), wanted = eager.call({x});
   ASSERT_EQ(results.size(), wanted.size());
   for (size_t i = 0; i < results.size(); ++i)
@@ -294,10 +296,10 @@ TEST_P(LateReaders, MakeWhatABlockEndsWithAgain) {
     return names;
   };
   const std::vector<std::string> forward = {"conv2d", "batch_norm+add+relu"};
-  EXPECT_EQ(readers_of(short_lives.graph(), "batch_norm+batch_norm+add+relu"), forward);
-  EXPECT_GT(readers_of(long_lives.graph(), "batch_norm+batch_norm+add+relu").size(), 2u);
-  EXPECT_GT(readers_of(short_lives.graph(), "batch_norm+add+relu").size(), 1u);
-  EXPECT_LT(short_lives.arena_bytes(), long_lives.arena_bytes());
+  EXPECT_EQ(readers_of(short_lives.compiled().graph, "batch_norm+batch_norm+add+relu"), forward);
+  EXPECT_GT(readers_of(long_lives.compiled().graph, "batch_norm+batch_norm+add+relu").size(), 2u);
+  EXPECT_GT(readers_of(short_lives.compiled().graph, "batch_norm+add+relu").size(), 1u);
+  EXPECT_LT(short_lives.compiled().arena_bytes(), long_lives.compiled().arena_bytes());
   const Tensors results = with.call({x}), wanted = apart.call({x});
   for (size_t i = 0; i < results.size(); ++i)
     EXPECT_EQ(results[i].to_vector<float>(), wanted[i].to_vector<float>()) << i;

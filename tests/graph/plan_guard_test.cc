@@ -12,7 +12,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/compile.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -229,7 +229,7 @@ TEST(PlanGuard, RedZonesArePartOfThePlan) {
   const auto arena_bytes = [](bool verify) {
     auto step = compile([](const Tensor& x) { return sum(rude(x, Manner::good)); },
                         {.verify_plan = verify});
-    return step.prepare({{DType::f32, {256}, {}}}).program()->arena_bytes();
+    return step.prepare({{DType::f32, {256}, {}}}).compiled_graph()->arena_bytes();
   };
   EXPECT_GE(arena_bytes(true), arena_bytes(false) + PlanGuard::kRedZone);
 }

@@ -9,6 +9,7 @@
 
 #include "tessera/engine/eager.h"
 #include "tessera/graph/capture.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
@@ -96,12 +97,12 @@ class OwnLifetimes {
   ValueId shared_input(int s, int o, const Program& program) {
     const Node& node = graph_.nodes[s];
     const ValueId id = node.outputs[o];
-    const int block = program.lifetimes().block_of[id];
+    const int block = program.compiled().lifetimes.block_of[id];
     ValueId under = -1;
     bool allowed = false;
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId input = node.inputs[k];
-      if (program.lifetimes().block_of[input] != block) continue;
+      if (program.compiled().lifetimes.block_of[input] != block) continue;
       if (under >= 0 && input != node.inputs[k - 1] && !same_whole(input, under)) allowed = false;
       under = find(input);
       allowed = k < 32 && (node.op->may_reuse(o) >> k & 1) &&
@@ -124,7 +125,8 @@ class OwnLifetimes {
     for (ValueId id = 0; id < static_cast<ValueId>(parent_.size()); ++id) {
       if (parent_[id] != id || first_[id] < 0) continue;
       if (std::find(slots_.begin(), slots_.end(), id) != slots_.end()) continue;
-      const int64_t at = program ? program->offsets()[program->lifetimes().block_of[id]] : 0;
+      const int64_t at =
+          program ? program->compiled().offsets[program->compiled().lifetimes.block_of[id]] : 0;
       add_block(first_[id], last_[id], static_cast<int64_t>(graph_.values[id].spec.bytes()), at);
     }
     for (size_t s = 0; s < graph_.nodes.size(); ++s) {
@@ -133,7 +135,8 @@ class OwnLifetimes {
       const Algorithm chosen =
           choose_algorithm(*node.op, graph_.input_specs(node), context(node.device).target());
       if (chosen.scratch_bytes == 0) continue;
-      const int64_t at = program ? program->offsets()[program->lifetimes().scratch[s]] : 0;
+      const int64_t at =
+          program ? program->compiled().offsets[program->compiled().lifetimes.scratch[s]] : 0;
       add_block(static_cast<int>(s), static_cast<int>(s),
                 static_cast<int64_t>(chosen.scratch_bytes), at);
     }
@@ -175,14 +178,14 @@ TEST_P(Plans, ArenaIsWithinTwoPercentOfTheLowerBoundWorkedOutIndependently) {
   const Threads threads(2);
   const Planned planned(GetParam(), natural_options(GetParam()), natural_batch(GetParam()));
   const Program& program = planned.program;
-  const OwnLifetimes own(program.graph(), &program);
+  const OwnLifetimes own(program.compiled().graph, &program);
   EXPECT_EQ(own.faults(), "");
-  EXPECT_EQ(program.planner(), "best");
-  EXPECT_FALSE(check(program.problem(), program.plan()));
+  EXPECT_EQ(program.compiled().planner, "best");
+  EXPECT_FALSE(check(program.compiled().problem(), program.compiled().plan()));
   // The plan holds for the lifetimes found here too.
-  const auto fault = check(own.problem(), {own.offsets(), program.plan().bytes});
+  const auto fault = check(own.problem(), {own.offsets(), program.compiled().plan().bytes});
   EXPECT_FALSE(fault) << fault->text;
-  const int64_t arena = program.plan().bytes;
+  const int64_t arena = program.compiled().plan().bytes;
   EXPECT_LE(arena, own.peak() * 1.02);
   EXPECT_GE(arena, own.peak());
 
@@ -208,13 +211,14 @@ TEST_P(Plans, ArenaIsAtOrUnderTheMostBytesThatEagerHasLive) {
   const size_t before = allocator.statistics().live_bytes;
   eager(arguments);
   const size_t peak = allocator.statistics().peak_live_bytes - before;
-  EXPECT_LE(planned.program.arena_bytes(), peak);
+  EXPECT_LE(planned.program.compiled().arena_bytes(), peak);
   EXPECT_EQ(allocator.statistics().live_bytes, before) << "eager did not give everything back";
-  RecordProperty("arena", std::to_string(planned.program.arena_bytes()));
+  RecordProperty("arena", std::to_string(planned.program.compiled().arena_bytes()));
   RecordProperty("eager_peak", std::to_string(peak));
-  RecordProperty("arena_by_eager",
-                 std::to_string(ratio(static_cast<int64_t>(planned.program.arena_bytes()),
-                                      static_cast<int64_t>(peak))));
+  RecordProperty(
+      "arena_by_eager",
+      std::to_string(ratio(static_cast<int64_t>(planned.program.compiled().arena_bytes()),
+                           static_cast<int64_t>(peak))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, Plans, testing::ValuesIn(model_names()),
@@ -228,11 +232,11 @@ TEST(Plan, ResNet50WithABatchOf32At224NeedsNoMoreThanPyTorch) {
   const auto start = std::chrono::steady_clock::now();
   const Program& program = *compiled.prepare(step.specs()).program();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  const OwnLifetimes own(program.graph(), &program);
+  const OwnLifetimes own(program.compiled().graph, &program);
   EXPECT_EQ(own.faults(), "");
-  EXPECT_LE(program.arena_bytes(), 2'769'203'240u);
-  EXPECT_LE(program.plan().bytes, own.peak() * 1.02);
-  RecordProperty("arena", std::to_string(program.arena_bytes()));
+  EXPECT_LE(program.compiled().arena_bytes(), 2'769'203'240u);
+  EXPECT_LE(program.compiled().plan().bytes, own.peak() * 1.02);
+  RecordProperty("arena", std::to_string(program.compiled().arena_bytes()));
   RecordProperty("seconds", std::to_string(took.count()));
 }
 

@@ -7,6 +7,7 @@
 
 #include "tessera/engine/structural.h"
 #include "tessera/graph/arena_budget.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
@@ -27,9 +28,9 @@ struct Lowered {
   Lowered(const std::string& model, int64_t batch, const CompileOptions& options = {})
       : step(model, small_options(model), batch), compiled(step.function(), options) {
     const Program& program = *compiled.prepare(step.specs()).program();
-    graph = program.graph();
-    for (const int block : program.lifetimes().scratch)
-      scratch.push_back(block < 0 ? 0 : program.lifetimes().blocks[block].bytes);
+    graph = program.compiled().graph;
+    for (const int block : program.compiled().lifetimes.scratch)
+      scratch.push_back(block < 0 ? 0 : program.compiled().lifetimes.blocks[block].bytes);
   }
   int64_t live(const Graph& of, const std::vector<int64_t>& bytes, bool reuse = true) const {
     return lower_bound(lifetimes(of, bytes, reuse).problem());
@@ -111,7 +112,7 @@ std::vector<float> train(const std::string& model, const ModelOptions& network, 
     for (const Tensor& result : compiled.call(step.arguments(i)))
       seen.push_back(result.item<float>());
   for (const float value : step.values()) seen.push_back(value);
-  if (arena) *arena = static_cast<int64_t>(compiled.step(0).program()->arena_bytes());
+  if (arena) *arena = static_cast<int64_t>(compiled.step(0).compiled_graph()->arena_bytes());
   return seen;
 }
 
@@ -142,7 +143,7 @@ TEST(Budgets, AreKeptToOrRefusedWithWhatWouldDo) {
     ZooStep step(model, small_options(model), batch);
     const auto arena_within = [&](int64_t budget) {
       Compiled compiled(step.function(), {.arena_budget = budget});
-      return static_cast<int64_t>(compiled.prepare(step.specs()).program()->arena_bytes());
+      return static_cast<int64_t>(compiled.prepare(step.specs()).compiled_graph()->arena_bytes());
     };
     const int64_t without = arena_within(-1);
     const int64_t budget = without / 4 + static_cast<int64_t>(below(static_cast<size_t>(without)));

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/algorithm_run.h"
 #include "tessera/models/training/session.h"
@@ -95,7 +95,7 @@ void table(Figure figure, const char* model, int64_t batch, int size, int channe
   Session session(config, {size, size, channels},
                   {std::vector<float>(channels, 0.5F), std::vector<float>(channels, 0.5F)},
                   {.disabled_passes = {"fuse_epilogues"}});
-  const Graph& graph = session.train_step(batch).program()->graph();
+  const Graph& graph = session.train_step(batch).compiled_graph()->graph;
   std::map<std::string, Row> rows;
   std::vector<std::string> order;
   for (const Node& node : graph.nodes) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/op.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
@@ -30,16 +31,18 @@ TEST(AlgorithmTimes, ThoseOfEveryOpThatHasSeveralWithTheirScratch) {
   const auto session = prepared_session(small(), DataNeed(), Purpose::timing);
   const Program& program = *session->train_step(2).program();
   int several = 0, counted = 0;
-  for (const Node& node : program.graph().nodes)
+  for (const Node& node : program.compiled().graph.nodes)
     several +=
-        node.op->algorithms(program.graph().input_specs(node), cpu_context().target()).size() > 1;
+        node.op->algorithms(program.compiled().graph.input_specs(node), cpu_context().target())
+            .size() > 1;
   for (const OpAlgorithms& op : times.ops) {
     counted += op.count;
-    const Node& node = program.graph().nodes[op.node];
-    const auto all = node.op->algorithms(program.graph().input_specs(node), cpu_context().target());
+    const Node& node = program.compiled().graph.nodes[op.node];
+    const auto all =
+        node.op->algorithms(program.compiled().graph.input_specs(node), cpu_context().target());
     ASSERT_EQ(op.algorithms.size(), all.size());
     EXPECT_EQ(op.op, node.op->name());
-    EXPECT_EQ(op.algorithms.front().name, program.algorithm(op.node));
+    EXPECT_EQ(op.algorithms.front().name, program.compiled().algorithms[op.node]);
     for (const AlgorithmTime& time : op.algorithms) {
       EXPECT_GT(time.us, 0);
       const auto same = std::find_if(all.begin(), all.end(),

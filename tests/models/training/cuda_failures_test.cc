@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/trainer.h"
@@ -172,7 +172,7 @@ void CudaFailures::find_out_what_is_right() {
       options.disabled_passes = {"fuse_pointwise", "fuse_epilogues"};
     const auto session = prepared_session(asked, known_data(asked), Purpose::training, options);
     for (CompiledStep* step : {&session->train_step(2), &session->evaluation_step(2)})
-      for (const Node& node : step->program()->graph().nodes)
+      for (const Node& node : step->compiled_graph()->graph.nodes)
         lines += op_at(node.op->name(), node.module_path) + ": \n";
     return lines;
   });

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/training/bench.h"
@@ -57,8 +58,8 @@ TEST(Budget, TheSummarySaysWhatRunsAgain) {
     const auto session = prepared_session(config, DataNeed(), Purpose::training);
     const Program& program = *session->train_step(config.data.batch).program();
     int again = 0;
-    for (const Node& node : program.graph().nodes) again += node.again;
-    return std::pair(model_summary(program.graph(), session->store().parameters()), again);
+    for (const Node& node : program.compiled().graph.nodes) again += node.again;
+    return std::pair(model_summary(program.compiled().graph, session->store().parameters()), again);
   };
   EXPECT_EQ(summary(small()).first.find(" again"), std::string::npos);
   const auto [text, wanted] = summary(with_budget(memory_need(small()).bytes() * 3 / 4));
@@ -134,7 +135,7 @@ TEST(Budget, TheStepThatIsTimedIsThatOfTheTraining) {
   const Config config = with_budget(without * 3 / 4);
   const auto graph_for = [&](Purpose purpose) {
     const auto session = prepared_session(config, known_data(config, purpose), purpose);
-    return session->train_step(8).program()->graph().text();
+    return session->train_step(8).compiled_graph()->graph.text();
   };
   const std::string trained = graph_for(Purpose::training);
   EXPECT_NE(trained.find(" again\n"), trained.npos);

@@ -10,6 +10,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/optimizer.h"
 #include "tessera/models/config/network.h"
@@ -265,7 +266,7 @@ TEST_F(Methods, AnEvaluationMayLookAtTheMirrorToo) {
   Tensor(two.input(0)).assign(std::span<const uint8_t>(pixels));
   two.run();
   EXPECT_EQ(two.output(0).item<double>(), loss);
-  const std::string said = both.evaluation_step(4).program()->graph().text();
+  const std::string said = both.evaluation_step(4).compiled_graph()->graph.text();
   EXPECT_NE(said.find("mirror"), std::string::npos);
 }
 
@@ -448,7 +449,7 @@ TEST_F(Methods, FrozenPartsTakeNothing) {
   EXPECT_FALSE(some.store().find("optimizer.momentum.conv1.weight"));
   EXPECT_FALSE(some.store().find("ema.conv1.weight"));
   EXPECT_TRUE(some.store().find("optimizer.momentum.conv4.weight"));
-  const std::string text = step.program()->graph().text();
+  const std::string text = step.compiled_graph()->graph.text();
   EXPECT_EQ(text.find("conv2d_weight_grad"), text.rfind("conv2d_weight_grad"));
   some.bind();
   const auto before = values_of(some, "conv2.weight"), mean = values_of(some, "bn2.running_mean");

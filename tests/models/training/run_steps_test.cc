@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/session.h"
@@ -76,7 +76,7 @@ TEST(RunSteps, TheBoundOfAPlanIsThatOfTheStepThatSetsTheArena) {
   EXPECT_EQ(large.arena_of, "evaluation of 64 images");
   EXPECT_GT(large.arena, small.arena);
   const auto session = prepared_session(config, known_data(config), Purpose::training);
-  const Program& evaluation = *session->evaluation_step(64).program();
+  const CompiledGraph& evaluation = *session->evaluation_step(64).compiled_graph();
   EXPECT_EQ(large.arena, static_cast<int64_t>(evaluation.arena_bytes()));
   EXPECT_EQ(large.lower_bound, lower_bound(evaluation.problem()));
   EXPECT_NE(large.text().find("both of the evaluation of 64 images\n"), std::string::npos);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/sets/synthetic.h"
@@ -40,8 +41,8 @@ TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
                     {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)});
     ZooStep step(model, options, 2);
     Compiled compiled(step.function(), {});
-    const Program& planned = *compiled.prepare(step.specs()).program();
-    EXPECT_EQ(session.train_step(2).program()->graph().text(), planned.graph().text()) << model;
+    const CompiledGraph& planned = *compiled.prepare(step.specs()).compiled_graph();
+    EXPECT_EQ(session.train_step(2).compiled_graph()->graph.text(), planned.graph.text()) << model;
     EXPECT_EQ(session.arena_bytes(), planned.arena_bytes()) << model;
   }
 }

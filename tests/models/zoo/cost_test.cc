@@ -7,7 +7,7 @@
 
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
-#include "tessera/graph/program.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/step_costs.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/pool2d.h"
@@ -87,7 +87,7 @@ TEST_P(Costs, OfProductsFollowFromTheirShapes) {
 TEST_P(Costs, MoveAtLeastTheOutputsAndNothingForViews) {
   ZooStep step(GetParam(), small_options(GetParam()), 3);
   Compiled compiled(step.function(), {});
-  const Graph lowered = compiled.prepare(step.specs()).program()->graph();
+  const Graph lowered = compiled.prepare(step.specs()).compiled_graph()->graph;
   for (const Graph& graph : {recorded(GetParam()), lowered})
     for (const Node& node : graph.nodes) {
       const Cost cost = cost_of(graph, node);
@@ -107,7 +107,7 @@ TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
   const auto sum = [&](std::vector<std::string> disabled) {
     ZooStep step(GetParam(), small_options(GetParam()), 3);
     Compiled compiled(step.function(), {.disabled_passes = std::move(disabled)});
-    const Graph& graph = compiled.prepare(step.specs()).program()->graph();
+    const Graph& graph = compiled.prepare(step.specs()).compiled_graph()->graph;
     Cost all;
     for (const Node& node : graph.nodes) {
       const Cost cost = cost_of(graph, node);
