@@ -49,6 +49,7 @@ class Sequential final : public Module {
     modules_.push_back(std::move(module));
     return made;
   }
+  void add(std::unique_ptr<Module> module) { modules_.push_back(std::move(module)); }
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
  protected:

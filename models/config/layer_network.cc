@@ -13,6 +13,7 @@
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/stochastic_depth.h"
 #include "tessera/models/config/config_keys.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
@@ -35,50 +36,19 @@ struct Reached {
   bool operator==(const Reached&) const = default;
 };
 
-// A layer without parameters.
-class Plain final : public Module {
- public:
-  using Function = std::function<Tensor(const Tensor&)>;
-  Plain(std::string name, Function function)
-      : Module(std::move(name)), function_(std::move(function)) {}
-
- protected:
-  Tensor forward(const Tensor& x) const override { return function_(x); }
-
- private:
-  Function function_;
-};
-
 class Residual final : public Module {
  public:
-  Residual(std::string name, std::vector<Made> layers, std::vector<Made> shortcut)
+  Residual(std::string name, Made layers, Made shortcut)
       : Module(std::move(name)), layers_(std::move(layers)), shortcut_(std::move(shortcut)) {}
 
  protected:
   Tensor forward(const Tensor& x) const override {
-    Tensor y = x, bridge = x;
-    for (const Made& layer : layers_) y = (*layer)(y);
-    for (const Made& layer : shortcut_) bridge = (*layer)(bridge);
-    return y + bridge;
+    const Tensor y = (*layers_)(x);
+    return y + (*shortcut_)(x);
   }
 
  private:
-  std::vector<Made> layers_, shortcut_;
-};
-
-class Chain final : public Module {
- public:
-  explicit Chain(std::vector<Made> layers) : Module(""), layers_(std::move(layers)) {}
-
- protected:
-  Tensor forward(const Tensor& x) const override {
-    Tensor y = x;
-    for (const Made& layer : layers_) y = (*layer)(y);
-    return y;
-  }
-
- private:
-  std::vector<Made> layers_;
+  Made layers_, shortcut_;
 };
 
 // Makes layers one after the other, and knows the shape that was reached.
@@ -88,17 +58,17 @@ class Builder {
 
   const Reached& reached() const { return at_; }
 
-  std::vector<Made> all(const std::vector<LayerConfig>& layers, const std::string& prefix) {
-    std::vector<Made> made;
+  Made all(const std::vector<LayerConfig>& layers, const std::string& prefix) {
+    auto made = std::make_unique<Sequential>();
     for (const LayerConfig& layer : layers)
-      made.push_back(one(layer, fmt::format("{}{}{}", prefix, layer.kind, made.size())));
+      made->add(one(layer, fmt::format("{}{}{}", prefix, layer.kind, made->modules().size())));
     return made;
   }
 
   // One of each kind of layer, which takes what is reached and moves on.
   Made flat(const LayerConfig&, std::string name) {
     if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
-    return std::make_unique<Plain>(std::move(name), flatten);
+    return std::make_unique<FunctionModule>(std::move(name), flatten);
   }
 
   Made dropout(const LayerConfig& layer, std::string name) {
@@ -143,7 +113,8 @@ class Builder {
 
   Made scale(const LayerConfig& layer, std::string name) {
     const double factor = layer.factor;
-    return std::make_unique<Plain>(std::move(name), [=](const Tensor& x) { return x * factor; });
+    return std::make_unique<FunctionModule>(std::move(name),
+                                            [=](const Tensor& x) { return x * factor; });
   }
 
   Made linear(const LayerConfig& layer, std::string name) {
@@ -197,7 +168,7 @@ class Builder {
     };
     at_ = {height + more(at_.height, height), width + more(at_.width, width), at_.features};
     const bool is_max = layer.kind == "max_pool";
-    return std::make_unique<Plain>(std::move(name), [=](const Tensor& x) {
+    return std::make_unique<FunctionModule>(std::move(name), [=](const Tensor& x) {
       return is_max ? max_pool2d(x, params) : average_pool2d(x, params);
     });
   }
@@ -205,25 +176,26 @@ class Builder {
   Made global_pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     at_ = {0, 0, at_.features};
-    return std::make_unique<Plain>(std::move(name), global_average_pool);
+    return std::make_unique<FunctionModule>(std::move(name), global_average_pool);
   }
 
   Made adaptive_pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     at_ = {layer.size, layer.size, at_.features};
     const bool is_max = layer.kind == "adaptive_max_pool";
-    return std::make_unique<Plain>(std::move(name), [=, size = layer.size](const Tensor& x) {
-      return is_max ? adaptive_max_pool2d(x, size) : adaptive_average_pool2d(x, size);
-    });
+    return std::make_unique<FunctionModule>(
+        std::move(name), [=, size = layer.size](const Tensor& x) {
+          return is_max ? adaptive_max_pool2d(x, size) : adaptive_average_pool2d(x, size);
+        });
   }
 
   Made leaky(const LayerConfig& layer, std::string name) {
-    return std::make_unique<Plain>(
+    return std::make_unique<FunctionModule>(
         std::move(name), [slope = layer.slope](const Tensor& x) { return leaky_relu(x, slope); });
   }
 
   Made exponential(const LayerConfig& layer, std::string name) {
-    return std::make_unique<Plain>(
+    return std::make_unique<FunctionModule>(
         std::move(name), [alpha = layer.alpha](const Tensor& x) { return elu(x, alpha); });
   }
 
@@ -253,9 +225,9 @@ class Builder {
   Made shuffle(const LayerConfig& layer, std::string name) {
     if (at_.features % layer.groups != 0)
       refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
-    return std::make_unique<Plain>(std::move(name), [groups = layer.groups](const Tensor& x) {
-      return channel_shuffle(x, groups);
-    });
+    return std::make_unique<FunctionModule>(
+        std::move(name),
+        [groups = layer.groups](const Tensor& x) { return channel_shuffle(x, groups); });
   }
 
   Made local_norm(const LayerConfig& layer, std::string name) {
@@ -263,20 +235,20 @@ class Builder {
                                          .alpha = layer.norm_alpha,
                                          .beta = layer.norm_beta,
                                          .k = layer.norm_k};
-    return std::make_unique<Plain>(std::move(name),
-                                   [=](const Tensor& x) { return local_response_norm(x, params); });
+    return std::make_unique<FunctionModule>(
+        std::move(name), [=](const Tensor& x) { return local_response_norm(x, params); });
   }
 
   Made random_depth(const LayerConfig& layer, std::string name) {
-    return std::make_unique<Plain>(std::move(name), [p = layer.probability](const Tensor& x) {
-      return stochastic_depth(x, p);
-    });
+    return std::make_unique<FunctionModule>(
+        std::move(name),
+        [p = layer.probability](const Tensor& x) { return stochastic_depth(x, p); });
   }
 
   Made residual(const LayerConfig& layer, std::string name) {
     Builder main(store_, at_), side(store_, at_);
-    std::vector<Made> layers = main.all(layer.layers, name + ".");
-    std::vector<Made> shortcut = side.all(layer.shortcut, name + ".shortcut.");
+    Made layers = main.all(layer.layers, name + ".");
+    Made shortcut = side.all(layer.shortcut, name + ".shortcut.");
     if (main.at_ != side.at_)
       refuse(layer, fmt::format("its layers make {}, its shortcut {}; both must be the same",
                                 main.at_.text(), side.at_.text()));
@@ -321,7 +293,7 @@ struct LayerKind {
 
 auto plain(Tensor (*function)(const Tensor&)) {
   return [=](Builder&, const LayerConfig&, std::string name) -> Made {
-    return std::make_unique<Plain>(std::move(name), function);
+    return std::make_unique<FunctionModule>(std::move(name), function);
   };
 }
 
@@ -460,13 +432,13 @@ LayerError::LayerError(const SourceRange& range, const std::string& text)
 std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
                                      const ImageShape& image, int64_t classes, Store& store) {
   Builder builder(store, {image.height, image.width, image.channels});
-  std::vector<Made> made = builder.all(layers, "");
+  Made made = builder.all(layers, "");
   if (builder.reached() != Reached{0, 0, classes})
     throw LayerError(layers.empty() ? SourceRange{} : layers.back().range,
                      fmt::format("the last layer must make [n x {}], one for each of "
                                  "model.classes, but makes {}",
                                  classes, builder.reached().text()));
-  return std::make_unique<Chain>(std::move(made));
+  return made;
 }
 
 }  // namespace tessera

@@ -27,8 +27,6 @@ constexpr double kTiB = 0x1p40;
 // Without images to go by: large enough for every network.
 constexpr ImageShape kAnyImage{256, 256, 3};
 
-using MaybeProblem = std::optional<NetworkProblem>;
-
 NetworkProblem too_small(const std::string& what) {
   return {{"data.image_size", "model.name", "data.name", "model.layers"}, what};
 }
@@ -45,7 +43,8 @@ std::string too_many_bytes(double bytes) {
 }
 
 // Of one image, so that no size overflows; a batch is its multiple.
-MaybeProblem follow(const Module& network, const Config& config, const ImageShape& image) {
+std::optional<NetworkProblem> follow(const Module& network, const Config& config,
+                                     const ImageShape& image) {
   const TrainingScope evaluation(false);
   const NoGradScope no_grad;
   Graph graph;
@@ -151,11 +150,11 @@ std::optional<NetworkProblem> find_network_problem(const Config& config,
         return NetworkProblem{{key, "model.name"}, error.what()};
     return NetworkProblem{{"model.name"}, error.what()};
   } catch (const ShapeError& error) {  // no shapes have met yet: one could not be counted
-    return image
-               ? MaybeProblem(too_large(fmt::format("the network is too large: {}", error.what())))
-               : std::nullopt;
+    return image ? std::optional<NetworkProblem>(
+                       too_large(fmt::format("the network is too large: {}", error.what())))
+                 : std::nullopt;
   } catch (const Error& error) {
-    return image ? MaybeProblem(too_small(error.what())) : std::nullopt;
+    return image ? std::optional<NetworkProblem>(too_small(error.what())) : std::nullopt;
   }
 }
 

@@ -1,36 +1,23 @@
 #include "tessera/models/training/machine_profile.h"
 
+#include <algorithm>
 #include <iterator>
-#include <vector>
 
+#include "tessera/models/zoo/networks.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
-std::span<const SampleNetwork> sample_networks() {
-  static constexpr SampleNetwork kNetworks[] = {
-      {"lenet5", 28, 128},
-      {"resnet20", 32, 128},
-      {"resnet18_cifar", 32, 64},
-      {"mobilenet_v2", 32, 128},
-      {"vgg11_bn", 32, 64},
-      {"densenet_bc", 32, 64},
-      {"resnet18", 224, 16},
-      {"resnet50", 224, 8},
-      {"mobilenet_v2", 224, 16},
-      {"mobilenet_v3_large", 224, 16},
-      {"efficientnet_b0", 224, 16},
-      {"densenet121", 224, 8},
-      {"googlenet", 224, 8},
-      {"regnet_y_400mf", 224, 16},
-      {"shufflenet_v2_x0_5", 224, 16},
-      {"shufflenet_v2_x1_0", 224, 16},
-      {"convnext_atto", 224, 16},
-      {"convnext_nano", 224, 8},
-      {"vgg11_bn", 224, 8},
-      {"alexnet", 224, 16},
-  };
-  return kNetworks;
+const std::vector<SampleNetwork>& sample_networks() {
+  static const std::vector<SampleNetwork> samples = [] {
+    std::vector<SampleNetwork> list;
+    for (const Network& network : networks())
+      for (const TimedAt& at : network.timed)
+        list.push_back({network.name.c_str(), at.image_size, at.batch});
+    std::ranges::stable_sort(list, {}, &SampleNetwork::image_size);
+    return list;
+  }();
+  return samples;
 }
 
 std::string profile_machine(const Config& config, const ProfileOptions& options,

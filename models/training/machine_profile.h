@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/profile.h"
@@ -19,8 +20,9 @@ struct SampleNetwork {
   int64_t image_size, batch;
 };
 
-// Small and large images, channels from 3 to 2,048, every kind of convolution that the zoo has.
-std::span<const SampleNetwork> sample_networks();
+// Returns what the networks of the zoo name (models/zoo/networks.h), small images first: channels
+// from 3 to 2,048, every kind of convolution that the zoo has.
+const std::vector<SampleNetwork>& sample_networks();
 
 // JSON: {"format": kMachineFormat, "profiles": [what Profile::json() writes, ...]}. `config` says
 // how to train them (optimizer, threads); `started` is told of each before it runs. Takes a minute

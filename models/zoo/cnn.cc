@@ -1,47 +1,49 @@
-#include "tessera/models/zoo/cnn.h"
-
+// A small convolutional network with batch norm:
+//
+//   x [n, height, width, channels] -> for each width k: conv_k 3x3 padding 1, bn_k, relu, and a max
+//     pool 2 after every second one -> flatten, dropout -> fc [n, classes]
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
+#include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/option_error.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
-CnnBn::CnnBn(Store& store, const Settings& s) : Module("") {
-  if (s.widths.empty() || s.widths.size() > 4) {
+namespace {
+
+void make_cnn_bn(NetworkBuilder& net, const ModelOptions& o) {
+  if (o.widths.size() > 4)
     throw OptionError(
-        "widths", fmt::format("cnn_bn: takes one to four widths, was given {}", s.widths.size()));
+        "widths", fmt::format("cnn_bn: takes one to four widths, was given {}", o.widths.size()));
+  int64_t in = o.channels, height = o.height, width = o.width;
+  for (size_t i = 1; i <= o.widths.size(); ++i) {
+    const int64_t out = o.widths[i - 1];
+    net.add<Conv2d>(fmt::format("conv{}", i),
+                    {.in = in, .out = out, .kernel = 3, .padding = 1, .bias = false});
+    net.add<BatchNorm2d>(fmt::format("bn{}", i), {.channels = out});
+    net.apply(relu);
+    in = out;
+    if (i % 2 != 0) continue;
+    net.max_pool({.kernel = 2});
+    height /= 2, width /= 2;
   }
-  int64_t in = s.channels, height = s.height, width = s.width;
-  for (size_t i = 0; i < s.widths.size(); ++i) {
-    convs_.push_back(std::make_unique<Conv2d>(
-        store, fmt::format("conv{}", i + 1),
-        Conv2d::Settings{.in = in, .out = s.widths[i], .kernel = 3, .padding = 1, .bias = false}));
-    norms_.push_back(std::make_unique<BatchNorm2d>(store, fmt::format("bn{}", i + 1),
-                                                   BatchNorm2d::Settings{.channels = s.widths[i]}));
-    in = s.widths[i];
-    if (i % 2 == 1) height /= 2, width /= 2;
-  }
-  if (height < 1 || width < 1) {
+  if (height < 1 || width < 1)
     throw ConfigError(fmt::format("cnn_bn: {} convolutions need a larger image than {}x{}",
-                                  s.widths.size(), s.height, s.width));
-  }
-  if (s.dropout > 0) dropout_ = std::make_unique<Dropout>("drop", s.dropout);
-  fc_ = std::make_unique<Linear>(store, "fc",
-                                 Linear::Settings{.in = height * width * in, .out = s.classes});
+                                  o.widths.size(), o.height, o.width));
+  net.apply(flatten);
+  net.dropout("drop", *o.dropout);
+  net.add<Linear>("fc", {.in = height * width * in, .out = o.classes});
 }
 
-Tensor CnnBn::forward(const Tensor& x) const {
-  Tensor y = x;
-  for (size_t i = 0; i < convs_.size(); ++i) {
-    y = relu((*norms_[i])((*convs_[i])(y)));
-    if (i % 2 == 1) y = max_pool2d(y, {.kernel = 2});
-  }
-  y = flatten(y);
-  if (dropout_ != nullptr) y = (*dropout_)(y);
-  return (*fc_)(y);
+}  // namespace
+
+Networks zoo::cnn_bn() {
+  return {{"cnn_bn", {.dropout = 0, .widths = {32, 32, 64, 64}}, make_cnn_bn}};
 }
 
 }  // namespace tessera

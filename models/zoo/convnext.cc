@@ -1,21 +1,25 @@
-#include "tessera/models/zoo/convnext.h"
-
+// ConvNeXt (Liu et al., "A ConvNet for the 2020s", 2022): a stem that cuts the image in patches of
+// 4x4, four stages of residual blocks, of which all but the first halve the image, global average
+// pooling, layer norm and a linear layer.
+//
+//   block   x + layer_scale(fc2(gelu(fc1(norm(depthwise 7x7 (x))))))      norm: layer_norm
+//
+// Names: stem.0, stem.1, stages.0.blocks.0.conv_dw, .norm, .mlp.fc1, .mlp.fc2 (1x1 convolutions),
+// .gamma, stages.1.downsample.0, ..., head.norm, head.fc, as in well-known implementations.
 #include <numeric>
-#include <type_traits>
 
 #include <fmt/format.h>
 
-#include "tessera/layers/pool2d.h"
 #include "tessera/layers/stochastic_depth.h"
-#include "tessera/models/zoo/conv_norm.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr int64_t kExpansion = 4;  // of the channels between fc1 and fc2
-constexpr double kEps = 1e-6;      // of the layer norms
+constexpr int64_t kConvNextExpansion = 4;  // of the channels between fc1 and fc2
+constexpr double kConvNextEps = 1e-6;      // of the layer norms
 
 class ConvNextBlock final : public Module {
  public:
@@ -24,9 +28,9 @@ class ConvNextBlock final : public Module {
         scale_(store, this->name(), {.channels = width}),
         conv_(store, part("conv_dw"),
               {.in = width, .out = width, .kernel = 7, .padding = 3, .groups = width}),
-        norm_(store, part("norm"), {.features = width, .eps = kEps}),
-        fc1_(store, part("mlp.fc1"), {.in = width, .out = kExpansion * width, .kernel = 1}),
-        fc2_(store, part("mlp.fc2"), {.in = kExpansion * width, .out = width, .kernel = 1}),
+        norm_(store, part("norm"), {.features = width, .eps = kConvNextEps}),
+        fc1_(store, part("mlp.fc1"), {.in = width, .out = kConvNextExpansion * width, .kernel = 1}),
+        fc2_(store, part("mlp.fc2"), {.in = kConvNextExpansion * width, .out = width, .kernel = 1}),
         stochastic_depth_(stochastic_depth) {}
 
  protected:
@@ -43,50 +47,58 @@ class ConvNextBlock final : public Module {
   double stochastic_depth_;
 };
 
-}  // namespace
+struct ConvNextSettings {
+  std::vector<int64_t> blocks;  // of each stage
+  std::vector<int64_t> widths;  // channels of each
+};
 
-ConvNext::ConvNext(Store& store, const Settings& s) : Module("") {
-  const auto add = [&]<class M>(std::type_identity<M>, std::string name,
-                                const typename M::Settings& settings) {
-    features_.push_back(std::make_unique<M>(store, std::move(name), settings));
-  };
-  constexpr std::type_identity<Conv2d> conv;
-  constexpr std::type_identity<LayerNorm> norm;
-  add(conv, "stem.0", {.in = s.channels, .out = s.widths[0], .kernel = 4, .stride = 4});
-  add(norm, "stem.1", {.features = s.widths[0], .eps = kEps});
+void make_convnext(NetworkBuilder& net, const ModelOptions& o, const ConvNextSettings& s) {
+  net.add<Conv2d>("stem.0", {.in = o.channels, .out = s.widths[0], .kernel = 4, .stride = 4});
+  net.add<LayerNorm>("stem.1", {.features = s.widths[0], .eps = kConvNextEps});
   const int64_t all = std::accumulate(s.blocks.begin(), s.blocks.end(), int64_t{0});
   int64_t in = s.widths[0], made = 0;
   for (size_t stage = 0; stage < s.blocks.size(); ++stage) {
     const std::string name = fmt::format("stages.{}", stage);
     if (stage > 0) {
-      add(norm, name + ".downsample.0", {.features = in, .eps = kEps});
-      add(conv, name + ".downsample.1",
-          {.in = in, .out = s.widths[stage], .kernel = 2, .stride = 2});
+      net.add<LayerNorm>(name + ".downsample.0", {.features = in, .eps = kConvNextEps});
+      net.add<Conv2d>(name + ".downsample.1",
+                      {.in = in, .out = s.widths[stage], .kernel = 2, .stride = 2});
     }
     in = s.widths[stage];
     for (int64_t i = 0; i < s.blocks[stage]; ++i, ++made)
-      features_.push_back(std::make_unique<ConvNextBlock>(
-          store, fmt::format("{}.blocks.{}", name, i), in,
-          s.stochastic_depth * static_cast<double>(made) / static_cast<double>(all - 1)));
+      net.add<ConvNextBlock>(
+          fmt::format("{}.blocks.{}", name, i), in,
+          *o.stochastic_depth * static_cast<double>(made) / static_cast<double>(all - 1));
   }
-  head_norm_ = std::make_unique<LayerNorm>(store, "head.norm",
-                                           LayerNorm::Settings{.features = in, .eps = kEps});
-  head_fc_ =
-      std::make_unique<Linear>(store, "head.fc", Linear::Settings{.in = in, .out = s.classes});
+  net.apply(global_average_pool);
+  net.add<LayerNorm>("head.norm", {.features = in, .eps = kConvNextEps});
+  net.add<Linear>("head.fc", {.in = in, .out = o.classes});
 }
 
-Tensor ConvNext::forward(const Tensor& x) const {
-  return (*head_fc_)((*head_norm_)(global_average_pool(in_turn(features_, x))));
+Network convnext_of(const char* size, const ConvNextSettings& settings,
+                    std::vector<TimedAt> timed = {}) {
+  NameTable timm{"timm"};  // with the same names
+  // Only the sizes up to nano have convolutions between their norm and scale there as here.
+  if (size == std::string("tiny"))
+    for (size_t stage = 0; stage < settings.blocks.size(); ++stage)
+      for (int64_t i = 0; i < settings.blocks[stage]; ++i)
+        timm.linear.push_back(fmt::format("stages.{}.blocks.{}.mlp", stage, i));
+  return {
+      fmt::format("convnext_{}", size),
+      {.stochastic_depth = 0},
+      [settings](NetworkBuilder& net, const ModelOptions& o) { make_convnext(net, o, settings); },
+      {std::move(timm)},
+      std::move(timed)};
 }
 
-ConvNext::Settings ConvNext::of_size(const std::string& size) {
-  if (size == "tiny") return {};
-  if (size == "nano") return {.blocks = {2, 2, 8, 2}, .widths = {80, 160, 320, 640}};
-  if (size == "pico") return {.blocks = {2, 2, 6, 2}, .widths = {64, 128, 256, 512}};
-  if (size == "femto") return {.blocks = {2, 2, 6, 2}, .widths = {48, 96, 192, 384}};
-  if (size == "atto") return {.blocks = {2, 2, 6, 2}, .widths = {40, 80, 160, 320}};
-  throw ConfigError(
-      fmt::format("convnext: sizes are atto, femto, pico, nano and tiny, not {}", size));
+}  // namespace
+
+Networks zoo::convnext() {
+  return {convnext_of("atto", {{2, 2, 6, 2}, {40, 80, 160, 320}}, {{224, 16}}),
+          convnext_of("femto", {{2, 2, 6, 2}, {48, 96, 192, 384}}),
+          convnext_of("pico", {{2, 2, 6, 2}, {64, 128, 256, 512}}),
+          convnext_of("nano", {{2, 2, 8, 2}, {80, 160, 320, 640}}, {{224, 8}}),
+          convnext_of("tiny", {{3, 3, 9, 3}, {96, 192, 384, 768}})};
 }
 
 }  // namespace tessera

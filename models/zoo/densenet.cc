@@ -1,13 +1,22 @@
-#include "tessera/models/zoo/densenet.h"
-
-#include <algorithm>
-
+// Densely connected networks with bottlenecks and compression, "DenseNet-BC" (Huang et al., 2016):
+// every layer of a block takes all that came before it and adds `growth` channels,
+//
+//   layer       y = concat(x, conv2 3x3 (relu(norm2(conv1 1x1 (relu(norm1(x)))))))
+//   transition  average pool 2 (conv 1x1 to half the channels (relu(norm(x))))
+//
+// between the blocks, and at the end batch norm, relu, global average pooling, a linear layer.
+//
+// Names: features.conv0, features.norm0, features.denseblock1.denselayer1.norm1, ...,
+// features.transition1.conv, features.norm5, classifier, as in well-known implementations.
 #include <fmt/format.h>
 
 #include "tessera/layers/activation.h"
 #include "tessera/layers/concat.h"
+#include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/option_error.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
@@ -15,9 +24,9 @@ namespace {
 
 constexpr int64_t kBottleneck = 4;  // channels of the 1x1 convolution, in growths
 
-class Layer final : public Module {
+class DenseLayer final : public Module {
  public:
-  Layer(Store& store, std::string name, int64_t in, int64_t growth)
+  DenseLayer(Store& store, std::string name, int64_t in, int64_t growth)
       : Module(std::move(name)),
         norm1_(store, part("norm1"), {.channels = in}),
         conv1_(store, part("conv1"),
@@ -41,9 +50,9 @@ class Layer final : public Module {
   Conv2d conv2_;
 };
 
-class Transition final : public Module {
+class DenseTransition final : public Module {
  public:
-  Transition(Store& store, std::string name, int64_t in, int64_t out)
+  DenseTransition(Store& store, std::string name, int64_t in, int64_t out)
       : Module(std::move(name)),
         norm_(store, part("norm"), {.channels = in}),
         conv_(store, part("conv"), {.in = in, .out = out, .kernel = 1, .bias = false}) {}
@@ -58,55 +67,58 @@ class Transition final : public Module {
   Conv2d conv_;
 };
 
-Conv2d::Settings stem_of(const DenseNet::Settings& s) {
-  if (s.large_stem)
-    return {.in = s.channels, .out = s.stem, .kernel = 7, .stride = 2, .padding = 3, .bias = false};
-  return {.in = s.channels, .out = s.stem, .kernel = 3, .padding = 1, .bias = false};
+// blocks: layers of each. A large stem is conv 7x7 stride 2, norm, relu, max pool; else conv 3x3.
+void make_densenet(NetworkBuilder& net, const ModelOptions& o, const std::vector<int64_t>& blocks,
+                   int64_t growth, bool large_stem) {
+  int64_t channels = 2 * growth;
+  if (large_stem) {
+    net.add<Conv2d>(
+        "features.conv0",
+        {.in = o.channels, .out = channels, .kernel = 7, .stride = 2, .padding = 3, .bias = false});
+    net.add<BatchNorm2d>("features.norm0", {.channels = channels});
+    net.apply(relu);
+    net.max_pool({.kernel = 3, .stride = 2, .padding = 1});
+  } else {
+    net.add<Conv2d>("features.conv0",
+                    {.in = o.channels, .out = channels, .kernel = 3, .padding = 1, .bias = false});
+  }
+  for (size_t block = 1; block <= blocks.size(); ++block) {
+    for (int64_t i = 1; i <= blocks[block - 1]; ++i, channels += growth)
+      net.add<DenseLayer>(fmt::format("features.denseblock{}.denselayer{}", block, i), channels,
+                          growth);
+    if (block == blocks.size()) break;
+    net.add<DenseTransition>(fmt::format("features.transition{}", block), channels, channels / 2);
+    channels /= 2;
+  }
+  net.add<BatchNorm2d>(fmt::format("features.norm{}", blocks.size() + 1), {.channels = channels});
+  net.apply(relu);
+  net.apply(global_average_pool);
+  net.add<Linear>("classifier", {.in = channels, .out = o.classes});
+}
+
+void make_densenet121(NetworkBuilder& net, const ModelOptions& o) {
+  make_densenet(net, o, {6, 12, 24, 16}, 32, true);
+}
+
+// For CIFAR: three blocks, depth 6 n + 4.
+void make_densenet_bc(NetworkBuilder& net, const ModelOptions& o) {
+  const int64_t depth = *o.depth, layers = (depth - 4) / 6;
+  if (depth < 10 || depth % 6 != 4)
+    throw OptionError(
+        "depth", fmt::format("densenet_bc: depths are 6 n + 4 (40, 100, 190, ...), not {}", depth));
+  if (*o.growth < 1)
+    throw ConfigError("densenet: needs blocks of at least one layer, and a growth of at least 1");
+  make_densenet(net, o, {layers, layers, layers}, *o.growth, false);
 }
 
 }  // namespace
 
-DenseNet::DenseNet(Store& store, const Settings& s) : Module(""), large_stem_(s.large_stem) {
-  if (s.blocks.empty() || *std::min_element(s.blocks.begin(), s.blocks.end()) < 1 || s.growth < 1)
-    throw ConfigError("densenet: needs blocks of at least one layer, and a growth of at least 1");
-  conv0_ = std::make_unique<Conv2d>(store, "features.conv0", stem_of(s));
-  const auto norm = [&](std::string name, int64_t channels) {
-    return std::make_unique<BatchNorm2d>(store, std::move(name),
-                                         BatchNorm2d::Settings{.channels = channels});
-  };
-  if (large_stem_) norm0_ = norm("features.norm0", s.stem);
-  int64_t channels = s.stem;
-  for (size_t block = 1; block <= s.blocks.size(); ++block) {
-    for (int64_t i = 1; i <= s.blocks[block - 1]; ++i, channels += s.growth)
-      layers_.push_back(std::make_unique<Layer>(
-          store, fmt::format("features.denseblock{}.denselayer{}", block, i), channels, s.growth));
-    if (block == s.blocks.size()) break;
-    layers_.push_back(std::make_unique<Transition>(
-        store, fmt::format("features.transition{}", block), channels, channels / 2));
-    channels /= 2;
-  }
-  last_norm_ = norm(fmt::format("features.norm{}", s.blocks.size() + 1), channels);
-  classifier_ = std::make_unique<Linear>(store, "classifier",
-                                         Linear::Settings{.in = channels, .out = s.classes});
+Networks zoo::densenet() {
+  return {{"densenet121", {}, make_densenet121, {{"torchvision"}, {"timm"}}, {{224, 8}}}};
 }
 
-Tensor DenseNet::forward(const Tensor& x) const {
-  Tensor y = (*conv0_)(x);
-  if (large_stem_) y = max_pool2d(relu((*norm0_)(y)), {.kernel = 3, .stride = 2, .padding = 1});
-  for (const auto& layer : layers_) y = (*layer)(y);
-  return (*classifier_)(global_average_pool(relu((*last_norm_)(y))));
-}
-
-DenseNet::Settings DenseNet::cifar(int64_t depth, int64_t growth) {
-  if (depth < 10 || depth % 6 != 4)
-    throw OptionError(
-        "depth", fmt::format("densenet_bc: depths are 6 n + 4 (40, 100, 190, ...), not {}", depth));
-  const int64_t layers = (depth - 4) / 6;
-  return {.blocks = {layers, layers, layers},
-          .growth = growth,
-          .stem = 2 * growth,
-          .large_stem = false,
-          .classes = 10};
+Networks zoo::densenet_bc() {
+  return {{"densenet_bc", {.depth = 100, .growth = 12}, make_densenet_bc, {}, {{32, 64}}}};
 }
 
 }  // namespace tessera

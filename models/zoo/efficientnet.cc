@@ -1,88 +1,125 @@
-#include "tessera/models/zoo/efficientnet.h"
-
+// EfficientNet (Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural
+// Networks", 2019): a stem that halves the image, seven stages of inverted residual blocks with
+// silu and squeeze and excitation, a 1x1 convolution, global average pooling, dropout and a linear
+// layer. B1 and on are B0 with more channels and more blocks.
+//
+// Names: features.0.0 (the stem), features.1.0.block.0.0, ..., features.8.0, classifier.1, as in
+// well-known implementations.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
-#include "tessera/layers/pool2d.h"
-#include "tessera/models/zoo/conv_norm.h"
 #include "tessera/models/zoo/inverted_residual.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
 namespace {
 
-struct Stage {
+struct EfficientNetStage {
   int64_t expansion, kernel, stride, channels, blocks;
 };
 
 // Table 1 of the paper.
-constexpr Stage kStages[] = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2},
-                             {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
-                             {6, 3, 1, 320, 1}};
-constexpr int64_t kStem = 32;
+constexpr EfficientNetStage kEfficientNetStages[] = {
+    {1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3},
+    {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
+constexpr int64_t kEfficientNetStem = 32;
 
-}  // namespace
+// Factors of the channels and of the blocks.
+struct EfficientNetScale {
+  double width, depth;
 
-EfficientNet::EfficientNet(Store& store, const Settings& s) : Module("") {
-  const auto scaled = [&](int64_t channels) {
-    return multiple_of_8(static_cast<double>(channels) * s.width);
+  int64_t scaled(int64_t channels) const {
+    return multiple_of_8(static_cast<double>(channels) * width);
+  }
+  int64_t count(const EfficientNetStage& stage) const {
+    return static_cast<int64_t>(std::ceil(static_cast<double>(stage.blocks) * depth));
+  }
+};
+
+void make_efficientnet(NetworkBuilder& net, const ModelOptions& o, const EfficientNetScale& s) {
+  const auto unit = [&](const std::string& name, const Conv2d::Settings& conv) {
+    net.add<ConvNorm>(name + ".0", name + ".1", conv, silu);
   };
-  const auto count = [&](const Stage& stage) {
-    return static_cast<int64_t>(std::ceil(static_cast<double>(stage.blocks) * s.depth));
-  };
-  const auto unit = [&](std::string name, const Conv2d::Settings& conv) {
-    features_.push_back(std::make_unique<ConvNorm>(store, name + ".0", name + ".1", conv, silu));
-  };
-  int64_t in = scaled(kStem), all = 0, made = 0;
-  for (const Stage& stage : kStages) all += count(stage);
-  unit("features.0", {.in = s.channels, .out = in, .kernel = 3, .stride = 2, .padding = 1});
+  int64_t in = s.scaled(kEfficientNetStem), all = 0, made = 0;
+  for (const EfficientNetStage& stage : kEfficientNetStages) all += s.count(stage);
+  unit("features.0", {.in = o.channels, .out = in, .kernel = 3, .stride = 2, .padding = 1});
   int number = 0;
-  for (const Stage& stage : kStages) {
+  for (const EfficientNetStage& stage : kEfficientNetStages) {
     ++number;
-    for (int64_t i = 0; i < count(stage); ++i, ++made) {
-      const int64_t out = scaled(stage.channels);
-      features_.push_back(std::make_unique<InvertedResidual>(
-          store, fmt::format("features.{}.{}", number, i),
-          InvertedResidual::Settings{
-              .in = in,
-              .wide = in * stage.expansion,
-              .out = out,
-              .kernel = stage.kernel,
-              .stride = i == 0 ? stage.stride : 1,
-              .squeeze = std::max<int64_t>(1, in / 4),
-              .activation = silu,
-              .squeeze_activation = silu,
-              .stochastic_depth =
-                  s.stochastic_depth * static_cast<double>(made) / static_cast<double>(all)}));
+    for (int64_t i = 0; i < s.count(stage); ++i, ++made) {
+      const int64_t out = s.scaled(stage.channels);
+      net.add<InvertedResidual>(
+          fmt::format("features.{}.{}", number, i),
+          {.in = in,
+           .wide = in * stage.expansion,
+           .out = out,
+           .kernel = stage.kernel,
+           .stride = i == 0 ? stage.stride : 1,
+           .squeeze = std::max<int64_t>(1, in / 4),
+           .activation = silu,
+           .squeeze_activation = silu,
+           .stochastic_depth =
+               *o.stochastic_depth * static_cast<double>(made) / static_cast<double>(all)});
       in = out;
     }
   }
   unit(fmt::format("features.{}", number + 1), {.in = in, .out = 4 * in, .kernel = 1});
-  if (s.dropout > 0) drop_ = std::make_unique<Dropout>("classifier.0", s.dropout);
-  classifier_ = std::make_unique<Linear>(store, "classifier.1",
-                                         Linear::Settings{.in = 4 * in, .out = s.classes});
+  net.apply(global_average_pool);
+  net.dropout("classifier.0", *o.dropout);
+  net.add<Linear>("classifier.1", {.in = 4 * in, .out = o.classes});
 }
 
-Tensor EfficientNet::forward(const Tensor& x) const {
-  Tensor y = global_average_pool(in_turn(features_, x));
-  if (drop_ != nullptr) y = (*drop_)(y);
-  return (*classifier_)(y);
+// torchvision's blocks are lists, as ours; timm's parts have names of their own, and the first
+// stage, whose blocks do not widen, has other ones.
+NameTable timm_efficientnet(const EfficientNetScale& scale) {
+  NameTable table{"timm",
+                  "",
+                  {{"features.0.0", "conv_stem"},
+                   {"features.0.1", "bn1"},
+                   {"features.8.0", "conv_head"},
+                   {"features.8.1", "bn2"},
+                   {"classifier.1", "classifier"}}};
+  for (size_t stage = 0; stage < std::size(kEfficientNetStages); ++stage)
+    for (int64_t i = 0; i < scale.count(kEfficientNetStages[stage]); ++i) {
+      const auto part = [&](const std::string& ours, const char* theirs) {
+        table.modules.emplace_back(fmt::format("features.{}.{}.block.{}", stage + 1, i, ours),
+                                   fmt::format("blocks.{}.{}.{}", stage, i, theirs));
+      };
+      const bool widens = stage > 0;
+      int at = 0;
+      const auto unit = [&](const char* conv, const char* norm) {
+        part(fmt::format("{}.0", at), conv);
+        part(fmt::format("{}.1", at++), norm);
+      };
+      if (widens) unit("conv_pw", "bn1");
+      unit("conv_dw", widens ? "bn2" : "bn1");
+      part(fmt::format("{}.fc1", at), "se.conv_reduce");
+      part(fmt::format("{}.fc2", at++), "se.conv_expand");
+      unit(widens ? "conv_pwl" : "conv_pw", widens ? "bn3" : "bn2");
+    }
+  return table;
 }
 
-EfficientNet::Settings EfficientNet::of_size(int size) {
-  constexpr double kFactors[][3] = {// width, depth, dropout
-                                    {1, 1, 0.2},
-                                    {1, 1.1, 0.2},
-                                    {1.1, 1.2, 0.3},
-                                    {1.2, 1.4, 0.3},
-                                    {1.4, 1.8, 0.4}};
-  if (size < 0 || size > 4)
-    throw ConfigError(fmt::format("efficientnet: sizes are b0 to b4, not b{}", size));
-  const auto& [width, depth, dropout] = kFactors[size];
-  return {.width = width, .depth = depth, .dropout = dropout};
+Network efficientnet_of(int size, const EfficientNetScale& scale, double dropout,
+                        std::vector<TimedAt> timed = {}) {
+  return {fmt::format("efficientnet_b{}", size),
+          {.dropout = dropout, .stochastic_depth = 0.2},
+          [scale](NetworkBuilder& net, const ModelOptions& o) { make_efficientnet(net, o, scale); },
+          {{"torchvision"}, timm_efficientnet(scale)},
+          std::move(timed)};
+}
+
+}  // namespace
+
+Networks zoo::efficientnet() {
+  return {efficientnet_of(0, {1, 1}, 0.2, {{224, 16}}), efficientnet_of(1, {1, 1.1}, 0.2),
+          efficientnet_of(2, {1.1, 1.2}, 0.3), efficientnet_of(3, {1.2, 1.4}, 0.3),
+          efficientnet_of(4, {1.4, 1.8}, 0.4)};
 }
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/stochastic_depth.h"
-#include "tessera/models/zoo/conv_norm.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
@@ -14,9 +14,8 @@ InvertedResidual::InvertedResidual(Store& store, std::string name, const Setting
       adds_(s.stride == 1 && s.in == s.out),
       stochastic_depth_(s.stochastic_depth) {
   const auto unit = [&](const Conv2d::Settings& conv, Activation activation) {
-    const std::string at = part(fmt::format("block.{}", block_.size()));
-    block_.push_back(
-        std::make_unique<ConvNorm>(store, at + ".0", at + ".1", conv, activation, s.norm));
+    const std::string at = part(fmt::format("block.{}", block_.modules().size()));
+    block_.add<ConvNorm>(store, at + ".0", at + ".1", conv, activation, s.norm);
   };
   if (s.wide != s.in) unit({.in = s.in, .out = s.wide, .kernel = 1}, s.activation);
   unit({.in = s.wide,
@@ -27,17 +26,16 @@ InvertedResidual::InvertedResidual(Store& store, std::string name, const Setting
         .groups = s.wide},
        s.activation);
   if (s.squeeze > 0)
-    block_.push_back(std::make_unique<SqueezeExcitation>(
-        store, part(fmt::format("block.{}", block_.size())),
-        SqueezeExcitation::Settings{.channels = s.wide,
-                                    .squeeze = s.squeeze,
-                                    .activation = s.squeeze_activation,
-                                    .gate = s.gate}));
+    block_.add<SqueezeExcitation>(store, part(fmt::format("block.{}", block_.modules().size())),
+                                  SqueezeExcitation::Settings{.channels = s.wide,
+                                                              .squeeze = s.squeeze,
+                                                              .activation = s.squeeze_activation,
+                                                              .gate = s.gate});
   unit({.in = s.wide, .out = s.out, .kernel = 1}, nullptr);
 }
 
 Tensor InvertedResidual::forward(const Tensor& x) const {
-  const Tensor y = in_turn(block_, x);
+  const Tensor y = block_(x);
   return adds_ ? stochastic_depth(y, stochastic_depth_) + x : y;
 }
 

@@ -6,9 +6,6 @@
 // plus x when it fits. Names: block.0.0 (a convolution), block.0.1 (its norm), ..., block.2.fc1.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "tessera/layers/modules.h"
 
 namespace tessera {
@@ -31,7 +28,7 @@ class InvertedResidual final : public Module {
  private:
   bool adds_;
   double stochastic_depth_;
-  std::vector<std::unique_ptr<Module>> block_;
+  Sequential block_;
 };
 
 // `channels`, scaled, as a multiple of 8 that is not under nine tenths of it.

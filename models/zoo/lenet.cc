@@ -1,42 +1,43 @@
-#include "tessera/models/zoo/lenet.h"
-
+// LeNet-5 in its modern form (LeCun et al. 1998, with relu and maximum pooling):
+//
+//   x [n, height, width, channels] -> conv1 6@5x5 padding 2, relu, max pool 2
+//     -> conv2 16@5x5, relu, max pool 2 -> fc1 120, relu -> fc2 84, relu -> fc3 [n, classes]
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
+#include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr int64_t kSmallestImage = 12;  // leaves one pixel for fc1
-
-// Pixels along a side that come out of the second pool.
-int64_t pooled(const LeNet5::Settings& s, int64_t side) {
-  if (side < kSmallestImage) {
-    throw ConfigError(fmt::format("lenet5: images must be at least {}x{} pixels, are {}x{}",
-                                  kSmallestImage, kSmallestImage, s.height, s.width));
-  }
-  return (side / 2 - 4) / 2;
+void make_lenet5(NetworkBuilder& net, const ModelOptions& o) {
+  constexpr int64_t kLeast = 12;  // leaves one pixel for fc1
+  if (o.height < kLeast || o.width < kLeast)
+    throw ConfigError(fmt::format("lenet5: images must be at least {0}x{0} pixels, are {1}x{2}",
+                                  kLeast, o.height, o.width));
+  const auto pooled = [](int64_t side) { return (side / 2 - 4) / 2; };
+  net.add<Conv2d>("conv1", {.in = o.channels, .out = 6, .kernel = 5, .padding = 2});
+  net.apply(relu);
+  net.max_pool({.kernel = 2});
+  net.add<Conv2d>("conv2", {.in = 6, .out = 16, .kernel = 5});
+  net.apply(relu);
+  net.max_pool({.kernel = 2});
+  net.apply(flatten);
+  net.add<Linear>("fc1", {.in = 16 * pooled(o.height) * pooled(o.width), .out = 120});
+  net.apply(relu);
+  net.add<Linear>("fc2", {.in = 120, .out = 84});
+  net.apply(relu);
+  net.add<Linear>("fc3", {.in = 84, .out = o.classes});
 }
 
 }  // namespace
 
-LeNet5::LeNet5(Store& store, const Settings& s)
-    : Module(""),
-      conv1_(store, "conv1", {.in = s.channels, .out = 6, .kernel = 5, .padding = 2}),
-      conv2_(store, "conv2", {.in = 6, .out = 16, .kernel = 5}),
-      fc1_(store, "fc1", {.in = 16 * pooled(s, s.height) * pooled(s, s.width), .out = 120}),
-      fc2_(store, "fc2", {.in = 120, .out = 84}),
-      fc3_(store, "fc3", {.in = 84, .out = s.classes}) {}
-
-Tensor LeNet5::forward(const Tensor& x) const {
-  Tensor y = max_pool2d(relu(conv1_(x)), {.kernel = 2});
-  y = max_pool2d(relu(conv2_(y)), {.kernel = 2});
-  y = relu(fc1_(flatten(y)));
-  return fc3_(relu(fc2_(y)));
-}
+Networks zoo::lenet5() { return {{"lenet5", {}, make_lenet5, {}, {{28, 128}}}}; }
 
 }  // namespace tessera

@@ -1,32 +1,32 @@
-#include "tessera/models/zoo/mlp.h"
-
+// A multilayer perceptron: x [n, ...] is flattened, then fc1, relu, fc2, relu, ... and a last
+// layer without relu: [n, classes]. In training, dropout follows each relu.
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
+#include "tessera/layers/modules.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
-Mlp::Mlp(Store& store, const Settings& s) : Module("") {
-  int64_t in = s.in;
-  for (size_t i = 0; i <= s.hidden.size(); ++i) {
-    const int64_t out = i < s.hidden.size() ? s.hidden[i] : s.classes;
-    layers_.push_back(std::make_unique<Linear>(store, fmt::format("fc{}", i + 1),
-                                               Linear::Settings{.in = in, .out = out}));
+namespace {
+
+void make_mlp(NetworkBuilder& net, const ModelOptions& o) {
+  net.apply(flatten);
+  int64_t in = o.height * o.width * o.channels;
+  size_t i = 1;
+  for (const int64_t out : o.widths) {
+    net.add<Linear>(fmt::format("fc{}", i), {.in = in, .out = out});
+    net.apply(relu);
+    net.dropout(fmt::format("drop{}", i++), *o.dropout);
     in = out;
-    if (s.dropout > 0 && i < s.hidden.size()) {
-      dropouts_.push_back(std::make_unique<Dropout>(fmt::format("drop{}", i + 1), s.dropout));
-    }
   }
+  net.add<Linear>(fmt::format("fc{}", i), {.in = in, .out = o.classes});
 }
 
-Tensor Mlp::forward(const Tensor& x) const {
-  Tensor y = flatten(x);
-  for (size_t i = 0; i + 1 < layers_.size(); ++i) {
-    y = relu((*layers_[i])(y));
-    if (!dropouts_.empty()) y = (*dropouts_[i])(y);
-  }
-  return (*layers_.back())(y);
-}
+}  // namespace
+
+Networks zoo::mlp() { return {{"mlp", {.dropout = 0, .widths = {256, 128}}, make_mlp}}; }
 
 }  // namespace tessera

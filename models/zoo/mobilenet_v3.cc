@@ -1,16 +1,21 @@
-#include "tessera/models/zoo/mobilenet_v3.h"
-
+// MobileNet v3 (Howard et al., "Searching for MobileNetV3", 2019), large and small: a stem that
+// halves the image, inverted residual blocks of which some weigh their channels, a 1x1 convolution,
+// global average pooling, and two linear layers with dropout between. Activations are relu in the
+// first blocks and hard_swish in the others.
+//
+// Names: features.0.0 (the stem), features.1.block.0.0, ..., features.16.0, classifier.0,
+// classifier.3, as in well-known implementations.
 #include <fmt/format.h>
 
-#include "tessera/layers/pool2d.h"
-#include "tessera/models/zoo/conv_norm.h"
 #include "tessera/models/zoo/inverted_residual.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
 namespace {
 
-struct Block {
+struct V3Block {
   int64_t kernel, wide, out;
   bool squeezes;
   Activation activation;
@@ -18,7 +23,7 @@ struct Block {
 };
 
 // Tables 1 and 2 of the paper.
-const std::vector<Block> kLarge{
+const std::vector<V3Block> kV3Large{
     {3, 16, 16, false, relu, 1},        {3, 64, 24, false, relu, 2},
     {3, 72, 24, false, relu, 1},        {5, 72, 40, true, relu, 2},
     {5, 120, 40, true, relu, 1},        {5, 120, 40, true, relu, 1},
@@ -27,7 +32,7 @@ const std::vector<Block> kLarge{
     {3, 480, 112, true, hard_swish, 1}, {3, 672, 112, true, hard_swish, 1},
     {5, 672, 160, true, hard_swish, 2}, {5, 960, 160, true, hard_swish, 1},
     {5, 960, 160, true, hard_swish, 1}};
-const std::vector<Block> kSmall{
+const std::vector<V3Block> kV3Small{
     {3, 16, 16, true, relu, 2},        {3, 72, 24, false, relu, 2},
     {3, 88, 24, false, relu, 1},       {5, 96, 40, true, hard_swish, 2},
     {5, 240, 40, true, hard_swish, 1}, {5, 240, 40, true, hard_swish, 1},
@@ -37,44 +42,49 @@ const std::vector<Block> kSmall{
 constexpr int64_t kV3Stem = 16;
 constexpr BatchNorm2d::Settings kV3Norm{.eps = 0.001, .momentum = 0.01};
 
-}  // namespace
-
-MobileNetV3::MobileNetV3(Store& store, const Settings& s) : Module("") {
+void make_mobilenet_v3(NetworkBuilder& net, const ModelOptions& o, bool large) {
+  int features = 0;
+  const auto next = [&] { return fmt::format("features.{}", features++); };
   const auto unit = [&](const Conv2d::Settings& conv) {
-    const std::string name = fmt::format("features.{}", features_.size());
-    features_.push_back(
-        std::make_unique<ConvNorm>(store, name + ".0", name + ".1", conv, hard_swish, kV3Norm));
+    const std::string name = next();
+    net.add<ConvNorm>(name + ".0", name + ".1", conv, hard_swish, kV3Norm);
   };
-  unit({.in = s.channels, .out = kV3Stem, .kernel = 3, .stride = 2, .padding = 1});
+  unit({.in = o.channels, .out = kV3Stem, .kernel = 3, .stride = 2, .padding = 1});
   int64_t in = kV3Stem;
-  for (const Block& block : s.large ? kLarge : kSmall) {
+  for (const V3Block& block : large ? kV3Large : kV3Small) {
     const int64_t squeeze = block.squeezes ? multiple_of_8(static_cast<double>(block.wide / 4)) : 0;
-    features_.push_back(std::make_unique<InvertedResidual>(
-        store, fmt::format("features.{}", features_.size()),
-        InvertedResidual::Settings{.in = in,
-                                   .wide = block.wide,
-                                   .out = block.out,
-                                   .kernel = block.kernel,
-                                   .stride = block.stride,
-                                   .squeeze = squeeze,
-                                   .activation = block.activation,
-                                   .gate = hard_sigmoid,
-                                   .norm = kV3Norm}));
+    net.add<InvertedResidual>(next(), {.in = in,
+                                       .wide = block.wide,
+                                       .out = block.out,
+                                       .kernel = block.kernel,
+                                       .stride = block.stride,
+                                       .squeeze = squeeze,
+                                       .activation = block.activation,
+                                       .gate = hard_sigmoid,
+                                       .norm = kV3Norm});
     in = block.out;
   }
   unit({.in = in, .out = 6 * in, .kernel = 1});
-  const int64_t hidden = s.large ? 1280 : 1024;
-  classifier0_ = std::make_unique<Linear>(store, "classifier.0",
-                                          Linear::Settings{.in = 6 * in, .out = hidden});
-  if (s.dropout > 0) drop_ = std::make_unique<Dropout>("classifier.2", s.dropout);
-  classifier3_ = std::make_unique<Linear>(store, "classifier.3",
-                                          Linear::Settings{.in = hidden, .out = s.classes});
+  const int64_t hidden = large ? 1280 : 1024;
+  net.apply(global_average_pool);
+  net.add<Linear>("classifier.0", {.in = 6 * in, .out = hidden});
+  net.apply(hard_swish);
+  net.dropout("classifier.2", *o.dropout);
+  net.add<Linear>("classifier.3", {.in = hidden, .out = o.classes});
 }
 
-Tensor MobileNetV3::forward(const Tensor& x) const {
-  Tensor y = hard_swish((*classifier0_)(global_average_pool(in_turn(features_, x))));
-  if (drop_ != nullptr) y = (*drop_)(y);
-  return (*classifier3_)(y);
+Network mobilenet_v3_of(const char* size, bool large, std::vector<TimedAt> timed = {}) {
+  return {fmt::format("mobilenet_v3_{}", size),
+          {.dropout = 0.2},
+          [large](NetworkBuilder& net, const ModelOptions& o) { make_mobilenet_v3(net, o, large); },
+          {{"torchvision"}},
+          std::move(timed)};
+}
+
+}  // namespace
+
+Networks zoo::mobilenet_v3() {
+  return {mobilenet_v3_of("small", false), mobilenet_v3_of("large", true, {{224, 16}})};
 }
 
 }  // namespace tessera

@@ -1,82 +1,92 @@
-#include "tessera/models/zoo/regnet.h"
-
+// RegNetY (Radosavovic et al., "Designing Network Design Spaces", 2020): a stem and four stages
+// that each halve the image, global average pooling and a linear layer.
+//
+//   block   relu(norm(conv 1x1 (squeeze_excitation(b(a(x))))) + x)
+//   a       relu(norm(conv 1x1))      b   relu(norm(conv 3x3 in groups))
+//
+// Squeeze and excitation goes to a quarter of the channels that the block is given. Names: stem.0,
+// stem.1, trunk_output.block1.block1-0.proj.0, .f.a.0, .f.b.0, .f.se.fc1, .f.c.0, ..., fc, as in
+// well-known implementations.
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "tessera/layers/pool2d.h"
-#include "tessera/models/zoo/conv_norm.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr int64_t kRegNetStem = 32;
-constexpr double kSqueeze = 0.25;  // of the channels that a block is given
+constexpr double kRegNetSqueeze = 0.25;  // of the channels that a block is given
 
 class RegNetBlock final : public Module {
  public:
   RegNetBlock(Store& store, std::string name, int64_t in, int64_t out, int64_t stride,
               int64_t group)
       : Module(std::move(name)) {
-    const auto unit = [&](const char* at, const Conv2d::Settings& conv, Activation activation) {
-      return std::make_unique<ConvNorm>(store, part(at) + ".0", part(at) + ".1", conv, activation);
+    const auto unit = [&](Sequential& units, const char* at, const Conv2d::Settings& conv,
+                          Activation activation) {
+      units.add<ConvNorm>(store, part(at) + ".0", part(at) + ".1", conv, activation);
     };
     if (in != out || stride != 1)
-      projection_ = unit("proj", {.in = in, .out = out, .kernel = 1, .stride = stride}, nullptr);
-    f_.push_back(unit("f.a", {.in = in, .out = out, .kernel = 1}, relu));
-    f_.push_back(unit(
-        "f.b",
+      unit(projection_, "proj", {.in = in, .out = out, .kernel = 1, .stride = stride}, nullptr);
+    unit(f_, "f.a", {.in = in, .out = out, .kernel = 1}, relu);
+    unit(
+        f_, "f.b",
         {.in = out, .out = out, .kernel = 3, .stride = stride, .padding = 1, .groups = out / group},
-        relu));
-    const auto squeeze = static_cast<int64_t>(std::nearbyint(kSqueeze * static_cast<double>(in)));
-    f_.push_back(std::make_unique<SqueezeExcitation>(
-        store, part("f.se"), SqueezeExcitation::Settings{.channels = out, .squeeze = squeeze}));
-    f_.push_back(unit("f.c", {.in = out, .out = out, .kernel = 1}, nullptr));
+        relu);
+    const auto squeeze =
+        static_cast<int64_t>(std::nearbyint(kRegNetSqueeze * static_cast<double>(in)));
+    f_.add<SqueezeExcitation>(store, part("f.se"),
+                              SqueezeExcitation::Settings{.channels = out, .squeeze = squeeze});
+    unit(f_, "f.c", {.in = out, .out = out, .kernel = 1}, nullptr);
   }
 
  protected:
-  Tensor forward(const Tensor& x) const override {
-    return relu(in_turn(f_, x) + (projection_ != nullptr ? (*projection_)(x) : x));
-  }
+  Tensor forward(const Tensor& x) const override { return relu(f_(x) + projection_(x)); }
 
  private:
-  std::unique_ptr<ConvNorm> projection_;  // none where the shapes agree
-  Chain f_;
+  Sequential projection_, f_;  // projection_: empty where the shapes agree
 };
+
+struct RegNetSettings {
+  std::vector<int64_t> blocks;  // of each stage
+  std::vector<int64_t> widths;  // channels of each
+  int64_t group;                // channels of a group of the 3x3 convolutions
+};
+
+void make_regnet_y(NetworkBuilder& net, const ModelOptions& o, const RegNetSettings& s) {
+  const Conv2d::Settings stem{
+      .in = o.channels, .out = kRegNetStem, .kernel = 3, .stride = 2, .padding = 1};
+  net.add<ConvNorm>("stem.0", "stem.1", stem, relu);
+  int64_t in = kRegNetStem;
+  for (size_t stage = 0; stage < s.blocks.size(); ++stage)
+    for (int64_t i = 0; i < s.blocks[stage]; ++i, in = s.widths[stage])
+      net.add<RegNetBlock>(fmt::format("trunk_output.block{0}.block{0}-{1}", stage + 1, i), in,
+                           s.widths[stage], i == 0 ? 2 : 1, s.group);
+  net.apply(global_average_pool);
+  net.add<Linear>("fc", {.in = in, .out = o.classes});
+}
+
+Network regnet_of(const char* size, const RegNetSettings& settings,
+                  std::vector<TimedAt> timed = {}) {
+  return {
+      fmt::format("regnet_y_{}", size),
+      {},
+      [settings](NetworkBuilder& net, const ModelOptions& o) { make_regnet_y(net, o, settings); },
+      {{"torchvision"}},
+      std::move(timed)};
+}
 
 }  // namespace
 
-RegNetY::RegNetY(Store& store, const Settings& s) : Module("") {
-  stem_ = std::make_unique<ConvNorm>(
-      store, "stem.0", "stem.1",
-      Conv2d::Settings{
-          .in = s.channels, .out = kRegNetStem, .kernel = 3, .stride = 2, .padding = 1},
-      relu);
-  int64_t in = kRegNetStem;
-  for (size_t stage = 0; stage < s.blocks.size(); ++stage) {
-    for (int64_t i = 0; i < s.blocks[stage]; ++i) {
-      blocks_.push_back(std::make_unique<RegNetBlock>(
-          store, fmt::format("trunk_output.block{0}.block{0}-{1}", stage + 1, i), in,
-          s.widths[stage], i == 0 ? 2 : 1, s.group));
-      in = s.widths[stage];
-    }
-  }
-  fc_ = std::make_unique<Linear>(store, "fc", Linear::Settings{.in = in, .out = s.classes});
-}
-
-Tensor RegNetY::forward(const Tensor& x) const {
-  return (*fc_)(global_average_pool(in_turn(blocks_, (*stem_)(x))));
-}
-
-RegNetY::Settings RegNetY::of_size(const std::string& size) {
-  if (size == "400mf") return {};
-  if (size == "800mf") return {.blocks = {1, 3, 8, 2}, .widths = {64, 144, 320, 784}, .group = 16};
-  if (size == "1_6gf") return {.blocks = {2, 6, 17, 2}, .widths = {48, 120, 336, 888}, .group = 24};
-  if (size == "3_2gf")
-    return {.blocks = {2, 5, 13, 1}, .widths = {72, 216, 576, 1512}, .group = 24};
-  throw ConfigError(fmt::format("regnet_y: sizes are 400mf, 800mf, 1_6gf and 3_2gf, not {}", size));
+Networks zoo::regnet_y() {
+  return {regnet_of("400mf", {{1, 3, 6, 6}, {48, 104, 208, 440}, 8}, {{224, 16}}),
+          regnet_of("800mf", {{1, 3, 8, 2}, {64, 144, 320, 784}, 16}),
+          regnet_of("1_6gf", {{2, 6, 17, 2}, {48, 120, 336, 888}, 24}),
+          regnet_of("3_2gf", {{2, 5, 13, 1}, {72, 216, 576, 1512}, 24})};
 }
 
 }  // namespace tessera

@@ -1,31 +1,54 @@
-#include "tessera/models/zoo/resnet.h"
-
+// Residual networks (He et al., "Deep Residual Learning for Image Recognition", 2015): a stem,
+// stages of residual blocks of which all but the first stage halve the image, global average
+// pooling and a linear layer.
+//
+//   basic        y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))         two 3x3
+//   bottleneck   y = relu(bn3(conv3(relu(bn2(conv2(relu(bn1(conv1(x)))))))) + shortcut(x))
+//                1x1, 3x3, 1x1 to four times the width; the 3x3 strides (the "v1.5" form)
+//
+// Names: conv1, bn1, layer1.0.conv1, layer1.0.bn1, ..., fc; a projection shortcut is
+// layerS.0.downsample.0 (the 1x1 convolution) and .1 (its batch norm); squeeze and excitation (Hu
+// et al. 2017), to a sixteenth of the channels, is layer1.0.se.fc1 and .fc2.
 #include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include "tessera/layers/activation.h"
+#include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
 #include "tessera/layers/shortcut.h"
 #include "tessera/layers/stochastic_depth.h"
-#include "tessera/runtime/error.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr int64_t kExpansion = 4;  // of a bottleneck's last convolution
+struct ResNetSettings {
+  std::vector<int64_t> blocks;                        // of each stage
+  std::vector<int64_t> widths = {64, 128, 256, 512};  // channels of each (a quarter, bottleneck)
+  bool bottleneck = false;
+  // conv 7x7 stride 2, max pool 3 stride 2: for ImageNet's images; else conv 3x3, for CIFAR's.
+  bool large_stem = true;
+  // How a block bridges other shapes: a 1x1 convolution and batch norm ("option B"); else every
+  // second pixel, and zeros on both sides for new channels ("option A").
+  bool projects = true;
+  bool squeezes = false;  // the residual goes through squeeze and excitation ("SE-ResNet")
+};
+
+constexpr int64_t kBottleneckExpansion = 4;  // of its last convolution
 
 struct BlockShape {
   int64_t in, width, out;  // channels: of x, of the convolutions inside, of the result
   int64_t stride;
-  ResNet::Shortcut shortcut;
+  bool projects;
   bool squeezes;
   double stochastic_depth;
 };
 
-Conv2d::Settings conv_settings(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1) {
+Conv2d::Settings resnet_conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1) {
   return {.in = in,
           .out = out,
           .kernel = kernel,
@@ -34,10 +57,10 @@ Conv2d::Settings conv_settings(int64_t in, int64_t out, int64_t kernel, int64_t 
           .bias = false};
 }
 
-// What a residual ends with: squeeze and excitation where the network has it, and stochastic depth.
-class Ending {
+// The end of a residual: squeeze and excitation if the network has it, and stochastic depth.
+class ResidualEnding {
  public:
-  Ending(Store& store, const std::string& name, const BlockShape& s)
+  ResidualEnding(Store& store, const std::string& name, const BlockShape& s)
       : stochastic_depth_(s.stochastic_depth) {
     if (s.squeezes)
       se_ = std::make_unique<SqueezeExcitation>(
@@ -54,12 +77,12 @@ class Ending {
   double stochastic_depth_;
 };
 
-// What is added to the residual: x itself where shapes agree.
+// The shortcut that is added to the residual: x itself if shapes agree.
 class Bridge {
  public:
   Bridge(Store& store, const std::string& name, const BlockShape& s) : shape_(s) {
-    if (is_identity() || s.shortcut == ResNet::Shortcut::kPad) return;
-    conv_ = std::make_unique<Conv2d>(store, name + ".0", conv_settings(s.in, s.out, 1, s.stride));
+    if (is_identity() || !s.projects) return;
+    conv_ = std::make_unique<Conv2d>(store, name + ".0", resnet_conv(s.in, s.out, 1, s.stride));
     norm_ =
         std::make_unique<BatchNorm2d>(store, name + ".1", BatchNorm2d::Settings{.channels = s.out});
   }
@@ -81,9 +104,9 @@ class BasicBlock final : public Module {
  public:
   BasicBlock(Store& store, std::string name, const BlockShape& s)
       : Module(std::move(name)),
-        conv1_(store, part("conv1"), conv_settings(s.in, s.width, 3, s.stride)),
+        conv1_(store, part("conv1"), resnet_conv(s.in, s.width, 3, s.stride)),
         bn1_(store, part("bn1"), {.channels = s.width}),
-        conv2_(store, part("conv2"), conv_settings(s.width, s.out, 3)),
+        conv2_(store, part("conv2"), resnet_conv(s.width, s.out, 3)),
         bn2_(store, part("bn2"), {.channels = s.out}),
         ending_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
@@ -99,7 +122,7 @@ class BasicBlock final : public Module {
   BatchNorm2d bn1_;
   Conv2d conv2_;
   BatchNorm2d bn2_;
-  Ending ending_;
+  ResidualEnding ending_;
   Bridge bridge_;
 };
 
@@ -107,11 +130,11 @@ class BottleneckBlock final : public Module {
  public:
   BottleneckBlock(Store& store, std::string name, const BlockShape& s)
       : Module(std::move(name)),
-        conv1_(store, part("conv1"), conv_settings(s.in, s.width, 1)),
+        conv1_(store, part("conv1"), resnet_conv(s.in, s.width, 1)),
         bn1_(store, part("bn1"), {.channels = s.width}),
-        conv2_(store, part("conv2"), conv_settings(s.width, s.width, 3, s.stride)),
+        conv2_(store, part("conv2"), resnet_conv(s.width, s.width, 3, s.stride)),
         bn2_(store, part("bn2"), {.channels = s.width}),
-        conv3_(store, part("conv3"), conv_settings(s.width, s.out, 1)),
+        conv3_(store, part("conv3"), resnet_conv(s.width, s.out, 1)),
         bn3_(store, part("bn3"), {.channels = s.out}),
         ending_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
@@ -130,100 +153,79 @@ class BottleneckBlock final : public Module {
   BatchNorm2d bn2_;
   Conv2d conv3_;
   BatchNorm2d bn3_;
-  Ending ending_;
+  ResidualEnding ending_;
   Bridge bridge_;
 };
 
-Conv2d::Settings stem_settings(const ResNet::Settings& s) {
-  if (s.blocks.empty() || s.blocks.size() != s.widths.size()) {
-    throw ConfigError(
-        fmt::format("resnet: blocks and widths must have one number for each stage, "
-                    "have {} and {}",
-                    s.blocks.size(), s.widths.size()));
-  }
-  return s.stem == ResNet::Stem::kLarge ? conv_settings(s.channels, s.widths[0], 7, 2)
-                                        : conv_settings(s.channels, s.widths[0], 3);
-}
-
-}  // namespace
-
-ResNet::ResNet(Store& store, const Settings& s)
-    : Module(""),
-      stem_(s.stem),
-      conv1_(store, "conv1", stem_settings(s)),
-      bn1_(store, "bn1", {.channels = s.widths[0]}) {
+void make_resnet(NetworkBuilder& net, const ModelOptions& o, const ResNetSettings& s) {
+  net.add<Conv2d>("conv1",
+                  resnet_conv(o.channels, s.widths[0], s.large_stem ? 7 : 3, s.large_stem ? 2 : 1));
+  net.add<BatchNorm2d>("bn1", {.channels = s.widths[0]});
+  net.apply(relu);
+  if (s.large_stem) net.max_pool({.kernel = 3, .stride = 2, .padding = 1});
   const int64_t all = std::accumulate(s.blocks.begin(), s.blocks.end(), int64_t{0});
   int64_t channels = s.widths[0], made = 0;
   for (size_t stage = 0; stage < s.blocks.size(); ++stage) {
-    const int64_t out = s.widths[stage] * (s.block == Block::kBottleneck ? kExpansion : 1);
-    for (int64_t i = 0; i < s.blocks[stage]; ++i, ++made) {
+    const int64_t out = s.widths[stage] * (s.bottleneck ? kBottleneckExpansion : 1);
+    for (int64_t i = 0; i < s.blocks[stage]; ++i, ++made, channels = out) {
       const double deep =
           static_cast<double>(made) / static_cast<double>(std::max<int64_t>(1, all - 1));
       const BlockShape shape{.in = channels,
                              .width = s.widths[stage],
                              .out = out,
                              .stride = stage > 0 && i == 0 ? 2 : 1,
-                             .shortcut = s.shortcut,
+                             .projects = s.projects,
                              .squeezes = s.squeezes,
-                             .stochastic_depth = deep * s.stochastic_depth};
-      std::string name = fmt::format("layer{}.{}", stage + 1, i);
-      if (s.block == Block::kBasic) {
-        blocks_.push_back(std::make_unique<BasicBlock>(store, std::move(name), shape));
-      } else {
-        blocks_.push_back(std::make_unique<BottleneckBlock>(store, std::move(name), shape));
-      }
-      channels = out;
+                             .stochastic_depth = deep * *o.stochastic_depth};
+      const std::string name = fmt::format("layer{}.{}", stage + 1, i);
+      if (s.bottleneck)
+        net.add<BottleneckBlock>(name, shape);
+      else
+        net.add<BasicBlock>(name, shape);
     }
   }
-  fc_ = std::make_unique<Linear>(store, "fc", Linear::Settings{.in = channels, .out = s.classes});
+  net.apply(global_average_pool);
+  net.add<Linear>("fc", {.in = channels, .out = o.classes});
 }
 
-Tensor ResNet::forward(const Tensor& x) const {
-  Tensor y = relu(bn1_(conv1_(x)));
-  if (stem_ == Stem::kLarge) y = max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
-  for (const auto& block : blocks_) y = (*block)(y);
-  return (*fc_)(global_average_pool(y));
+Network resnet_of(std::string name, const ResNetSettings& settings,
+                  std::vector<NameTable> tables = {}, std::vector<TimedAt> timed = {}) {
+  return {std::move(name),
+          {.stochastic_depth = 0},
+          [settings](NetworkBuilder& net, const ModelOptions& o) { make_resnet(net, o, settings); },
+          std::move(tables),
+          std::move(timed)};
 }
 
-ResNet::Settings ResNet::cifar(int depth) {
-  if (depth < 8 || depth % 6 != 2) {
-    throw ConfigError(
-        fmt::format("resnet: CIFAR depths are 6 n + 2 (20, 32, 44, ...), not {}", depth));
-  }
-  const int64_t n = (depth - 2) / 6;
-  return {.block = Block::kBasic,
-          .stem = Stem::kSmall,
-          .shortcut = Shortcut::kPad,
-          .blocks = {n, n, n},
-          .widths = {16, 32, 64}};
+Network cifar_resnet(int64_t n, std::vector<TimedAt> timed = {}) {
+  return resnet_of(
+      fmt::format("resnet{}", 6 * n + 2),
+      {.blocks = {n, n, n}, .widths = {16, 32, 64}, .large_stem = false, .projects = false}, {},
+      std::move(timed));
 }
 
-ResNet::Settings ResNet::imagenet(int depth) {
-  Settings s{.block = depth < 50 ? Block::kBasic : Block::kBottleneck,
-             .stem = Stem::kLarge,
-             .shortcut = Shortcut::kProject,
-             .blocks = {},
-             .widths = {64, 128, 256, 512},
-             .classes = 1000};
-  switch (depth) {
-    case 18:
-      s.blocks = {2, 2, 2, 2};
-      break;
-    case 34:
-    case 50:
-      s.blocks = {3, 4, 6, 3};
-      break;
-    case 101:
-      s.blocks = {3, 4, 23, 3};
-      break;
-    case 152:
-      s.blocks = {3, 8, 36, 3};
-      break;
-    default:
-      throw ConfigError(
-          fmt::format("resnet: ImageNet depths are 18, 34, 50, 101 and 152, not {}", depth));
-  }
-  return s;
+}  // namespace
+
+Networks zoo::resnet() {
+  const std::vector<NameTable> both{{"torchvision"}, {"timm"}};
+  return {
+      cifar_resnet(3, {{32, 128}}),
+      cifar_resnet(5),
+      cifar_resnet(7),
+      cifar_resnet(9),
+      cifar_resnet(18),
+      resnet_of("resnet18", {.blocks = {2, 2, 2, 2}}, both, {{224, 16}}),
+      resnet_of("resnet34", {.blocks = {3, 4, 6, 3}}, both),
+      resnet_of("resnet50", {.blocks = {3, 4, 6, 3}, .bottleneck = true}, both, {{224, 8}}),
+      resnet_of("resnet101", {.blocks = {3, 4, 23, 3}, .bottleneck = true}, both),
+      resnet_of("resnet152", {.blocks = {3, 8, 36, 3}, .bottleneck = true}, both),
+      resnet_of("resnet18_cifar", {.blocks = {2, 2, 2, 2}, .large_stem = false}, {}, {{32, 64}})};
+}
+
+Networks zoo::seresnet() {
+  return {resnet_of("seresnet18", {.blocks = {2, 2, 2, 2}, .squeezes = true}, {{"timm"}}),
+          resnet_of("seresnet50", {.blocks = {3, 4, 6, 3}, .bottleneck = true, .squeezes = true},
+                    {{"timm"}})};
 }
 
 }  // namespace tessera

@@ -1,19 +1,27 @@
-#include "tessera/models/zoo/shufflenet.h"
-
+// ShuffleNet v2 (Ma et al., "ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture
+// Design", 2018): a stem that quarters the image, three stages, a 1x1 convolution, global average
+// pooling and a linear layer. A block works on half of the channels, hands on the other, and then
+// lets the channels of both take turns; the first of a stage halves the image and works on all of
+// them twice:
+//
+//   branch   relu(norm(conv 1x1 (norm(depthwise 3x3 (relu(norm(conv 1x1 (x))))))))
+//
+// Names: conv1.0, stage2.0.branch1.0, stage2.0.branch2.0, ..., conv5.0, fc, as in well-known
+// implementations; the number after a convolution's is that of its norm.
 #include <fmt/format.h>
 
 #include "tessera/layers/channel_shuffle.h"
 #include "tessera/layers/concat.h"
-#include "tessera/layers/pool2d.h"
 #include "tessera/layers/slice.h"
-#include "tessera/models/zoo/conv_norm.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr int64_t kShuffleNetStem = 24;
-constexpr int64_t kBlocks[] = {4, 8, 4};
+constexpr int64_t kShuffleNetBlocks[] = {4, 8, 4};
 
 class ShuffleBlock final : public Module {
  public:
@@ -32,22 +40,20 @@ class ShuffleBlock final : public Module {
  protected:
   Tensor forward(const Tensor& x) const override {
     const Tensor y =
-        halves_
-            ? concat({in_turn(branch1_, x), in_turn(branch2_, x)})
-            : concat({slice(x, -1, 0, half_), in_turn(branch2_, slice(x, -1, half_, 2 * half_))});
+        halves_ ? concat({branch1_(x), branch2_(x)})
+                : concat({slice(x, -1, 0, half_), branch2_(slice(x, -1, half_, 2 * half_))});
     return channel_shuffle(y, 2);
   }
 
  private:
-  void add(Store& store, Chain& branch, const char* conv, const char* norm,
+  void add(Store& store, Sequential& branch, const char* conv, const char* norm,
            const Conv2d::Settings& settings, Activation activation) {
-    branch.push_back(
-        std::make_unique<ConvNorm>(store, part(conv), part(norm), settings, activation));
+    branch.add<ConvNorm>(store, part(conv), part(norm), settings, activation);
   }
-  void pointwise(Store& store, Chain& branch, const char* conv, const char* norm, int64_t in) {
+  void pointwise(Store& store, Sequential& branch, const char* conv, const char* norm, int64_t in) {
     add(store, branch, conv, norm, {.in = in, .out = half_, .kernel = 1}, relu);
   }
-  void depthwise(Store& store, Chain& branch, const char* conv, const char* norm,
+  void depthwise(Store& store, Sequential& branch, const char* conv, const char* norm,
                  int64_t channels) {
     add(store, branch, conv, norm,
         {.in = channels,
@@ -61,32 +67,45 @@ class ShuffleBlock final : public Module {
 
   int64_t half_;
   bool halves_;
-  Chain branch1_, branch2_;
+  Sequential branch1_, branch2_;
 };
+
+// widths: channels of each stage, even. last: of the 1x1 convolution at the end.
+void make_shufflenet_v2(NetworkBuilder& net, const ModelOptions& o,
+                        const std::vector<int64_t>& widths, int64_t last) {
+  const auto unit = [&](const std::string& name, const Conv2d::Settings& conv) {
+    net.add<ConvNorm>(name + ".0", name + ".1", conv, relu);
+  };
+  unit("conv1", {.in = o.channels, .out = kShuffleNetStem, .kernel = 3, .stride = 2, .padding = 1});
+  net.max_pool({.kernel = 3, .stride = 2, .padding = 1});
+  int64_t in = kShuffleNetStem;
+  for (size_t stage = 0; stage < widths.size(); ++stage) {
+    for (int64_t i = 0; i < kShuffleNetBlocks[stage]; ++i)
+      net.add<ShuffleBlock>(fmt::format("stage{}.{}", stage + 2, i), in, widths[stage], i == 0);
+    in = widths[stage];
+  }
+  unit("conv5", {.in = in, .out = last, .kernel = 1});
+  net.apply(global_average_pool);
+  net.add<Linear>("fc", {.in = last, .out = o.classes});
+}
+
+Network shufflenet_of(const char* size, const std::vector<int64_t>& widths, int64_t last,
+                      std::vector<TimedAt> timed = {}) {
+  return {
+      fmt::format("shufflenet_v2_{}", size),
+      {},
+      [=](NetworkBuilder& net, const ModelOptions& o) { make_shufflenet_v2(net, o, widths, last); },
+      {{"torchvision"}},
+      std::move(timed)};
+}
 
 }  // namespace
 
-ShuffleNetV2::ShuffleNetV2(Store& store, const Settings& s) : Module("") {
-  conv1_ = std::make_unique<ConvNorm>(
-      store, "conv1.0", "conv1.1",
-      Conv2d::Settings{
-          .in = s.channels, .out = kShuffleNetStem, .kernel = 3, .stride = 2, .padding = 1},
-      relu);
-  int64_t in = kShuffleNetStem;
-  for (size_t stage = 0; stage < s.widths.size(); ++stage) {
-    for (int64_t i = 0; i < kBlocks[stage]; ++i)
-      blocks_.push_back(std::make_unique<ShuffleBlock>(
-          store, fmt::format("stage{}.{}", stage + 2, i), in, s.widths[stage], i == 0));
-    in = s.widths[stage];
-  }
-  conv5_ = std::make_unique<ConvNorm>(store, "conv5.0", "conv5.1",
-                                      Conv2d::Settings{.in = in, .out = s.last, .kernel = 1}, relu);
-  fc_ = std::make_unique<Linear>(store, "fc", Linear::Settings{.in = s.last, .out = s.classes});
-}
-
-Tensor ShuffleNetV2::forward(const Tensor& x) const {
-  const Tensor y = max_pool2d((*conv1_)(x), {.kernel = 3, .stride = 2, .padding = 1});
-  return (*fc_)(global_average_pool((*conv5_)(in_turn(blocks_, y))));
+Networks zoo::shufflenet_v2() {
+  return {shufflenet_of("x0_5", {48, 96, 192}, 1024, {{224, 16}}),
+          shufflenet_of("x1_0", {116, 232, 464}, 1024, {{224, 16}}),
+          shufflenet_of("x1_5", {176, 352, 704}, 1024),
+          shufflenet_of("x2_0", {244, 488, 976}, 2048)};
 }
 
 }  // namespace tessera

@@ -1,79 +1,72 @@
-#include "tessera/models/zoo/vgg.h"
+// VGG (Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
+// Recognition", 2014) with batch norm: five groups of 3x3 convolutions, each followed by batch norm
+// and relu, a maximum pool 2 after each group, then fc 4096, fc 4096, fc classes with dropout.
+//
+// Names: features.N, where N also counts norms, relus and pools, and classifier.0, .3, .6, as in
+// well-known implementations. The first fc takes what the last pool leaves of the image.
+#include <algorithm>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
 #include "tessera/layers/activation.h"
+#include "tessera/layers/modules.h"
 #include "tessera/layers/pool2d.h"
+#include "tessera/models/zoo/networks.h"
+#include "tessera/models/zoo/parts.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr int64_t kFilters[] = {64, 128, 256, 512, 512};
-constexpr int64_t kSmallestVggImage = 32;  // leaves one pixel for the first fc
+// groups: convolutions of each group, of 64, 128, 256, 512, 512 filters.
+void make_vgg(NetworkBuilder& net, const ModelOptions& o, const std::vector<int64_t>& groups) {
+  constexpr int64_t kLeast = 32;  // leaves one pixel for the first fc
+  if (o.height < kLeast || o.width < kLeast)
+    throw ConfigError(fmt::format("vgg: images must be at least {0}x{0} pixels, are {1}x{2}",
+                                  kLeast, o.height, o.width));
+  int64_t in = o.channels, out = 64, layer = 0;
+  for (const int64_t convs : groups) {
+    for (int64_t i = 0; i < convs; ++i, layer += 3, in = out) {
+      net.add<Conv2d>(fmt::format("features.{}", layer),
+                      {.in = in, .out = out, .kernel = 3, .padding = 1});
+      net.add<BatchNorm2d>(fmt::format("features.{}", layer + 1), {.channels = out});
+      net.apply(relu);
+    }
+    net.max_pool({.kernel = 2});
+    ++layer;
+    out = std::min<int64_t>(2 * out, 512);
+  }
+  net.apply(flatten);
+  net.add<Linear>("classifier.0", {.in = in * (o.height / 32) * (o.width / 32), .out = 4096});
+  net.apply(relu);
+  net.dropout("classifier.2", *o.dropout);
+  net.add<Linear>("classifier.3", {.in = 4096, .out = 4096});
+  net.apply(relu);
+  net.dropout("classifier.5", *o.dropout);
+  net.add<Linear>("classifier.6", {.in = 4096, .out = o.classes});
+}
+
+Network vgg_of(int depth, const std::vector<int64_t>& groups, std::vector<TimedAt> timed = {}) {
+  // timm's first two linear layers are convolutions, over all pixels and over one.
+  return {fmt::format("vgg{}_bn", depth),
+          {.dropout = 0.5},
+          [groups](NetworkBuilder& net, const ModelOptions& o) { make_vgg(net, o, groups); },
+          {{"torchvision"},
+           {"timm",
+            "",
+            {{"classifier.0", "pre_logits.fc1"},
+             {"classifier.3", "pre_logits.fc2"},
+             {"classifier.6", "head.fc"}}}},
+          std::move(timed)};
+}
 
 }  // namespace
 
-Vgg::Vgg(Store& store, const Settings& s) : Module(""), groups_(s.convs) {
-  if (s.height < kSmallestVggImage || s.width < kSmallestVggImage)
-    throw ConfigError(fmt::format("vgg: images must be at least {0}x{0} pixels, are {1}x{2}",
-                                  kSmallestVggImage, s.height, s.width));
-  if (groups_.size() != std::size(kFilters))
-    throw ConfigError(fmt::format("vgg: has five groups of convolutions, not {}", groups_.size()));
-  int64_t in = s.channels, layer = 0;
-  for (size_t group = 0; group < groups_.size(); ++group, ++layer) {
-    for (int64_t i = 0; i < groups_[group]; ++i, layer += 3) {
-      convs_.push_back(std::make_unique<Conv2d>(
-          store, fmt::format("features.{}", layer),
-          Conv2d::Settings{.in = in, .out = kFilters[group], .kernel = 3, .padding = 1}));
-      norms_.push_back(
-          std::make_unique<BatchNorm2d>(store, fmt::format("features.{}", layer + 1),
-                                        BatchNorm2d::Settings{.channels = kFilters[group]}));
-      in = kFilters[group];
-    }
-  }
-  const auto fc = [&](const char* name, int64_t from, int64_t to) {
-    return std::make_unique<Linear>(store, name, Linear::Settings{.in = from, .out = to});
-  };
-  fc1_ = fc("classifier.0", in * (s.height / 32) * (s.width / 32), 4096);
-  fc2_ = fc("classifier.3", 4096, 4096);
-  fc3_ = fc("classifier.6", 4096, s.classes);
-  if (s.dropout > 0) {
-    drop1_ = std::make_unique<Dropout>("classifier.2", s.dropout);
-    drop2_ = std::make_unique<Dropout>("classifier.5", s.dropout);
-  }
-}
-
-Tensor Vgg::forward(const Tensor& x) const {
-  Tensor y = x;
-  size_t i = 0;
-  for (const int64_t convs : groups_) {
-    for (const size_t end = i + static_cast<size_t>(convs); i < end; ++i)
-      y = relu((*norms_[i])((*convs_[i])(y)));
-    y = max_pool2d(y, {.kernel = 2});
-  }
-  y = relu((*fc1_)(flatten(y)));
-  if (drop1_ != nullptr) y = (*drop1_)(y);
-  y = relu((*fc2_)(y));
-  if (drop2_ != nullptr) y = (*drop2_)(y);
-  return (*fc3_)(y);
-}
-
-Vgg::Settings Vgg::of_depth(int depth) {
-  switch (depth) {
-    case 11:
-      return {.convs = {1, 1, 2, 2, 2}};
-    case 13:
-      return {.convs = {2, 2, 2, 2, 2}};
-    case 16:
-      return {.convs = {2, 2, 3, 3, 3}};
-    case 19:
-      return {.convs = {2, 2, 4, 4, 4}};
-    default:
-      throw ConfigError(fmt::format("vgg: depths are 11, 13, 16 and 19, not {}", depth));
-  }
+Networks zoo::vgg() {
+  return {vgg_of(11, {1, 1, 2, 2, 2}, {{32, 64}, {224, 8}}), vgg_of(13, {2, 2, 2, 2, 2}),
+          vgg_of(16, {2, 2, 3, 3, 3}), vgg_of(19, {2, 2, 4, 4, 4})};
 }
 
 }  // namespace tessera

@@ -15,13 +15,13 @@ namespace tessera {
 struct ModelOptions {
   int64_t height = 32, width = 32, channels = 3;  // of the images
   int64_t classes = 10;
-  // Of the models that have them (model_options() tells); the model's own where nothing is given.
+  // Options of some networks (model_options() tells); the network's own value unless given.
   std::optional<double> dropout = {};  // probability, in [0, 1)
-  std::vector<int64_t> widths = {};    // mlp: hidden layers, cnn_bn: filters
-  std::optional<int64_t> depth = {};   // wide_resnet, densenet_bc: 6 n + 4
-  std::optional<int64_t> widen = {};   // wide_resnet: factor of the channels
-  std::optional<int64_t> growth = {};  // densenet_bc: channels that a layer adds
-  // efficientnet, convnext: probability that a sample goes around the last block, in [0, 1)
+  std::vector<int64_t> widths = {};    // units or filters of each layer
+  std::optional<int64_t> depth = {};   // 6 n + 4
+  std::optional<int64_t> widen = {};   // factor of the channels
+  std::optional<int64_t> growth = {};  // channels that a layer adds
+  // Probability that a sample goes around the last block, in [0, 1).
   std::optional<double> stochastic_depth = {};
 };
 
@@ -32,8 +32,10 @@ std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& op
 
 // Sorted as a person would.
 const std::vector<std::string>& model_names();
-// What may be chosen about a model, by the names that configurations use: "classes", "dropout", ...
-// Empty for an unknown name.
-const std::vector<std::string>& model_options(std::string_view name);
+// Returns what may be chosen about a model, by the names that configurations use: "classes",
+// "dropout", ... Empty for an unknown name.
+std::vector<std::string> model_options(std::string_view name);
+// Returns the families of networks that have the option: "mlp, cnn_bn".
+std::string families_with(std::string_view option);
 
 }  // namespace tessera

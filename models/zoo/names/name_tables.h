@@ -1,6 +1,5 @@
-// What other programs call the parts of the networks of the zoo, for files of weights that they
-// wrote or are to read. A network that has its twin elsewhere gets a line in name_tables.cc; its
-// renamed modules stand in a file of their own beside it.
+// NameTable: what another program calls the parts of a network of the zoo, for files of weights
+// that it wrote or is to read. The tables of a network stand in its entry (models/zoo/networks.h).
 #pragma once
 
 #include <string>
@@ -11,8 +10,8 @@
 namespace tessera {
 
 struct NameTable {
-  std::string program;  // "torchvision", "timm"
-  std::string network;  // what it calls the network: "mobilenetv2_100"
+  std::string program;       // "torchvision", "timm"
+  std::string network = {};  // what it calls the network: "mobilenetv2_100"
   // Paths of modules, ours and theirs; what lies within a module follows it. A module without an
   // entry has the same path there. The last part of a name is PyTorch's (our gamma is its weight).
   std::vector<std::pair<std::string, std::string>> modules = {};
@@ -27,13 +26,8 @@ struct NameTable {
   bool is_linear(std::string_view ours) const;
 };
 
-// Of a network of the zoo, that which is written first; empty where nobody else has it.
+// Returns the tables of a network of the zoo, the one that is written first; empty if no other
+// program has it.
 const std::vector<NameTable>& name_tables(std::string_view network);
-
-// Where names or forms differ.
-NameTable timm_vgg(int depth);          // vgg.cc
-NameTable timm_mobilenet_v2();          // mobilenet.cc
-NameTable timm_efficientnet(int size);  // efficientnet.cc
-NameTable timm_convnext_tiny();         // convnext.cc
 
 }  // namespace tessera

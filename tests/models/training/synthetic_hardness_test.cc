@@ -9,9 +9,9 @@
 #include "tessera/layers/cross_entropy.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/metrics.h"
+#include "tessera/layers/modules.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/sets/synthetic.h"
-#include "tessera/models/zoo/mlp.h"
 
 namespace tessera {
 namespace {
@@ -20,10 +20,10 @@ constexpr int64_t kBatch = 50, kTraining = 5000, kTest = 1000;
 
 TEST(SyntheticHardness, ALinearModelStaysUnder60Percent) {
   Store store(1);
-  const Mlp linear(store, {.in = 32 * 32 * 3, .hidden = {}});
+  const Linear linear(store, "fc1", {.in = 32 * 32 * 3, .out = 10});
   AdamW optimizer(store, store.parameters(), {});
   const auto logits_of = [&](const Tensor& images) {
-    return linear(image_normalize(images, {{0.5, 0.5, 0.5}, {0.25, 0.25, 0.25}}));
+    return linear(flatten(image_normalize(images, {{0.5, 0.5, 0.5}, {0.25, 0.25, 0.25}})));
   };
   auto train = compile([&](const Tensor& images, const Tensor& labels, const Tensor& lr) {
     const Tensor logits = logits_of(images);

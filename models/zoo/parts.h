@@ -1,0 +1,86 @@
+// Parts of networks: NetworkBuilder, and a convolution with batch norm.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tessera/layers/modules.h"
+#include "tessera/layers/pool2d.h"
+
+namespace tessera {
+
+using Activation = Tensor (*)(const Tensor&);
+
+// A layer without parameters.
+class FunctionModule final : public Module {
+ public:
+  FunctionModule(std::string name, std::function<Tensor(const Tensor&)> function)
+      : Module(std::move(name)), function_(std::move(function)) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override { return function_(x); }
+
+ private:
+  std::function<Tensor(const Tensor&)> function_;
+};
+
+// Makes a network that calls what is added to it one after the other.
+//
+//   net.add<Conv2d>("conv1", {.in = 3, .out = 16});
+//   net.apply(relu);
+class NetworkBuilder {
+ public:
+  explicit NetworkBuilder(Store& store) : store_(store) {}
+
+  template <class M>
+  void add(std::string name, const typename M::Settings& settings) {
+    net_->add<M>(store_, std::move(name), settings);
+  }
+  template <class M, class... Arguments>
+  void add(Arguments&&... arguments) {
+    net_->add<M>(store_, std::forward<Arguments>(arguments)...);
+  }
+  void apply(std::function<Tensor(const Tensor&)> function) {
+    net_->add<FunctionModule>("", std::move(function));
+  }
+  void max_pool(const Pool2dParams& params) {
+    apply([params](const Tensor& x) { return max_pool2d(x, params); });
+  }
+  // Adds nothing if the probability is 0.
+  void dropout(std::string name, double probability) {
+    if (probability > 0) net_->add<Dropout>(std::move(name), probability);
+  }
+  std::unique_ptr<Module> made() { return std::move(net_); }
+
+ private:
+  Store& store_;
+  std::unique_ptr<Sequential> net_ = std::make_unique<Sequential>();
+};
+
+// A convolution without bias, batch norm, and an activation if there is one.
+class ConvNorm final : public Module {
+ public:
+  // What `conv` says of a bias and `norm` of channels does not count. activation: none when
+  // nullptr.
+  ConvNorm(Store& store, std::string conv_name, std::string norm_name, Conv2d::Settings conv,
+           Activation activation, BatchNorm2d::Settings norm = {})
+      : Module(""),
+        conv_(store, std::move(conv_name), (conv.bias = false, conv)),
+        norm_(store, std::move(norm_name), (norm.channels = conv.out, norm)),
+        activation_(activation) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override {
+    const Tensor y = norm_(conv_(x));
+    return activation_ != nullptr ? activation_(y) : y;
+  }
+
+ private:
+  Conv2d conv_;
+  BatchNorm2d norm_;
+  Activation activation_;
+};
+
+}  // namespace tessera
