@@ -13,6 +13,15 @@
 
 namespace tessera {
 
+struct LambParams {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.01;
+  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+};
+
 // Declares the states "optimizer.m.<parameter>", "optimizer.v.<parameter>" and "optimizer.step".
 class Lamb final : public Optimizer {
  public:

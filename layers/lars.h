@@ -14,6 +14,16 @@
 
 namespace tessera {
 
+struct LarsParams {
+  double momentum = 0.9;
+  bool nesterov = false;
+  double trust = 0.001;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+};
+
 // Declares a state "optimizer.momentum.<parameter>" for each parameter.
 class Lars final : public Optimizer {
  public:

@@ -9,6 +9,14 @@
 
 namespace tessera {
 
+struct LionParams {
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;
+  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+};
+
 // Declares a state "optimizer.m.<parameter>" for each parameter.
 class Lion final : public Optimizer {
  public:

@@ -19,6 +19,17 @@
 
 namespace tessera {
 
+struct MuonParams {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int steps = 5;             // of Newton and Schulz
+  bool match_adamw = false;  // steps as large as AdamW's
+  double weight_decay = 0.1;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // of vectors
+  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+};
+
 // The nearest matrix to an orthogonal one that so many steps find, shape [rows, columns].
 Tensor newton_schulz(const Tensor& matrix, int steps);
 

@@ -14,6 +14,16 @@
 
 namespace tessera {
 
+struct RmspropParams {
+  double alpha = 0.99;
+  double epsilon = 1e-8;
+  double momentum = 0;
+  bool eps_in_root = false;   // as TensorFlow and timm's RMSpropTF have it
+  double weight_decay = 0;    // times the parameter, added to the gradient
+  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+};
+
 // Declares the states "optimizer.square.<parameter>" and, with momentum,
 // "optimizer.momentum.<parameter>".
 class Rmsprop final : public Optimizer {

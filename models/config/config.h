@@ -7,7 +7,8 @@
 //
 //   Config config = load_config("resnet.yaml", {"train.steps=50", "~data.augment"});
 //
-// The keys, their rules and their help are described once, in config_keys(). Thread-safe.
+// The keys, their rules, beside which choices they are read, and their help are described once, in
+// config_keys(). Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,6 @@
 
 #include "tessera/models/config/layer_config.h"
 #include "tessera/models/config/named.h"
-#include "tessera/models/config/optimizer_config.h"
 #include "tessera/models/data/augment/augment.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/runtime/context.h"
@@ -67,7 +67,7 @@ class Workers {
   bool automatic_ = false;
 };
 
-// What configurations choose by name.
+// Enumerations whose values configurations choose by name.
 enum class Mode { kGraph, kEager };
 enum class LossKind { kCrossEntropy, kBce, kMse };
 enum class ScheduleKind {
@@ -86,48 +86,58 @@ enum class ScheduleKind {
 enum class OnNonFinite { kStop, kSkip };
 enum class Sampling { kShuffled, kBalanced };
 enum class BestBy { kAccuracy, kLoss, kNone };
-const char* name_of(Mode value);
-const char* name_of(LossKind value);
-const char* name_of(ScheduleKind value);
-const char* name_of(OnNonFinite value);
-const char* name_of(Sampling value);
-const char* name_of(BestBy value);
-const char* name_of(CpuKernels value);
-const char* name_of(Winograd value);
-const char* name_of(GpuPlans value);
-const char* name_of(Damaged value);
-const char* name_of(Channels value);
-const char* name_of(CropBorder value);
+
+// clang-format off
+template <> inline constexpr auto kEnumNames<Mode> = enum_names<Mode::kEager>("graph", "eager");
+template <> inline constexpr auto kEnumNames<LossKind> =
+    enum_names<LossKind::kMse>("cross_entropy", "bce", "mse");
+template <> inline constexpr auto kEnumNames<ScheduleKind> = enum_names<ScheduleKind::kPlateau>(
+    "constant", "step", "multistep", "cosine", "linear", "one_cycle", "polynomial", "exponential",
+    "cosine_restarts", "wsd", "plateau");
+template <> inline constexpr auto kEnumNames<OnNonFinite> =
+    enum_names<OnNonFinite::kSkip>("stop", "skip");
+template <> inline constexpr auto kEnumNames<Sampling> =
+    enum_names<Sampling::kBalanced>("shuffled", "balanced");
+template <> inline constexpr auto kEnumNames<BestBy> =
+    enum_names<BestBy::kNone>("accuracy", "loss", "none");
+template <> inline constexpr auto kEnumNames<CpuKernels> =
+    enum_names<CpuKernels::eigen>("auto", "native", "eigen");
+template <> inline constexpr auto kEnumNames<Winograd> = enum_names<Winograd::off>("auto", "off");
+template <> inline constexpr auto kEnumNames<GpuPlans> =
+    enum_names<GpuPlans::tuned>("rule", "tuned");
+template <> inline constexpr auto kEnumNames<Damaged> = enum_names<Damaged::kSkip>("error", "skip");
+template <> inline constexpr auto kEnumNames<Channels> =
+    enum_names<Channels::kAuto>("1", "3", "auto");
+template <> inline constexpr auto kEnumNames<CropBorder> =
+    enum_names<CropBorder::kReflect>("zero", "reflect");
+// clang-format on
 
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
 // and their options are described in config_items.cc.
 struct AugmentConfig {
   std::string kind = "crop";
-  int padding = 0;                               // crop: pixels on each side
-  Named<CropBorder> border = CropBorder::kZero;  // crop: zero | reflect
-  std::string flip = "horizontal";               // flip
-  int size = 0;                                  // resize_crop, cutout: pixels a side
-  std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // resize_crop
-  double brightness = 0, contrast = 0, saturation = 0, hue = 0;       // color_jitter
-  int level = 128;                                                    // cutout
-  int n = 2, magnitude = 9;                                           // rand_augment
-  double alpha = 1;                                                   // mixup, cutmix
-  double probability = 1;                                             // cutout, mixup, cutmix
+  int padding = 0;  // pixels on each side
+  Named<CropBorder> border = CropBorder::kZero;
+  std::string flip = "horizontal";
+  int size = 0;                                                       // pixels a side
+  std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // [low, high]
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
+  int level = 128;
+  int n = 2, magnitude = 9;
+  double alpha = 1, probability = 1;
   bool operator==(const AugmentConfig&) const = default;
 };
 
 struct ModelConfig {
   std::string name = "resnet20";
   int64_t classes = 10;
-  // For the models that have them; the model's own where nothing is given.
-  std::optional<double> dropout;           // probability
-  std::vector<int64_t> widths;             // mlp, cnn_bn: of each layer
-  std::optional<int64_t> depth;            // wide_resnet, densenet_bc
-  std::optional<int64_t> widen;            // wide_resnet: factor of the channels
-  std::optional<int64_t> growth;           // densenet_bc: channels that a layer adds
-  std::optional<double> stochastic_depth;  // resnet, efficientnet, convnext
-  std::string weights;                     // file with the values to begin with; "": as initialised
-  std::vector<LayerConfig> layers;         // instead of a model by name, which is "layers" then
+  // Options of some models; the model's own where nothing is given (models/zoo/zoo.h).
+  std::optional<double> dropout;
+  std::vector<int64_t> widths;
+  std::optional<int64_t> depth, widen, growth;
+  std::optional<double> stochastic_depth;
+  std::string weights;              // file with the values to begin with; "": as initialised
+  std::vector<LayerConfig> layers;  // instead of a model by name, which is "layers" then
 };
 
 struct DataConfig {
@@ -136,51 +146,70 @@ struct DataConfig {
   int64_t batch = 128;          // images of a step
   Workers workers = 2;          // loader threads; 0: load in the training thread
   int read_ahead = 4;           // batches held ready at most
-  int image_size = 0;           // image_folder (1 to 4096), synthetic (16 to 512; 0: 32): pixels
+  int image_size = 0;           // pixels a side
   std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
-  // hdf5 (models/data/sets/hdf5_set.h says what they mean)
-  std::string images;          // path of the images, such as /{split}/images; "": a packed file
-  std::string layout = "hwc";  // hwc | chw | cwh
-  std::vector<double> range;   // [low, high] of the values; empty: that of their type
-  std::string class_names;     // path, or path@attribute
-  double test_part = 0.1;      // without {split}: part of the images that is the test set
-  ByteSize cache{int64_t{256} << 20};            // decoded images that are kept
-  Named<Damaged> damaged = Damaged::kError;      // image_folder, pictures that do not decode
-  Named<Channels> channels = Channels::kColour;  // image_folder: 1 | 3 | auto
-  bool follow_links = false;                     // image_folder: out of its root
-  int64_t train_count = 0;                       // use only so many training images; 0: all
-  int64_t test_count = 0;                        // the same for the test images
+  std::string images;           // models/data/sets/hdf5_set.h says what these mean
+  std::string layout = "hwc";
+  std::vector<double> range;
+  std::string class_names;
+  double test_part = 0.1;
+  ByteSize cache{int64_t{256} << 20};
+  Named<Damaged> damaged = Damaged::kError;
+  Named<Channels> channels = Channels::kColour;
+  bool follow_links = false;
+  int64_t train_count = 0;  // use only so many training images; 0: all
+  int64_t test_count = 0;   // the same for the test images
   Named<Sampling> sampling = Sampling::kShuffled;
   ValidationSource validation;  // held out of the training images, or a folder
   std::vector<AugmentConfig> augment;
-  std::vector<double> mean;  // per channel, in units of x / 255; empty: the data set's own
-  std::vector<double> std;
+  std::vector<double> mean, std;  // per channel, in units of x / 255; empty: the data set's own
 };
 
 // The formulas stand in models/training/losses.h.
 struct LossConfig {
   Named<LossKind> name = LossKind::kCrossEntropy;
   double label_smoothing = 0;
-  std::vector<double> class_weights = {};       // cross_entropy: one for each class; empty: 1
-  std::optional<double> target_threshold = {};  // bce
+  std::vector<double> class_weights = {};  // one for each class; empty: 1
+  std::optional<double> target_threshold = {};
+};
+
+// One entry of optimizer.groups: {vectors: {weight_decay: 0}} or {named: {part: fc, lr: 10}}.
+struct GroupConfig {
+  std::string kind = "vectors";
+  std::string part = {};            // of the network
+  double lr = 1, weight_decay = 1;  // factors
+  bool operator==(const GroupConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  std::string name = "sgd";  // one of optimizers.cc
+  double lr = 0.1;           // that the schedule scales; parse_config() takes usual_lr()
+  std::optional<double> clip_norm, clip_value;  // of gradients
+  double layer_decay = 1;                       // factor of lr from a layer to the one before
+  std::vector<GroupConfig> groups;
+  // Options of all optimizers, and of those that name them in optimizers.cc.
+  double weight_decay = 0, vector_lr = 1;
+  bool decay_vectors = true;
+  double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, alpha = 0.99, eps = 1e-8, trust = 0.001;
+  bool nesterov = false, eps_in_root = false, match_adamw = false;
+  int ns_steps = 5;
 };
 
 // The formulas stand in models/config/schedule.h.
 struct ScheduleConfig {
   Named<ScheduleKind> name = ScheduleKind::kConstant;
-  Duration warmup;  // linear from 0 to lr; not for one_cycle, which rises itself
-  Duration every{30, Duration::Unit::kEpochs};  // step, exponential: between factors of gamma
-  std::vector<Duration> milestones;             // multistep: when lr is multiplied by gamma, rising
-  double gamma = 0.1;                           // step, multistep, exponential, plateau
-  double final_lr = 0;                          // the learning rate at the end; plateau: the least
-  double start_factor = 0.04;  // one_cycle: the first learning rate, as a part of lr
-  double peak_at = 0.3;        // one_cycle: where lr is reached, as a part of the training
-  double power = 1;            // polynomial
-  Duration period{10, Duration::Unit::kEpochs};  // cosine_restarts: of the first cycle
-  int period_factor = 1;                         // cosine_restarts: of each after it
-  Duration decay{1, Duration::Unit::kEpochs};    // wsd: the linear decay at the end
-  int patience = 10, cooldown = 0;               // plateau: evaluations
-  double threshold = 1e-4;                       // plateau: what is better by less is not
+  Duration warmup;  // linear from 0 to lr
+  Duration every{30, Duration::Unit::kEpochs};
+  std::vector<Duration> milestones;  // rising
+  double gamma = 0.1;
+  double final_lr = 0;
+  double start_factor = 0.04, peak_at = 0.3;  // parts of lr and of the training
+  double power = 1;
+  Duration period{10, Duration::Unit::kEpochs};
+  int period_factor = 1;
+  Duration decay{1, Duration::Unit::kEpochs};
+  int patience = 10, cooldown = 0;  // evaluations
+  double threshold = 1e-4;
 };
 
 struct TrainConfig {
@@ -238,8 +267,8 @@ struct MemoryConfig {
   std::optional<ByteSize> budget;
   std::string recompute = "best";     // what is (memory/recompute/recompute.h)
   std::string costs = "counted";      // by what times (models/training/profile_costs.h)
-  std::string allocator = "caching";  // eager: where its tensors come from (memory/allocator.h)
-  std::optional<ByteSize> reserve;    // eager: bytes taken before the first step
+  std::string allocator = "caching";  // memory/allocator.h
+  std::optional<ByteSize> reserve;    // bytes taken before the first step
 };
 
 struct CheckpointConfig {

@@ -82,28 +82,21 @@ class Checks {
     }
   }
 
-  // Given as what it is by default: nothing.
-  bool is_unset(const std::string& option) const {
-    const ModelConfig& model = config_.model;
-    return (option == "dropout" && !model.dropout) || (option == "depth" && !model.depth) ||
-           (option == "widen" && !model.widen) || (option == "growth" && !model.growth) ||
-           (option == "stochastic_depth" && !model.stochastic_depth) ||
-           (option == "widths" && model.widths.empty());
-  }
-
   // What is given for the model must be an option of that model.
   void check_model() {
     const size_t before = errors_.size();
     const bool is_layered = given_.count("model.layers") != 0;
     const std::vector<std::string> options = options_of_model(config_.model.name, is_layered);
-    for (const auto& [path, range] : given_) {
-      const std::string option = path.substr(path.find('.') + 1);
-      if (!path.starts_with("model.") || (option == "name" && !is_layered) || is_unset(option) ||
-          std::find(options.begin(), options.end(), option) != options.end())
+    Config copy = config_;
+    for (const ConfigKey& key : config_keys(copy)) {
+      const auto given = given_.find(key.path);
+      if (given == given_.end() || key.group() != "model") continue;
+      const bool is_name = key.leaf() == "name";
+      if ((is_name ? !is_layered : is_default(key)) || std::ranges::count(options, key.leaf()) > 0)
         continue;
-      errors_.add(range, is_layered
-                             ? path + ": stands beside model.layers; give one of them"
-                             : fmt::format("{}: {} has no such option (its options: {})", path,
+      errors_.add(given->second,
+                  is_layered ? key.path + ": stands beside model.layers; give one of them"
+                             : fmt::format("{}: {} has no such option (its options: {})", key.path,
                                            config_.model.name, fmt::join(options, ", ")));
     }
     if (is_layered && config_.model.layers.empty())
@@ -152,10 +145,8 @@ class Checks {
 
   void check_optimizer() {
     const OptimizerConfig& optimizer = config_.optimizer;
-    const bool still = (optimizer.name == OptimizerKind::kSgd && optimizer.sgd.nesterov &&
-                        optimizer.sgd.momentum == 0) ||
-                       (optimizer.name == OptimizerKind::kLars && optimizer.lars.nesterov &&
-                        optimizer.lars.momentum == 0);
+    const bool still = (optimizer.name == "sgd" || optimizer.name == "lars") &&
+                       optimizer.nesterov && optimizer.momentum == 0;
     if (still) add({"optimizer.nesterov"}, "optimizer.nesterov: needs a momentum above 0");
   }
 
@@ -260,8 +251,8 @@ class Checks {
                       memory.budget->text(), on_gpu ? "gpu_limit" : "limit", limit->text()));
   }
 
-  bool is_put_aside(const std::string& path, const SourceRange& range) const {
-    const std::string choice = choice_that_puts_aside(path);
+  bool is_put_aside(const ConfigKey& key, const SourceRange& range) const {
+    const std::string choice = choice_that_puts_aside(key);
     if (choice.empty()) return false;
     const size_t dot = choice.find('.');
     if (wrong_.count(dot == std::string::npos ? "" : choice.substr(0, dot)) != 0)
@@ -276,7 +267,7 @@ class Checks {
     for (const ConfigKey& key : config_keys(copy)) {
       const auto given = given_.find(key.path);
       if (given == given_.end() || wrong_.count(key.group())) continue;
-      if (is_put_aside(key.path, given->second)) continue;
+      if (is_put_aside(key, given->second)) continue;
       if (const std::string why = why_without_effect(config_, key); !why.empty())
         errors_.add(given->second, fmt::format("{0}: {1} has no effect {2}; ~{0} puts it aside",
                                                key.path, value_text(key), why));

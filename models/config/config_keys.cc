@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,6 +10,7 @@
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
+#include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/data/loader.h"
@@ -73,6 +75,16 @@ KeyRule one_of(std::vector<std::string> names) {
 KeyRule required(KeyRule rule) {
   rule.required = true;
   return rule;
+}
+
+ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, std::string help)
+    : path(std::move(path)), target(target), rule(std::move(rule)), help(std::move(help)) {}
+
+ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, When when,
+                     const std::string& help)
+    : ConfigKey(std::move(path), target, std::move(rule),
+                when.in_help ? fmt::format("{}: {}", fmt::join(when.values, ", "), help) : help) {
+  this->when = std::move(when);
 }
 
 std::string ConfigKey::group() const {
@@ -175,8 +187,75 @@ std::vector<std::string> known_recompute_strategies() {
 }
 
 std::string image_size_help() {
-  return fmt::format("pixels a side of image_folder (from 1), synthetic ({} to {}; 0: 32)",
-                     kSmallestSynthetic, kLargestSynthetic);
+  return fmt::format("pixels a side, from 1; of synthetic {} to {}, 0: 32", kSmallestSynthetic,
+                     kLargestSynthetic);
+}
+
+std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
+
+// The data set, and what is said of an HDF5 file.
+constexpr const char* kNamedArrays = "hdf5 with data.images";
+constexpr const char* kCutFile = "hdf5 with data.images without {split}";
+std::string arrays(const Config& c) {
+  return c.data.name == "hdf5" && !c.data.images.empty() ? kNamedArrays : c.data.name;
+}
+std::string cut(const Config& c) {
+  const bool has_split = c.data.images.find("{split}") != std::string::npos;
+  return arrays(c) == kNamedArrays && !has_split ? kCutFile : arrays(c);
+}
+
+// A device that is not certain to be a CPU may be a GPU.
+const Choice kByDevice{
+    "device", [](const Config& c) { return std::string(names_cpu(c) ? "cpu" : "gpu"); }, false};
+const Choice kByMode{"mode", [](const Config& c) { return c.mode.text(); }};
+const Choice kByData{"data.name", [](const Config& c) { return c.data.name; }};
+const Choice kByArrays{"data.name", arrays}, kByCut{"data.name", cut};
+const Choice kByWorkers{"data.workers", [](const Config& c) { return some(c.data.workers); },
+                        false};
+const Choice kByLoss{"loss.name", [](const Config& c) { return c.loss.name.text(); }};
+const Choice kByOptimizer{"optimizer.name", [](const Config& c) { return c.optimizer.name; }};
+const Choice kBySchedule{"schedule.name", [](const Config& c) { return c.schedule.name.text(); },
+                         true, false};
+const Choice kByEma{
+    "ema.decay", [](const Config& c) { return std::string(c.ema.decay ? "any number" : "none"); },
+    false};
+const Choice kByKeep{"checkpoint.keep", [](const Config& c) { return some(c.checkpoint.keep); },
+                     false};
+
+When when(const Choice& choice, std::vector<std::string> values) {
+  return {&choice, std::move(values), choice.in_help, choice.puts_aside};
+}
+// Leaves the values out of the help.
+When quietly(When when) {
+  when.in_help = false;
+  return when;
+}
+// Makes a key of a file that an override silences an error.
+When strictly(When when) {
+  when.puts_aside = false;
+  return when;
+}
+When having(const char* option) { return when(kByOptimizer, optimizers_with(option)); }
+
+// Published data sets with a coarse and a fine label, and files whose labels have a path.
+std::vector<std::string> sets_with_labels() {
+  std::vector<std::string> names;
+  for (const PublishedSet& set : published_sets())
+    if (set.labels.size() > 1) names.push_back(set.name);
+  names.emplace_back(kNamedArrays);
+  return names;
+}
+
+// Data sets that are read from somewhere.
+std::vector<std::string> sets_with_files() {
+  std::vector<std::string> names = data_names();
+  std::erase(names, "synthetic");
+  return names;
+}
+
+// Begins help with the networks that have the option.
+std::string of_networks(const char* option, const char* help) {
+  return fmt::format("{}: {}", families_with(option), help);
 }
 
 constexpr double kInts = std::numeric_limits<int>::max();
@@ -186,40 +265,42 @@ constexpr double kMaxImages = 0x1p32;
 // One key, one line.
 // clang-format off
 std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
+  const When gpu = when(kByDevice, {"gpu"}), hdf5 = when(kByData, {"hdf5"});
+  const When arrays = when(kByArrays, {kNamedArrays}), folder = when(kByData, {"image_folder"});
   return {
     {"seed", &c.seed, at_least(0), "where all random numbers start"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
     {"mode", &c.mode, one_of<Mode>(), "capture and plan the step, or run op by op"},
-    {"deterministic", &c.deterministic, any(), "same bits in every run; always so on the CPU"},
+    {"deterministic", &c.deterministic, any(), strictly(gpu), "same bits in every run; always so on the CPU"},
     {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
 
     {"model.name", &c.model.name, one_of(model_names()), "the network"},
     {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
     {"model.weights", &c.model.weights, any(), "file with the values to begin with: safetensors, or our HDF5 (docs/weights.md)"},
     {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
-    {"model.widths", &c.model.widths, at_least(1, kInts), "mlp, cnn_bn: units or filters a layer"},
-    {"model.depth", &c.model.depth, at_least(1, 10000), "wide_resnet, densenet_bc: 6 n + 4 layers"},
-    {"model.widen", &c.model.widen, at_least(1, 1000), "wide_resnet: factor of the channels"},
-    {"model.growth", &c.model.growth, at_least(1, 10000), "densenet_bc: channels a layer adds"},
-    {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), "resnet, seresnet, efficientnet, convnext: probability that a sample goes around the last block, less before it; none: the model's own"},
+    {"model.widths", &c.model.widths, at_least(1, kInts), of_networks("widths", "units or filters a layer")},
+    {"model.depth", &c.model.depth, at_least(1, 10000), of_networks("depth", "6 n + 4 layers")},
+    {"model.widen", &c.model.widen, at_least(1, 1000), of_networks("widen", "factor of the channels")},
+    {"model.growth", &c.model.growth, at_least(1, 10000), of_networks("growth", "channels a layer adds")},
+    {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), of_networks("stochastic_depth", "probability that a sample goes around the last block, less before it; none: the model's own")},
     {"model.layers", &c.model.layers, any(), "a model of one's own, layer by layer, instead of name"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
-    {"data.root", &c.data.root, any(), "folder of its files; hdf5: the file"},
+    {"data.root", &c.data.root, any(), quietly(when(kByData, sets_with_files())), "folder of its files; hdf5: the file"},
     {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images of a step"},
     {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one for each core, 16 at most"},
-    {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), "batches held ready at most"},
-    {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), image_size_help()},
-    {"data.labels", &c.data.labels, any(), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
-    {"data.images", &c.data.images, any(), "hdf5: path of the images, such as /{split}/images, where {split} is train and test; none: a packed file"},
-    {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), "hdf5: order of an image's dimensions; cwh: MATLAB"},
-    {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), "hdf5: [low, high], what becomes black and white; []: 0 to 255, of floats 0 to 1"},
-    {"data.class_names", &c.data.class_names, any(), "hdf5: path, or path@attribute, of the names; none: class_names beside the labels"},
-    {"data.test_part", &c.data.test_part, between(0, 1), "hdf5 without {split}: part of each class that is the test set"},
-    {"data.cache", &c.data.cache, above(0), "hdf5: decoded images kept in memory, of each set"},
-    {"data.damaged", &c.data.damaged, one_of<Damaged>(), "image_folder: broken pictures"},
-    {"data.channels", &c.data.channels, one_of<Channels>(), "image_folder: 1: gray, 3: colours, auto: 1 where all pictures are stored in gray"},
-    {"data.follow_links", &c.data.follow_links, any(), "image_folder: links out of its root too"},
+    {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "batches held ready at most"},
+    {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), strictly(when(kByData, {"image_folder", "synthetic"})), image_size_help()},
+    {"data.labels", &c.data.labels, any(), quietly(when(kByArrays, sets_with_labels())), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
+    {"data.images", &c.data.images, any(), hdf5, "path of the images, such as /{split}/images, where {split} is train and test; none: a packed file"},
+    {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), arrays, "order of an image's dimensions; cwh: MATLAB"},
+    {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), arrays, "[low, high], what becomes black and white; []: 0 to 255, of floats 0 to 1"},
+    {"data.class_names", &c.data.class_names, any(), arrays, "path, or path@attribute, of the names; none: class_names beside the labels"},
+    {"data.test_part", &c.data.test_part, between(0, 1), when(kByCut, {kCutFile}), "part of each class that is the test set"},
+    {"data.cache", &c.data.cache, above(0), hdf5, "decoded images kept in memory, of each set"},
+    {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "broken pictures"},
+    {"data.channels", &c.data.channels, one_of<Channels>(), folder, "1: gray, 3: colours, auto: 1 where all pictures are stored in gray"},
+    {"data.follow_links", &c.data.follow_links, any(), folder, "links out of its root too"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
     {"data.sampling", &c.data.sampling, one_of<Sampling>(), "training images: each once an epoch, or drawn so that all classes are as frequent, those of small classes more than once"},
@@ -231,14 +312,28 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
 }
 
 std::vector<ConfigKey> keys_of_training(Config& c) {
+  const KeyRule share = from_below(0, 1), positive = at_least(kMinFloat, kMaxFloat);
   return {
     {"loss.name", &c.loss.name, one_of<LossKind>(), "the loss to minimise; evaluations show the cross-entropy whatever it is"},
     {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
-    {"loss.class_weights", &c.loss.class_weights, at_least(0, kMaxFloat), "cross_entropy: one for each class; []: all the same"},
-    {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), "bce: targets above it are 1, the others 0, so that mixed images are of both classes"},
+    {"loss.class_weights", &c.loss.class_weights, at_least(0, kMaxFloat), when(kByLoss, {"cross_entropy"}), "one for each class; []: all the same"},
+    {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), when(kByLoss, {"bce"}), "targets above it are 1, the others 0, so that mixed images are of both classes"},
 
-    {"optimizer.name", &c.optimizer.name, one_of<OptimizerKind>(), "how parameters are updated"},
+    {"optimizer.name", &c.optimizer.name, one_of(optimizer_names()), "how parameters are updated"},
     {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule; unless given: " + usual_lrs()},
+    {"optimizer.momentum", &c.optimizer.momentum, share, having("momentum"), "memory of the gradients; of muon usually 0.95"},
+    {"optimizer.nesterov", &c.optimizer.nesterov, any(), having("nesterov"), "look ahead; of muon usually true"},
+    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMaxFloat), "pull of weights to zero"},
+    {"optimizer.decay_vectors", &c.optimizer.decay_vectors, any(), "whether weight_decay is for biases and norms (one axis) too"},
+    {"optimizer.vector_lr", &c.optimizer.vector_lr, at_least(0, kMaxFloat), "factor of lr for biases and norms (one axis)"},
+    {"optimizer.beta1", &c.optimizer.beta1, share, having("beta1"), "memory of the mean; of muon for vectors"},
+    {"optimizer.beta2", &c.optimizer.beta2, share, having("beta2"), "memory of the square, of lion of the mean (usually 0.99); of muon for vectors"},
+    {"optimizer.eps", &c.optimizer.eps, positive, having("eps"), "keeps the divisor from zero; of lamb usually 1e-6; of muon for vectors"},
+    {"optimizer.alpha", &c.optimizer.alpha, share, having("alpha"), "memory of the square"},
+    {"optimizer.eps_in_root", &c.optimizer.eps_in_root, any(), having("eps_in_root"), "as TensorFlow and timm's rmsproptf: sqrt(square + eps), squares that start at 1, momentum of steps"},
+    {"optimizer.trust", &c.optimizer.trust, positive, having("trust"), "length of a step, as a part of the parameter's"},
+    {"optimizer.ns_steps", &c.optimizer.ns_steps, at_least(1, 100), having("ns_steps"), "of Newton and Schulz"},
+    {"optimizer.match_adamw", &c.optimizer.match_adamw, any(), having("match_adamw"), "steps as large as AdamW's, so that its lr fits"},
     {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "of all gradients together, at most; takes the memory of all at once"},
     {"optimizer.clip_value", &c.optimizer.clip_value, above(0, kMaxFloat), "of each number of the gradients, at most"},
     {"optimizer.layer_decay", &c.optimizer.layer_decay, above(0, 1), "factor of lr from a layer to the one before it, 1 for the last"},
@@ -246,19 +341,19 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
 
     {"schedule.name", &c.schedule.name, one_of<ScheduleKind>(), "course of the learning rate"},
     {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
-    {"schedule.every", &c.schedule.every, above(0), "step, exponential: between multiplications by gamma, which exponential spreads over its steps"},
-    {"schedule.milestones", &c.schedule.milestones, above(0), "multistep: when gamma is applied"},
-    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), "step, multistep, exponential, plateau: factor"},
-    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), "cosine, cosine_restarts, linear, one_cycle, polynomial, wsd: the last; plateau: the least"},
-    {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), "one_cycle: first / lr"},
-    {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), "one_cycle: part before the peak"},
-    {"schedule.power", &c.schedule.power, above(0, 100), "polynomial: lr falls as (1 - part done)^power"},
-    {"schedule.period", &c.schedule.period, above(0), "cosine_restarts: of the first cycle"},
-    {"schedule.period_factor", &c.schedule.period_factor, at_least(1, 1000), "cosine_restarts: of each cycle after it"},
-    {"schedule.decay", &c.schedule.decay, above(0), "wsd: how long lr falls at the end; between warmup and that it stays"},
-    {"schedule.patience", &c.schedule.patience, at_least(0, kInts), "plateau: evaluations without a better loss that are let pass"},
-    {"schedule.cooldown", &c.schedule.cooldown, at_least(0, kInts), "plateau: evaluations after a fall that do not count"},
-    {"schedule.threshold", &c.schedule.threshold, from_below(0, 1), "plateau: part by which a loss must be less to be better"},
+    {"schedule.every", &c.schedule.every, above(0), when(kBySchedule, {"step", "exponential"}), "between multiplications by gamma, which exponential spreads over its steps"},
+    {"schedule.milestones", &c.schedule.milestones, above(0), when(kBySchedule, {"multistep"}), "when gamma is applied"},
+    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), when(kBySchedule, {"step", "multistep", "exponential", "plateau"}), "factor"},
+    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), when(kBySchedule, {"cosine", "linear", "one_cycle", "polynomial", "cosine_restarts", "wsd", "plateau"}), "the last; of plateau the least"},
+    {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), when(kBySchedule, {"one_cycle"}), "first / lr"},
+    {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), when(kBySchedule, {"one_cycle"}), "part before the peak"},
+    {"schedule.power", &c.schedule.power, above(0, 100), when(kBySchedule, {"polynomial"}), "lr falls as (1 - part done)^power"},
+    {"schedule.period", &c.schedule.period, above(0), when(kBySchedule, {"cosine_restarts"}), "of the first cycle"},
+    {"schedule.period_factor", &c.schedule.period_factor, at_least(1, 1000), when(kBySchedule, {"cosine_restarts"}), "of each cycle after it"},
+    {"schedule.decay", &c.schedule.decay, above(0), when(kBySchedule, {"wsd"}), "how long lr falls at the end; between warmup and that it stays"},
+    {"schedule.patience", &c.schedule.patience, at_least(0, kInts), when(kBySchedule, {"plateau"}), "evaluations without a better loss that are let pass"},
+    {"schedule.cooldown", &c.schedule.cooldown, at_least(0, kInts), when(kBySchedule, {"plateau"}), "evaluations after a fall that do not count"},
+    {"schedule.threshold", &c.schedule.threshold, from_below(0, 1), when(kBySchedule, {"plateau"}), "part by which a loss must be less to be better"},
 
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
@@ -271,33 +366,40 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.freeze", &c.train.freeze, any(), "parts of the network that stay as they are, norms with their running statistics: no gradients, no optimizer state"},
     {"train.freeze_all_but", &c.train.freeze_all_but, any(), "the same of all other parts; []: of none"},
     {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.h5 holds; this share of it stays in each step; none: no average"},
-    {"ema.warmup", &c.ema.warmup, any(), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
+    {"ema.warmup", &c.ema.warmup, any(), when(kByEma, {"any number"}), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
     {"eval.batch", &c.eval.batch, at_least(0, kMaxBatch), "images of a step of an evaluation; 0: data.batch, with train.accumulate the largest part of it"},
     {"eval.flip", &c.eval.flip, any(), "evaluate each image and its mirror, and take their mean logits"},
     {"eval.shift", &c.eval.shift, at_least(0, 15), "evaluate each image and twice moved by so many pixels, up and left and down and right, and take their mean logits"},
 
+  };
+}
+
+std::vector<ConfigKey> keys_of_the_machine(Config& c) {
+  const When gpu = when(kByDevice, {"gpu"}), kept = when(kByKeep, {"1 or more"});
+  const When graph = when(kByMode, {"graph"}), eager = when(kByMode, {"eager"});
+  return {
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
     {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "native convolutions with 3x3 filters by Winograd's algorithm: auto: where it takes less time by their shape; it rounds a little more"},
-    {"gpu.tf32", &c.gpu.tf32, any(), "products and convolutions of float32 with ten bits of mantissa, several times as fast"},
-    {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), "mode graph: from the second run on a step is launched as a whole; false launches each kernel"},
-    {"gpu.synchronous", &c.gpu.synchronous, any(), "wait after each op, so that the error of a kernel names its op; slow, to find faults"},
-    {"gpu.workspace", &c.gpu.workspace, above(0), "bytes that one op may take for scratch at most"},
-    {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), "how convolutions are computed: as cuDNN proposes, with the same bits on every GPU of a kind, or by what was fastest when trainer tune measured here"},
+    {"gpu.tf32", &c.gpu.tf32, any(), gpu, "products and convolutions of float32 with ten bits of mantissa, several times as fast"},
+    {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), gpu, "mode graph: from the second run on a step is launched as a whole; false launches each kernel"},
+    {"gpu.synchronous", &c.gpu.synchronous, any(), gpu, "wait after each op, so that the error of a kernel names its op; slow, to find faults"},
+    {"gpu.workspace", &c.gpu.workspace, above(0), gpu, "bytes that one op may take for scratch at most"},
+    {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), gpu, "how convolutions are computed: as cuDNN proposes, with the same bits on every GPU of a kind, or by what was fastest when trainer tune measured here"},
     {"devices.cpu", &c.devices.cpu, above(0), "cuts the CPU into logical devices cpu:0, cpu:1 and so on, each with this limit of the memory that it may hold; they share the threads; []: whole"},
-    {"devices.gpu", &c.devices.gpu, above(0), "the same of gpu:0; other GPUs stay whole and come before its parts"},
-    {"memory.planner", &c.memory.planner, one_of(known_planners()), "lays tensors into the arena"},
+    {"devices.gpu", &c.devices.gpu, above(0), gpu, "the same of gpu:0; other GPUs stay whole and come before its parts"},
+    {"memory.planner", &c.memory.planner, one_of(known_planners()), graph, "lays tensors into the arena"},
     {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},
-    {"memory.gpu_limit", &c.memory.gpu_limit, above(0), "of the GPU's memory that the engine asks for"},
-    {"memory.budget", &c.memory.budget, or_auto(above(0)), "the training is made to need no more, with the same bits: some of what it computes is computed again instead of kept; of the memory that limit counts, or on a GPU gpu_limit; auto: what is free"},
-    {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), "with a budget: how what is computed again is chosen"},
-    {"memory.costs", &c.memory.costs, any(), "what steps take, for budgets and estimates: counted from their sizes, or as measured: a file of trainer profile --machine or --json"},
-    {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), "eager: where tensors come from; caching keeps what is released, direct asks the machine each time"},
-    {"memory.reserve", &c.memory.reserve, above(0), "eager, caching: taken before the first step; it grows beyond, up to the limit"},
+    {"memory.gpu_limit", &c.memory.gpu_limit, above(0), gpu, "of the GPU's memory that the engine asks for"},
+    {"memory.budget", &c.memory.budget, or_auto(above(0)), strictly(graph), "the training is made to need no more, with the same bits: some of what it computes is computed again instead of kept; of the memory that limit counts, or on a GPU gpu_limit; auto: what is free"},
+    {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), graph, "with a budget: how what is computed again is chosen"},
+    {"memory.costs", &c.memory.costs, any(), graph, "what steps take, for budgets and estimates: counted from their sizes, or as measured: a file of trainer profile --machine or --json"},
+    {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), eager, "where tensors come from; caching keeps what is released, direct asks the machine each time"},
+    {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching takes before the first step; it grows beyond, up to the limit"},
 
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
-    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), "keep the best too: on the images of data.validation, without them on those of the test"},
-    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), "with data.validation: which weights a training leaves as weights.h5 and is tested with; without it the last"},
+    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), kept, "keep the best too: on the images of data.validation, without them on those of the test"},
+    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: which weights a training leaves as weights.h5 and is tested with; without it the last"},
 
     {"resume.exact", &c.resume.exact, any(), "refuse to go on on another instruction set, device, kind of kernels, build or C library than the run's env.json names, where the bits may be others; false: that is a warning"},
 
@@ -310,12 +412,8 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
 
 std::vector<ConfigKey> config_keys(Config& c) {
   std::vector<ConfigKey> keys = keys_of_model_and_data(c);
-  const std::vector<ConfigKey> more = keys_of_training(c);
-  keys.insert(keys.end(), more.begin(), more.end());
-  const auto lr = std::find_if(keys.begin(), keys.end(),
-                               [](const ConfigKey& key) { return key.path == "optimizer.lr"; });
-  const std::vector<ConfigKey> of_optimizers = optimizer_keys(c.optimizer);
-  keys.insert(lr + 1, of_optimizers.begin(), of_optimizers.end());
+  for (auto* more : {keys_of_training, keys_of_the_machine})
+    std::ranges::move(more(c), std::back_inserter(keys));
   return keys;
 }
 

@@ -1,7 +1,8 @@
-// The one description of the configuration: every key, where its value lives, what it may be and
-// what it is for. Parsing, checking, overriding and printing all walk this list.
+// The one description of the configuration: every key, where its value lives, what it may be,
+// beside which choices it is read, and what it is for. Parsing, checking, overriding, printing,
+// help and schema all walk this list.
 //
-// A new key is a member of a struct in config.h and a line in config_keys.cc.
+// A new key is a member of a struct in config.h and a row in config_keys.cc.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,22 @@ KeyRule or_auto(KeyRule rule);  // a size may be auto
 KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list);
 KeyRule required(KeyRule rule);
 
+// A key that decides which others are read.
+struct Choice {
+  const char* key;                              // "schedule.name"
+  std::string (*chosen)(const Config& config);  // "cosine"
+  bool in_help = true;  // When::in_help and When::puts_aside, unless a row tells otherwise
+  bool puts_aside = true;
+};
+
+// The values of a choice beside which a key is read.
+struct When {
+  const Choice* choice;
+  std::vector<std::string> values;
+  bool in_help;     // whether the key's help begins with the values
+  bool puts_aside;  // whether an override of the choice drops the key of a file that it silences
+};
+
 struct ConfigKey {
   using Target =
       std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
@@ -60,11 +77,15 @@ struct ConfigKey {
                    std::vector<std::string>*, std::vector<AugmentConfig>*,
                    std::vector<LayerConfig>*, std::vector<GroupConfig>*>;
 
+  ConfigKey(std::string path, Target target, KeyRule rule, std::string help);
+  // Begins the help with the values: "step, exponential: between ...".
+  ConfigKey(std::string path, Target target, KeyRule rule, When when, const std::string& help);
+
   std::string path;  // "data.batch"
   Target target;     // into the Config the list was made for
   KeyRule rule;
+  std::optional<When> when;  // none: always read
   std::string help;
-  std::vector<Target> copies = {};  // more places that hold the same value, of the target's type
 
   std::string group() const;  // "data", "" for a key without one
   std::string leaf() const;   // "batch"

@@ -127,13 +127,9 @@ class Parser {
     }
   }
 
-  // In every place that holds the value.
   static void put_back(const ConfigKey& key, const ConfigKey& fresh) {
-    const auto copy = [](const ConfigKey::Target& to, const ConfigKey::Target& from) {
-      std::visit([&](auto* target) { *target = *std::get<decltype(target)>(from); }, to);
-    };
-    copy(key.target, fresh.target);
-    for (size_t i = 0; i < key.copies.size(); ++i) copy(key.copies[i], fresh.copies[i]);
+    std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh.target); },
+               key.target);
   }
 
   // ~key: as if neither the file nor an override before had given it.
@@ -245,7 +241,7 @@ class Parser {
     const bool other_model = is_overridden("model.name") || is_overridden("model.layers");
     const std::vector<ConfigKey> keys = keys_;
     for (const ConfigKey& key : keys) {
-      const std::string choice = choice_that_puts_aside(key.path);
+      const std::string choice = choice_that_puts_aside(key);
       const size_t dot = choice.find('.');
       const std::string group = dot == std::string::npos ? "" : choice.substr(0, dot);
       if (key.group() == "model") {
@@ -303,7 +299,7 @@ class Parser {
   std::set<std::string> wrong_groups_;  // with something in them that could not be read
   bool file_is_read_ = true;            // to its end, and with every group in it
   GivenKeys given_;
-  Named<OptimizerKind> optimizer_of_file_ = OptimizerKind::kSgd;
+  std::string optimizer_of_file_ = OptimizerConfig().name;
 };
 
 }  // namespace

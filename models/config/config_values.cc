@@ -409,13 +409,7 @@ void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& 
   if (value.kind == YamlNode::Kind::kMissing)
     return errors.add(where,
                       fmt::format("{}: must be {}, but nothing is given", key.path, expected(key)));
-  std::visit(
-      [&](auto* target) {
-        Reader(key, errors).read(value, *target);
-        for (const ConfigKey::Target& copy : key.copies)
-          *std::get<decltype(target)>(copy) = *target;
-      },
-      key.target);
+  std::visit([&](auto* target) { Reader(key, errors).read(value, *target); }, key.target);
 }
 
 }  // namespace tessera

@@ -2,27 +2,39 @@
 // is read, so that code behind it switches over the enumeration and compilers name a missing case.
 //
 //   enum class Mode { kGraph, kEager };
-//   const char* name_of(Mode mode);      // a switch without default; nullptr behind the last
+//   template <>
+//   inline constexpr auto kEnumNames<Mode> = enum_names<Mode::kEager>("graph", "eager");
 //   Named<Mode> mode = Mode::kGraph;
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 namespace tessera {
 
-// The names in the order of the enumerators, which count from 0.
+// The names of an enumeration's values, which count from 0, in their order.
 template <class E>
-const std::vector<std::string>& names_of() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (int i = 0; const char* name = name_of(static_cast<E>(i)); ++i) all.emplace_back(name);
-    return all;
-  }();
-  return names;
+inline constexpr auto kEnumNames = nullptr;
+
+// Returns them as kEnumNames<E> holds them: as many as there are values up to kLast.
+template <auto kLast, class... Texts>
+constexpr auto enum_names(Texts... texts) {
+  static_assert(sizeof...(Texts) == static_cast<size_t>(kLast) + 1, "a name for each value");
+  return std::array<const char*, sizeof...(Texts)>{texts...};
 }
 
-// Of any enumeration, for code that goes by the names.
+template <class E>
+requires requires { kEnumNames<E>.size(); }
+constexpr const char* name_of(E value) { return kEnumNames<E>.at(static_cast<size_t>(value)); }
+
+template <class E>
+const std::vector<std::string>& names_of() {
+  static const std::vector<std::string> all(kEnumNames<E>.begin(), kEnumNames<E>.end());
+  return all;
+}
+
+// A value of any enumeration, for code that goes by the names.
 class NamedValue {
  public:
   const std::string& text() const { return names_->at(static_cast<size_t>(index_)); }

@@ -12,145 +12,88 @@
 #include "tessera/layers/rmsprop.h"
 #include "tessera/layers/sgd.h"
 #include "tessera/models/config/parameter_names.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 
 namespace {
 
 struct Entry {
-  std::vector<ConfigKey> options;  // "momentum", into the configuration that the entry was made for
-  std::unique_ptr<Optimizer> (*make)(const OptimizerConfig&, Store&);
+  const char* name;
   double lr;  // unless given: PyTorch's default, of lion and lamb timm's; of sgd and lars our own
+  std::vector<std::string> options;  // beside weight_decay, decay_vectors and vector_lr of all
+  std::unique_ptr<Optimizer> (*make)(const OptimizerConfig& config, Store& store);
 };
 
-template <class O, auto kParams>
-std::unique_ptr<Optimizer> make(const OptimizerConfig& config, Store& store) {
-  return std::make_unique<O>(store, store.parameters(), config.*kParams);
-}
-
-// What all have, behind their own.
-template <class Params>
-std::vector<ConfigKey> with_decay(std::vector<ConfigKey> own, Params& params) {
-  const KeyRule rule = at_least(0, kMaxFloat);
-  own.push_back({"weight_decay", &params.weight_decay, rule, "pull of weights to zero"});
-  own.push_back({"decay_vectors", &params.decay_vectors, any(),
-                 "whether weight_decay is for biases and norms (one axis) too"});
-  own.push_back(
-      {"vector_lr", &params.vector_lr, rule, "factor of lr for biases and norms (one axis)"});
-  return own;
+template <class O, class Params>
+std::unique_ptr<Optimizer> make(Params params, const OptimizerConfig& config, Store& store) {
+  params.weight_decay = config.weight_decay;
+  params.decay_vectors = config.decay_vectors;
+  params.vector_lr = config.vector_lr;
+  return std::make_unique<O>(store, store.parameters(), params);
 }
 
 // clang-format off
-Entry entry(OptimizerKind kind, OptimizerConfig& o) {
-  const KeyRule beta = from_below(0, 1), size = at_least(kMinFloat, kMaxFloat);
-  const char* momentum = "sgd, rmsprop, lars; muon, usually 0.95";
-  const char* nesterov = "sgd, lars; muon, usually true: look ahead";
-  const char* beta1 = "adamw, adam, lamb, lion; vectors of muon: memory of the mean";
-  const char* beta2 = "adamw, adam, lamb; vectors of muon: memory of the square; lion, usually 0.99: of the mean";
-  const char* eps = "adamw, adam, lamb (usually 1e-6), rmsprop, lars; vectors of muon: keeps the divisor from zero";
-  switch (kind) {
-    case OptimizerKind::kSgd: return {with_decay({
-        {"momentum", &o.sgd.momentum, beta, momentum},
-        {"nesterov", &o.sgd.nesterov, any(), nesterov}}, o.sgd),
-      make<Sgd, &OptimizerConfig::sgd>, 0.1};
-    case OptimizerKind::kAdamW: return {with_decay({
-        {"beta1", &o.adamw.beta1, beta, beta1},
-        {"beta2", &o.adamw.beta2, beta, beta2},
-        {"eps", &o.adamw.epsilon, size, eps}}, o.adamw),
-      make<AdamW, &OptimizerConfig::adamw>, 1e-3};
-    case OptimizerKind::kAdam: return {with_decay({
-        {"beta1", &o.adam.beta1, beta, beta1},
-        {"beta2", &o.adam.beta2, beta, beta2},
-        {"eps", &o.adam.epsilon, size, eps}}, o.adam),
-      make<AdamW, &OptimizerConfig::adam>, 1e-3};
-    case OptimizerKind::kRmsprop: return {with_decay({
-        {"alpha", &o.rmsprop.alpha, beta, "rmsprop: memory of the square"},
-        {"eps", &o.rmsprop.epsilon, size, eps},
-        {"eps_in_root", &o.rmsprop.eps_in_root, any(), "rmsprop: as TensorFlow and timm's rmsproptf: sqrt(square + eps), squares that start at 1, momentum of steps"},
-        {"momentum", &o.rmsprop.momentum, beta, momentum}}, o.rmsprop),
-      make<Rmsprop, &OptimizerConfig::rmsprop>, 1e-2};
-    case OptimizerKind::kLion: return {with_decay({
-        {"beta1", &o.lion.beta1, beta, beta1},
-        {"beta2", &o.lion.beta2, beta, beta2}}, o.lion),
-      make<Lion, &OptimizerConfig::lion>, 1e-4};
-    case OptimizerKind::kLamb: return {with_decay({
-        {"beta1", &o.lamb.beta1, beta, beta1},
-        {"beta2", &o.lamb.beta2, beta, beta2},
-        {"eps", &o.lamb.epsilon, size, eps}}, o.lamb),
-      make<Lamb, &OptimizerConfig::lamb>, 1e-3};
-    case OptimizerKind::kLars: return {with_decay({
-        {"momentum", &o.lars.momentum, beta, momentum},
-        {"nesterov", &o.lars.nesterov, any(), nesterov},
-        {"trust", &o.lars.trust, size, "lars: length of a step, as a part of the parameter's"},
-        {"eps", &o.lars.epsilon, size, eps}}, o.lars),
-      make<Lars, &OptimizerConfig::lars>, 0.1};
-    case OptimizerKind::kMuon: return {with_decay({
-        {"momentum", &o.muon.momentum, beta, momentum},
-        {"nesterov", &o.muon.nesterov, any(), nesterov},
-        {"ns_steps", &o.muon.steps, at_least(1, 100), "muon: of Newton and Schulz"},
-        {"match_adamw", &o.muon.match_adamw, any(), "muon: steps as large as AdamW's, so that its lr fits"},
-        {"beta1", &o.muon.beta1, beta, beta1},
-        {"beta2", &o.muon.beta2, beta, beta2},
-        {"eps", &o.muon.epsilon, size, eps}}, o.muon),
-      make<Muon, &OptimizerConfig::muon>, 1e-3};
-  }
-  return {};
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all{
+    {"sgd", 0.1, {"momentum", "nesterov"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Sgd, SgdParams>({.momentum = o.momentum, .nesterov = o.nesterov}, o, store); }},
+    {"adamw", 1e-3, {"beta1", "beta2", "eps"}, [](const OptimizerConfig& o, Store& store) {
+      return make<AdamW, AdamWParams>({.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.eps}, o, store); }},
+    {"adam", 1e-3, {"beta1", "beta2", "eps"}, [](const OptimizerConfig& o, Store& store) {
+      return make<AdamW, AdamWParams>({.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.eps, .coupled = true}, o, store); }},
+    {"rmsprop", 1e-2, {"alpha", "eps", "eps_in_root", "momentum"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Rmsprop, RmspropParams>({.alpha = o.alpha, .epsilon = o.eps, .momentum = o.momentum, .eps_in_root = o.eps_in_root}, o, store); }},
+    {"lion", 1e-4, {"beta1", "beta2"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Lion, LionParams>({.beta1 = o.beta1, .beta2 = o.beta2}, o, store); }},
+    {"lamb", 1e-3, {"beta1", "beta2", "eps"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Lamb, LambParams>({.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.eps}, o, store); }},
+    {"lars", 0.1, {"momentum", "nesterov", "trust", "eps"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Lars, LarsParams>({.momentum = o.momentum, .nesterov = o.nesterov, .trust = o.trust, .epsilon = o.eps}, o, store); }},
+    {"muon", 1e-3, {"momentum", "nesterov", "ns_steps", "match_adamw", "beta1", "beta2", "eps"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Muon, MuonParams>({.momentum = o.momentum, .nesterov = o.nesterov, .steps = o.ns_steps, .match_adamw = o.match_adamw,
+                                     .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.eps}, o, store); }},
+  };
+  return all;
 }
 // clang-format on
 
-std::vector<ConfigKey> options_of(const std::string& name, OptimizerConfig& config) {
-  Named<OptimizerKind> kind = config.name;
-  kind.set(name);
-  return entry(kind, config).options;
+const Entry& entry(const std::string& name) {
+  for (const Entry& entry : entries())
+    if (entry.name == name) return entry;
+  throw ConfigError("optimizer.name: " + unknown_name(name, optimizer_names()));
 }
 
 }  // namespace
 
-std::vector<ConfigKey> optimizer_keys(OptimizerConfig& config) {
-  std::vector<ConfigKey> keys;
-  for (const std::string& name : names_of<OptimizerKind>()) {
-    for (ConfigKey& option : options_of(name, config)) {
-      option.path = "optimizer." + option.path;
-      const auto known = std::find_if(
-          keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path == option.path; });
-      if (known == keys.end()) {
-        keys.push_back(std::move(option));
-      } else {
-        known->copies.push_back(option.target);
-        if (name == config.name.text()) std::swap(known->target, known->copies.back());
-      }
-    }
-  }
-  return keys;
-}
-
-std::vector<std::string> optimizers_with(const std::string& option) {
-  OptimizerConfig config;
-  std::vector<std::string> names;
-  for (const std::string& name : names_of<OptimizerKind>())
-    for (const ConfigKey& known : options_of(name, config))
-      if (known.path == option) names.push_back(name);
+const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const Entry& entry : entries()) list.emplace_back(entry.name);
+    return list;
+  }();
   return names;
 }
 
-double usual_lr(Named<OptimizerKind> name) {
-  OptimizerConfig config;
-  return entry(name, config).lr;
+std::vector<std::string> optimizers_with(const std::string& option) {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries())
+    if (std::ranges::count(entry.options, option) > 0) names.emplace_back(entry.name);
+  return names;
 }
+
+double usual_lr(const std::string& optimizer) { return entry(optimizer).lr; }
 
 std::string usual_lrs() {
   std::string text;
-  for (const std::string& name : names_of<OptimizerKind>()) {
-    Named<OptimizerKind> kind = OptimizerKind::kSgd;
-    kind.set(name);
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, usual_lr(kind));
-  }
+  for (const Entry& entry : entries())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", entry.name, entry.lr);
   return text;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, Store& store) {
-  OptimizerConfig copy = config;
-  std::unique_ptr<Optimizer> optimizer = entry(config.name, copy).make(config, store);
+  std::unique_ptr<Optimizer> optimizer = entry(config.name).make(config, store);
   optimizer->set_scales(parameter_scales(config, store.parameters()));
   return optimizer;
 }

@@ -6,18 +6,16 @@
 #include <vector>
 
 #include "tessera/layers/optimizer.h"
-#include "tessera/models/config/config_keys.h"
+#include "tessera/models/config/config.h"
 
 namespace tessera {
 
-// The options of all optimizers, as keys "optimizer.momentum", ... An option of several is one
-// key, which reads as that of the optimizer that is chosen and writes those of all.
-std::vector<ConfigKey> optimizer_keys(OptimizerConfig& config);
-// The optimizers that have the option.
+const std::vector<std::string>& optimizer_names();
+// Returns the optimizers that have the option: those with "beta1" read optimizer.beta1.
 std::vector<std::string> optimizers_with(const std::string& option);
 
 // Returns the learning rate of a configuration that gives none.
-double usual_lr(Named<OptimizerKind> name);
+double usual_lr(const std::string& optimizer);
 // Returns that of all: "sgd 0.1, adamw 0.001, ...".
 std::string usual_lrs();
 

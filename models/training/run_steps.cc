@@ -129,8 +129,7 @@ std::vector<std::string> remarks_on(const Config& config, const DataNeed& data) 
   if (data.train_count > 0)
     for (std::string& line : never_reached(config, data.train_count))
       lines.push_back(std::move(line));
-  const OptimizerConfig& optimizer = config.optimizer;
-  if (optimizer.name == OptimizerKind::kLars && optimizer.lars.weight_decay == 0)
+  if (config.optimizer.name == "lars" && config.optimizer.weight_decay == 0)
     lines.emplace_back(
         "optimizer.weight_decay: lars scales the steps of parameters that decay, but is 0: none is "
         "scaled, and all move as with sgd; set it above 0");

@@ -179,7 +179,8 @@ void expect_same_for_any_workers(const std::string& model, double dropout, int64
   if (dropout > 0) config.model.dropout = dropout;
   if (model == "cnn_bn") config.model.widths = {8, 8, 16, 16};
   config.optimizer.lr = 0.02;
-  config.optimizer.sgd = {.momentum = 0.9, .nesterov = true, .weight_decay = 1e-4};
+  config.optimizer.nesterov = true;
+  config.optimizer.weight_decay = 1e-4;
   config.mode = Mode::kEager;
   const std::vector<float> expected = train_session(config, 0, steps);
   config.mode = Mode::kGraph;

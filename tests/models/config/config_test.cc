@@ -53,8 +53,8 @@ TEST(Config, ReadsEveryGroup) {
   EXPECT_EQ(config.data.augment[0].kind, "crop");
   EXPECT_EQ(config.data.augment[0].padding, 4);
   EXPECT_EQ(config.data.augment[1].kind, "flip");
-  EXPECT_TRUE(config.optimizer.sgd.nesterov);
-  EXPECT_EQ(config.optimizer.sgd.weight_decay, 5e-4);
+  EXPECT_TRUE(config.optimizer.nesterov);
+  EXPECT_EQ(config.optimizer.weight_decay, 5e-4);
   EXPECT_EQ(config.schedule.warmup, (Duration{1, Duration::Unit::kEpochs}));
   EXPECT_EQ(config.train.total_steps(391), 15 * 391);
   EXPECT_EQ(config.run.dir, "runs/resnet");
@@ -236,7 +236,7 @@ TEST(Config, KeepsToAHundredErrors) {
 }
 
 TEST(Config, AnOverrideWithATildePutsTheDefaultBack) {
-  EXPECT_EQ(parse_config(kExample, "a", {"~optimizer.weight_decay"}).optimizer.sgd.weight_decay, 0);
+  EXPECT_EQ(parse_config(kExample, "a", {"~optimizer.weight_decay"}).optimizer.weight_decay, 0);
   EXPECT_EQ(print_config(parse_config("data: {batch: 3, workers: 1}", "a", {"~data"})),
             print_config(Config()));
   EXPECT_EQ(parse_config("data: {batch: 3}", "a", {"~data", "data.batch=5"}).data.batch, 5);

@@ -14,6 +14,7 @@
 #include "tessera/graph/program.h"
 #include "tessera/layers/optimizer.h"
 #include "tessera/models/config/network.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/losses.h"
@@ -139,9 +140,9 @@ TEST_F(Methods, AveragedWeightsResumeWithTheSameBits) {
 }
 
 TEST_F(Methods, EveryOptimizerResumesWithTheSameBits) {
-  for (const std::string& name : names_of<OptimizerKind>()) {
+  for (const std::string& name : optimizer_names()) {
     Config config = small_config();
-    config.optimizer.name.set(name);
+    config.optimizer.name = name;
     config.optimizer.lr = 0.002;
     expect_same_bits(config, name);
   }
@@ -406,7 +407,7 @@ TEST_F(Methods, ABatchOfClassesWithoutWeightHasNoLoss) {
   Config config = small_config();
   config.model.name = "mlp";
   config.model.widths = {16};
-  config.optimizer.sgd.momentum = 0;
+  config.optimizer.momentum = 0;
   config.loss.class_weights = {0, 0, 0, 0, 0, 0, 0, 0, 5, 0};
   for (const double smoothing : {0.0, 0.1})
     for (const int parts : {1, 4}) {

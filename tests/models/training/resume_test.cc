@@ -40,7 +40,7 @@ class Resume : public testing::Test {
     flip.kind = "flip";
     config_.data.augment = {crop, flip};
     config_.optimizer.lr = 0.02;
-    config_.optimizer.sgd.weight_decay = 1e-4;
+    config_.optimizer.weight_decay = 1e-4;
     config_.schedule.name = ScheduleKind::kCosine;
     config_.train.steps = long_tests() ? 54 : 16;
     config_.train.log_every = {4, Duration::Unit::kSteps};
@@ -143,7 +143,7 @@ TEST_F(Resume, AfterAnyStepGivesTheSameBits) {
 }
 
 TEST_F(Resume, StoppingAgainAndAgainGivesTheSameBitsInEagerModeToo) {
-  config_.optimizer.name = OptimizerKind::kAdamW;
+  config_.optimizer.name = "adamw";
   config_.optimizer.lr = 0.003;
   run("whole");
   config_.mode = Mode::kEager;

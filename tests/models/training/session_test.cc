@@ -24,8 +24,8 @@ Config small_config(const std::string& model, const ModelOptions& options, int64
   config.model.name = model;
   config.model.classes = options.classes;
   config.data.batch = batch;
-  config.optimizer.sgd.nesterov = true;
-  config.optimizer.sgd.weight_decay = 1e-4;
+  config.optimizer.nesterov = true;
+  config.optimizer.weight_decay = 1e-4;
   return config;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kHidden = 16;
 
-Config small(Mode mode, OptimizerKind optimizer, OnNonFinite non_finite) {
+Config small(Mode mode, const char* optimizer, OnNonFinite non_finite) {
   Config config;
   config.mode = mode;
   config.model.name = "mlp";
@@ -78,7 +78,7 @@ class Step {
   std::array<uint8_t, 16> images_;
 };
 
-class Skip : public testing::TestWithParam<std::pair<Mode, OptimizerKind>> {};
+class Skip : public testing::TestWithParam<std::pair<Mode, const char*>> {};
 
 TEST_P(Skip, LeavesEverythingAsItWas) {
   const auto [mode, optimizer] = GetParam();
@@ -106,15 +106,13 @@ TEST_P(Skip, WithoutItTheGoodOnesAreUsed) {
   EXPECT_NE(step.state(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Skip,
-                         testing::Values(std::pair(Mode::kGraph, OptimizerKind::kSgd),
-                                         std::pair(Mode::kGraph, OptimizerKind::kAdamW),
-                                         std::pair(Mode::kEager, OptimizerKind::kSgd),
-                                         std::pair(Mode::kEager, OptimizerKind::kAdamW)),
-                         [](const auto& about) {
-                           return std::string(name_of(about.param.first)) + "_" +
-                                  name_of(about.param.second);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Skip,
+    testing::Values(std::pair(Mode::kGraph, "sgd"), std::pair(Mode::kGraph, "adamw"),
+                    std::pair(Mode::kEager, "sgd"), std::pair(Mode::kEager, "adamw")),
+    [](const auto& about) {
+      return std::string(name_of(about.param.first)) + "_" + about.param.second;
+    });
 
 }  // namespace
 }  // namespace tessera

@@ -33,7 +33,7 @@ const Case kCases[] = {
     {"as many validation images as a batch", [](Config& c) { c.data.validation.count = 16; }},
     {"mixed images", [](Config& c) { c.data.augment = {AugmentConfig{.kind = "mixup"}}; }},
     {"another model and optimizer",
-     [](Config& c) { c.model.name = "cnn_bn", c.optimizer.name = OptimizerKind::kAdamW; }},
+     [](Config& c) { c.model.name = "cnn_bn", c.optimizer.name = "adamw"; }},
 };
 
 Holders held(const TrainingSetup& setup) {
