@@ -4,87 +4,71 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace tessera {
 
 enum class DType : uint8_t { f32, f64, u8, i32, i64 };
 
-constexpr size_t size_of(DType type) {
-  switch (type) {
-    case DType::u8:
-      return 1;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::f64:
-    case DType::i64:
-      return 8;
-  }
-  return 0;
+// The C++ types of the dtypes, those of floating point first, each in the order of DType, and the
+// names of all: a new dtype is an enumerator, a type and a name.
+template <class... T>
+struct TypeList {};
+using FloatTypes = TypeList<float, double>;
+using IntegerTypes = TypeList<uint8_t, int32_t, int64_t>;
+inline constexpr std::string_view kDTypeNames[] = {"float32", "float64", "uint8", "int32", "int64"};
+
+template <class... F, class... I>
+constexpr TypeList<F..., I...> joined(TypeList<F...>, TypeList<I...>) {
+  return {};
 }
+using AllTypes = decltype(joined(FloatTypes(), IntegerTypes()));
 
-constexpr bool is_float(DType type) { return type == DType::f32 || type == DType::f64; }
+constexpr std::string_view name_of(DType type) { return kDTypeNames[static_cast<size_t>(type)]; }
 
-constexpr std::string_view name_of(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "float32";
-    case DType::f64:
-      return "float64";
-    case DType::u8:
-      return "uint8";
-    case DType::i32:
-      return "int32";
-    case DType::i64:
-      return "int64";
-  }
-  return "?";
+template <class T, class... All>
+constexpr DType dtype_in(TypeList<All...>) {
+  static_assert((std::is_same_v<T, All> || ...), "no element type");
+  uint8_t index = 0;
+  static_cast<void>(((std::is_same_v<T, All> || (++index, false)) || ...));
+  return static_cast<DType>(index);
 }
+template <class T>
+inline constexpr DType dtype_of = dtype_in<T>(AllTypes());
 
-template <class T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::u8;
-};
-template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::i64;
-};
-template <class T>
-inline constexpr DType dtype_of = DTypeOf<T>::value;
+// Calls fn with a value of the one of the types that is the dtype's and returns what fn does; where
+// none is, returns a value of that type made by default.
+template <class F, class First, class... Rest>
+constexpr auto visit_types(TypeList<First, Rest...>, DType type, F&& fn) {
+  using Result = std::invoke_result_t<F&, First>;
+  if constexpr (sizeof...(Rest) > 0)
+    if (type != dtype_of<First>) return visit_types(TypeList<Rest...>(), type, fn);
+  if (type == dtype_of<First>) return static_cast<Result>(fn(First{}));
+  return Result();
+}
 
 // Calls fn with a value of the C++ type of a floating-point dtype: visit_float(t, [&](auto zero) {
 // using T = decltype(zero); ... }). Any other dtype is the caller's mistake and does nothing.
 template <class F>
-void visit_float(DType type, F&& fn) {
-  if (type == DType::f32) fn(float{});
-  if (type == DType::f64) fn(double{});
+constexpr auto visit_float(DType type, F&& fn) {
+  return visit_types(FloatTypes(), type, fn);
 }
 // The same for integers.
 template <class F>
-void visit_integer(DType type, F&& fn) {
-  if (type == DType::u8) fn(uint8_t{});
-  if (type == DType::i32) fn(int32_t{});
-  if (type == DType::i64) fn(int64_t{});
+constexpr auto visit_integer(DType type, F&& fn) {
+  return visit_types(IntegerTypes(), type, fn);
 }
 // The same for any dtype.
 template <class F>
-void visit_dtype(DType type, F&& fn) {
-  visit_float(type, fn);
-  visit_integer(type, fn);
+constexpr auto visit_dtype(DType type, F&& fn) {
+  return visit_types(AllTypes(), type, fn);
+}
+
+constexpr bool is_float(DType type) {
+  return visit_float(type, [](auto) { return true; });
+}
+constexpr size_t size_of(DType type) {
+  return visit_dtype(type, [](auto value) { return sizeof(value); });
 }
 
 }  // namespace tessera

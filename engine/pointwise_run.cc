@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/integers.h"
@@ -233,7 +234,7 @@ class PointwiseRun::Stretches {
     while (first_ < end_) {
       const int64_t n = length();
       for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
-      if constexpr (sizeof(T) == sizeof(float))
+      if constexpr (std::is_same_v<T, float>)
         if (plan_.is_known()) plan_.compiled_({in_, moves_, 0, kNoPeriod}, n, out_);
       if (!plan_.is_known()) interpret(program, blocks_, in_, n, out_);
       move_on(n);

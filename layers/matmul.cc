@@ -134,12 +134,12 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasSettin
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     if (!target.device.is_cpu())
       return {{.scratch_bytes = cuda_scratch(shape, infer(in)[0], target)}};
-    const size_t element = size_of(in[0].dtype);
+    const DType dtype = in[0].dtype;
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
       if (has_native_kernels())
-        all.push_back({"native", gemm_scratch(shape, element, target.threads)});
-    all.push_back({"eigen", eigen_gemm_scratch(shape, element, target.threads)});
+        all.push_back({"native", gemm_scratch(shape, dtype, target.threads)});
+    all.push_back({"eigen", eigen_gemm_scratch(shape, dtype, target.threads)});
     return all;
   }
 

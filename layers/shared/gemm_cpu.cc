@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "tessera/layers/shared/gemm_simd.h"
-#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
@@ -148,10 +148,10 @@ void run_outer(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* 
 
 }  // namespace
 
-size_t gemm_scratch(const GemmShape& shape, size_t element, int threads) {
-  if (element == sizeof(float))
-    return lay_out<float>(shape, make_plan<float>(shape), threads, nullptr).size;
-  return lay_out<double>(shape, make_plan<double>(shape), threads, nullptr).size;
+size_t gemm_scratch(const GemmShape& shape, DType dtype, int threads) {
+  return visit_float(dtype, [&]<class T>(T) {
+    return lay_out<T>(shape, make_plan<T>(shape), threads, nullptr).size;
+  });
 }
 
 template <class T>

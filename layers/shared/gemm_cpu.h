@@ -5,13 +5,14 @@
 
 #include <cstddef>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/layers/shared/gemm_shape.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 
-// Bytes of scratch; `element` is sizeof(float) or sizeof(double), `threads` the size of the pool.
-size_t gemm_scratch(const GemmShape& shape, size_t element, int threads);
+// Bytes of scratch; `threads` is the size of the pool.
+size_t gemm_scratch(const GemmShape& shape, DType dtype, int threads);
 
 template <class T>
 void gemm(ThreadPool& pool, const GemmShape& shape, const T* a, const T* b, T* c, void* scratch);

@@ -38,10 +38,10 @@ int64_t packed_elements(const GemmShape& s) {
 
 }  // namespace
 
-size_t eigen_gemm_scratch(const GemmShape& shape, size_t element, int threads) {
-  const int64_t elements =
-      element == sizeof(float) ? packed_elements<float>(shape) : packed_elements<double>(shape);
-  return static_cast<size_t>(elements * threads) * element;
+size_t eigen_gemm_scratch(const GemmShape& shape, DType dtype, int threads) {
+  return visit_float(dtype, [&]<class T>(T) {
+    return static_cast<size_t>(packed_elements<T>(shape) * threads) * sizeof(T);
+  });
 }
 
 template <class T>

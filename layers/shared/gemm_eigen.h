@@ -2,12 +2,13 @@
 // C is cut into tiles by its shape alone; each is one thread's, from zero to the end of its sums.
 #pragma once
 
+#include "tessera/engine/dtype.h"
 #include "tessera/layers/shared/gemm_shape.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 
-size_t eigen_gemm_scratch(const GemmShape& shape, size_t element, int threads);
+size_t eigen_gemm_scratch(const GemmShape& shape, DType dtype, int threads);
 
 template <class T>
 void eigen_gemm(ThreadPool& pool, const GemmShape& shape, const T* a, const T* b, T* c,

@@ -8,6 +8,8 @@
 //   microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels)).gather(...);
 #pragma once
 
+#include <type_traits>
+
 namespace tessera {
 
 enum class Isa { baseline, avx2, avx512 };
@@ -30,7 +32,8 @@ inline bool has_native_kernels() { return kNativeKernels && current_isa() != Isa
 // Of a table with members f32 and f64: the one for T.
 template <class T, class Microkernels>
 const auto& microkernels_for(const Microkernels& table) {
-  if constexpr (sizeof(T) == sizeof(float))
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
+  if constexpr (std::is_same_v<T, float>)
     return table.f32;
   else
     return table.f64;

@@ -30,8 +30,8 @@ enum class Algorithm { native, eigen };
 template <class T>
 size_t scratch_of(Algorithm algorithm, const GemmShape& s, int threads) {
   if constexpr (kNativeKernels)
-    if (algorithm == Algorithm::native) return gemm_scratch(s, sizeof(T), threads);
-  return eigen_gemm_scratch(s, sizeof(T), threads);
+    if (algorithm == Algorithm::native) return gemm_scratch(s, dtype_of<T>, threads);
+  return eigen_gemm_scratch(s, dtype_of<T>, threads);
 }
 
 template <class T>
