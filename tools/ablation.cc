@@ -175,7 +175,8 @@ void say_plan_ablation(const std::string& config, const std::vector<std::string>
   const auto measure = [&](const Variant& variant, Measured& row) {
     const Config changed = load_config(config, joined(overrides, variant.overrides));
     const auto start = std::chrono::steady_clock::now();
-    const PlanReport report = plan(changed, {.disabled_passes = variant.disabled_passes});
+    const PlanReport report =
+        plan({changed, Purpose::training, {.disabled_passes = variant.disabled_passes}});
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     row.times.push_back(took.count());
     row.arena = report.arena, row.bytes = report.need();

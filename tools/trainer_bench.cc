@@ -7,7 +7,7 @@
 #include "tessera/graph/lower.h"
 #include "tessera/models/training/bench.h"
 #include "tessera/models/training/bench_inference.h"
-#include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/run.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
@@ -45,19 +45,19 @@ int run(const Arguments& arguments) {
                        arguments.json);
     return 0;
   }
-  const Config config = load_config(arguments.config, arguments.overrides);
+  const Run run(load_config(arguments.config, arguments.overrides));
   if (arguments.repeat > 0) {
     const RepeatedBench all =
-        bench_repeatedly(config, arguments.steps, arguments.repeat, arguments.compile);
-    if (!arguments.json) say(device_line(config));
+        bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile);
+    if (!arguments.json) say(device_line(run));
     say(arguments.json ? all.json() : all.text());
     return 0;
   }
-  const BenchResult r = bench(config, arguments.steps, arguments.compile);
+  const BenchResult r = bench(run, arguments.steps, arguments.compile);
   if (arguments.json) {
     say(r.json());
   } else {
-    say(device_line(config));  // only now: what is refused says nothing else
+    say(device_line(run));  // only now: what is refused says nothing else
     say(fmt::format(
         "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
         "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",

@@ -13,12 +13,15 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/memory/recompute/recompute_text.h"
+#include "tessera/models/training/batch_search.h"
 #include "tessera/models/training/budget_curve.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/plan.h"
 #include "tessera/models/training/remedies.h"
+#include "tessera/models/training/run.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/facts.h"
@@ -45,25 +48,27 @@ struct Arguments {
   CompileOptions compile;
 };
 
-// Images of the training's batches, of which there may be fewer than data.batch.
-int64_t running_batch(const Config& config) {
-  return run_steps(config, known_data(config), Purpose::training).train.front();
+Run planned_run(const Arguments& arguments, const Config& config) {
+  return {config, Purpose::training, arguments.compile};
 }
 
 // The plan, or what eager mode does without one.
-PlanPicture picture_of(const Config& config, const CompileOptions& options) {
-  const std::string title = fmt::format("{}, batch {}, ", config.model.name, running_batch(config));
-  if (config.mode == Mode::kEager) return eager_picture(config, title + "eager");
-  return plan(config, options).picture(title + "planner " + config.memory.planner);
+PlanPicture picture_of(const Run& run) {
+  const Config& config = run.config();
+  const std::string title = fmt::format("{}, batch {}, ", config.model.name,
+                                        run.steps().train.front());  // data.batch, or all images
+  if (config.mode == Mode::kEager) return eager_picture(run, title + "eager");
+  return plan(run).picture(title + "planner " + config.memory.planner);
 }
 
 // The picture as asked for and, if wanted, beside the one that other settings give.
-void write_html(const Arguments& arguments, const Config& config) {
-  std::vector<PlanPicture> pictures = {picture_of(config, arguments.compile)};
+void write_html(const Arguments& arguments, const Run& run) {
+  std::vector<PlanPicture> pictures = {picture_of(run)};
   if (!arguments.beside.empty()) {
     std::vector<std::string> overrides = arguments.overrides;
     overrides.insert(overrides.end(), arguments.beside.begin(), arguments.beside.end());
-    pictures.push_back(picture_of(load_config(arguments.config, overrides), arguments.compile));
+    pictures.push_back(
+        picture_of(planned_run(arguments, load_config(arguments.config, overrides))));
   }
   write_file(arguments.html, draw_plan_html(pictures));
   write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
@@ -75,8 +80,8 @@ std::string one_line(const BufferLabel& label) {
 }
 
 // As SVG, or for the terminal.
-void draw(const Arguments& arguments, const Config& config) {
-  PlanPicture picture = picture_of(config, arguments.compile);
+void draw(const Arguments& arguments, const Run& run) {
+  PlanPicture picture = picture_of(run);
   for (size_t i = 0; i < picture.labels.size(); ++i)
     picture.problem.buffers[i].id = one_line(picture.labels[i]);
   if (arguments.svg.empty()) {
@@ -98,9 +103,9 @@ std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& take
 }
 
 // What there is to plan, for `planner` and others that read such files.
-void write_csv(const Arguments& arguments, Config config) {
-  config.memory.planner = "in_order";  // only the problem is wanted
-  PlanReport report = plan(config, arguments.compile);
+void write_csv(const Arguments& arguments, const Run& run) {
+  // Only the problem is wanted.
+  PlanReport report = plan(run.with([](Config& config) { config.memory.planner = "in_order"; }));
   std::set<std::string> taken;
   for (size_t i = 0; i < report.blocks.size(); ++i) {
     report.problem.buffers[i].id = readable_id(report.blocks[i], taken);
@@ -123,7 +128,8 @@ const char* decoders_text(bool complete) {
 }
 
 // The largest batch that trains within the limit, and what it needs.
-int max_batch(Config config, const Arguments& arguments) {
+int max_batch(const Run& run, const Arguments& arguments) {
+  const Config& config = run.config();
   int64_t limit = arguments.limit;
   const bool on_gpu = arguments.device_memory >= 0;
   if (on_gpu) limit = arguments.device_memory;
@@ -133,28 +139,31 @@ int max_batch(Config config, const Arguments& arguments) {
     throw ConfigError(
         "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
   const bool budgeted = arguments.slowdown > 0;
-  const int64_t batch = budgeted ? largest_batch_within(config, limit, arguments.slowdown)
-                        : on_gpu ? largest_batch_on_gpu(config, limit)
-                                 : largest_batch(config, limit);
-  config.data.batch = std::max<int64_t>(batch, 1);
-  if (batch == 0) config.memory.budget.reset();  // it is of no use
-  if (budgeted && batch > 0) config.memory.budget = ByteSize{limit};
-  if (!on_gpu && !budgeted) config.memory.limit = ByteSize{limit};
-  const MemoryNeed need = memory_need(config);
+  const int64_t batch = budgeted ? largest_batch_within(run, limit, arguments.slowdown)
+                        : on_gpu ? largest_batch_on_gpu(run, limit)
+                                 : largest_batch(run, limit);
+  const Run largest = run.with([&](Config& c) {
+    c.data.batch = std::max<int64_t>(batch, 1);
+    if (batch == 0) c.memory.budget.reset();  // it is of no use
+    if (budgeted && batch > 0) c.memory.budget = ByteSize{limit};
+    if (!on_gpu && !budgeted) c.memory.limit = ByteSize{limit};
+  });
+  const MemoryNeed need = memory_need(largest);
   const std::vector<HostBuffer>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
   const int64_t bytes = total_bytes(blocks);
   if (arguments.json) {
     write_out(Json::object({{"max_batch", batch},
                             {"limit_bytes", limit},
                             {"price", rounded(need.report.budget.price(), 6)},
-                            {fmt::format("bytes_at_batch_{}", config.data.batch), bytes},
+                            {fmt::format("bytes_at_batch_{}", std::max<int64_t>(batch, 1)), bytes},
                             {"complete", need.complete}})
                   .text() +
               "\n");
   } else {
     write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, bytes, limit,
                           decoders_text(need.complete)));
-    if (budgeted) write_out(fmt::format("with {}\n", budget_text(config, need.report.budget)));
+    if (budgeted)
+      write_out(fmt::format("with {}\n", budget_text(largest.config(), need.report.budget)));
     for (const HostBuffer& block : blocks)
       write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
   }
@@ -162,8 +171,8 @@ int max_batch(Config config, const Arguments& arguments) {
 }
 
 // Bytes against time, as a table, a page or a picture.
-int budgets(const Arguments& arguments, const Config& config) {
-  const BudgetCurve curve = budget_curve(config);
+int budgets(const Arguments& arguments, const Run& run) {
+  const BudgetCurve curve = budget_curve(run);
   if (!arguments.html.empty()) write_file(arguments.html, curve.html());
   if (!arguments.svg.empty()) write_file(arguments.svg, curve.svg());
   write_out(arguments.json ? curve.json() + "\n" : curve.text());
@@ -183,18 +192,17 @@ void export_recompute(const Arguments& arguments, const Config& config) {
 // Reports on stderr what is asked for and above what is allowed, with what would fit: by
 // --max-bytes and memory.limit of the host's memory, by --device-memory and memory.gpu_limit of the
 // GPU's.
-int check_need(const Arguments& arguments, const Config& config, const PlanReport& report) {
+int check_need(const Arguments& arguments, const Run& run, const PlanReport& report) {
+  const Config& config = run.config();
   int code = 0;
   const auto check = [&](const std::string& name, int64_t allowed, int64_t need,
                          const std::string& where) {
     if (need <= allowed) return;
-    fmt::print(
-        stderr,
-        "trainer: the training takes {} ({} bytes){}, {} more than the {} of {}{}\n"
-        "what would fit:\n{}",
-        byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
-        decoders_text(report.parts_complete),
-        remedies_text(config, known_data(config), Purpose::training, allowed, !where.empty()));
+    fmt::print(stderr,
+               "trainer: the training takes {} ({} bytes){}, {} more than the {} of {}{}\n"
+               "what would fit:\n{}",
+               byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
+               decoders_text(report.parts_complete), remedies_text(run, allowed, !where.empty()));
     code = kTooLarge;
   };
   const auto check_gpu = [&](const std::string& name, int64_t allowed) {
@@ -248,8 +256,9 @@ std::string scratch_text(Device device) {
 }
 
 // What the figures of the plan should not leave unsaid.
-void print_remarks(const Arguments& arguments, const Config& config, const PlanReport& report) {
-  for (const std::string& line : remarks_on(config, known_data(config))) write_out(line + "\n");
+void print_remarks(const Arguments& arguments, const Run& run, const PlanReport& report) {
+  const Config& config = run.config();
+  for (const std::string& line : remarks_on(run)) write_out(line + "\n");
   if (const Device device = parse_or_cpu(config.device); is_described(device))
     write_out(fmt::format(
         "planned for {}, which is only described: blocks at multiples of {} bytes, {} needed "
@@ -265,14 +274,14 @@ void print_remarks(const Arguments& arguments, const Config& config, const PlanR
                         byte_text(report.need())));
 }
 
-void print_report(const Arguments& arguments, const Config& config, const PlanReport& report) {
+void print_report(const Arguments& arguments, const Run& run, const PlanReport& report) {
   if (!arguments.why.empty()) {
     write_out(fmt::format("{}", report.why(arguments.why)));
   } else if (arguments.json) {
     write_out(fmt::format("{}\n", report.json()));
   } else {
     write_out(fmt::format("{}\n", report.text()));
-    print_remarks(arguments, config, report);
+    print_remarks(arguments, run, report);
   }
 }
 
@@ -319,22 +328,23 @@ int run(Arguments arguments) {
         "plan: mode: eager is drawn as it ran, which takes the device, but {} is only described "
         "here; leave --html out, or take device=cpu",
         config.device));
-  if (arguments.max_batch) return max_batch(config, arguments);
-  if (arguments.budgets) return budgets(arguments, config);
+  const Run run = planned_run(arguments, config);
+  if (arguments.max_batch) return max_batch(run, arguments);
+  if (arguments.budgets) return budgets(arguments, run);
   const bool answered = drawn || !arguments.html.empty() || !arguments.csv.empty() ||
                         !arguments.recompute.empty() || !arguments.compile.dump_after.empty();
   const bool reported = arguments.json || !arguments.why.empty() || !answered;
-  if (!arguments.csv.empty()) write_csv(arguments, config);
+  if (!arguments.csv.empty()) write_csv(arguments, run);
   if (!arguments.recompute.empty()) export_recompute(arguments, config);
-  if (!arguments.html.empty()) write_html(arguments, config);
-  if (drawn) draw(arguments, config);
+  if (!arguments.html.empty()) write_html(arguments, run);
+  if (drawn) draw(arguments, run);
   const bool checked =
       arguments.max_bytes >= 0 || arguments.device_memory >= 0 || host_limit(config);
   if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
-  const PlanReport report = plan(config, arguments.compile);  // prints the graph of --dump-after
-  if (reported) print_report(arguments, config, report);
+  const PlanReport report = plan(run);  // prints the graph of --dump-after
+  if (reported) print_report(arguments, run, report);
   flush_out();
-  return check_need(arguments, config, report);
+  return check_need(arguments, run, report);
 }
 
 // Options that answer different questions, or on the same output, are not taken together.

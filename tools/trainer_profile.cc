@@ -6,10 +6,10 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/training/algorithm_times.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/machine_profile.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/models/training/profile_diff.h"
+#include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"
@@ -46,18 +46,18 @@ int run(const Arguments& arguments) {
   if (arguments.machine) return profile_this_machine(arguments);
   if (arguments.config.empty())
     throw ConfigError("profile: --config F, --machine or --diff A.json B.json is needed");
-  const Config config = load_config(arguments.config, arguments.overrides);
+  const Run run(load_config(arguments.config, arguments.overrides));
   if (arguments.algorithms) {
-    const AlgorithmTimes times = algorithm_times(config, arguments.options.steps);
+    const AlgorithmTimes times = algorithm_times(run, arguments.options.steps);
     write_out(arguments.json ? times.json() + "\n" : times.text());
     return 0;
   }
-  const Profile result = profile(config, arguments.options);
+  const Profile result = profile(run, arguments.options);
   if (!arguments.trace.empty()) write_file(arguments.trace, result.trace());
   if (arguments.json) {
     write_out(result.json() + "\n");
   } else {
-    say(device_line(config));
+    say(device_line(run));
     write_out(result.text(arguments.ops));
   }
   return 0;

@@ -8,6 +8,7 @@
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/plan_tuning.h"
+#include "tessera/models/training/run.h"
 #include "tessera/runtime/cuda/plan_cache.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"

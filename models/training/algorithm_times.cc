@@ -10,8 +10,10 @@
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/algorithm_run.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/profile.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 
@@ -101,12 +103,12 @@ std::string AlgorithmTimes::json() const {
   return Json::object({{"format", "tessera algorithms 1"}, {"ops", Json::list(all)}}).text(1);
 }
 
-AlgorithmTimes algorithm_times(const Config& config, int64_t rounds) {
-  const SettingsScope settings(settings_of(config));
-  const auto session = session_to_time(config);
-  if (!session->device().is_cpu())
+AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
+  const SettingsScope settings(given.settings());
+  const Run run = run_to_time(given);
+  if (!run.device().is_cpu())
     throw ConfigError("profile: --algorithms times those of the CPU; add device=cpu");
-  const Program& program = *session->train_step(config.data.batch).program();
+  const Program& program = *first_step(run.session(), run.steps()).program();
   const Graph& graph = program.compiled().graph;
   AlgorithmTimes result;
   std::vector<std::pair<const Op*, Specs>> seen;

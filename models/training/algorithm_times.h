@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/config/config.h"
+#include "tessera/models/training/run.h"
 
 namespace tessera {
 
@@ -34,6 +34,6 @@ struct AlgorithmTimes {
 
 // Runs each alone, on random numbers, `rounds` times in turn with the others. Throws what profile()
 // throws, and ConfigError where the device is no CPU.
-AlgorithmTimes algorithm_times(const Config& config, int64_t rounds);
+AlgorithmTimes algorithm_times(const Run& run, int64_t rounds);
 
 }  // namespace tessera

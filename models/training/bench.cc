@@ -12,6 +12,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
@@ -26,34 +27,35 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kShownLosses = 4;
 
-struct Timed {
+struct TimedStep {
   CompiledStep* step;
 };
 
 }  // namespace
 
-BenchResult bench(const Config& config, int64_t steps, const CompileOptions& options) {
-  const SettingsScope settings(settings_of(config));
-  const int64_t batch = config.data.batch;
-  const auto session = prepared_session(config, DataNeed(), Purpose::timing, options);
-  require_fit(config, DataNeed(), Purpose::timing, *session);
-  CompiledStep& step = session->train_step(batch);
-  session->bind();
+BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options) {
+  const Run run = given.as(Purpose::timing, DataNeed(), options);
+  const SettingsScope settings(run.settings());
+  require_fit(run);
+  const int64_t batch = run.config().data.batch;
+  Session& session = run.session();
+  CompiledStep& step = session.train_step(batch);
+  session.bind();
 
-  const GeneratedBatches batches(config, *session);
+  const GeneratedBatches batches(run.config(), session);
   std::vector<double> times;
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
   result.losses.reserve(kShownLosses);
   Clock::time_point start = Clock::now();
-  RunsAhead<Timed> runs([&](const Timed& run) {
+  RunsAhead<TimedStep> runs([&](const TimedStep& run) {
     result.loss = run.step->host_output(0).item<double>();
     if (result.losses.size() < kShownLosses) result.losses.push_back(result.loss);
     times.push_back(milliseconds_since(std::exchange(start, Clock::now())));
   });
   for (int64_t i = 0; i < steps; ++i) {
     const StepProbe probe;
-    batches.fill(*session, step, i, batch);
+    batches.fill(session, step, i, batch);
     runs.submit({&step});
   }
   runs.drain();
@@ -64,32 +66,32 @@ BenchResult bench(const Config& config, int64_t steps, const CompileOptions& opt
   result.step_ms_p50 = times[times.size() / 2];
   result.step_ms_p95 = times[times.size() * 95 / 100];
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
-  result.compile_ms = session->compile_milliseconds();
-  result.peak_bytes = context(session->device()).memory().statistics().peak_bytes;
-  if (session->device().is_cpu())  // where the batches stand too, which are not the step's
+  result.compile_ms = session.compile_milliseconds();
+  result.peak_bytes = context(session.device()).memory().statistics().peak_bytes;
+  if (session.device().is_cpu())  // where the batches stand too, which are not the step's
     result.peak_bytes -=
-        static_cast<size_t>(GeneratedBatches::planned_bytes(batch, session->image()));
-  result.arena_bytes = session->arena_bytes();
+        static_cast<size_t>(GeneratedBatches::planned_bytes(batch, session.image()));
+  result.arena_bytes = session.arena_bytes();
   result.total_bytes =
-      static_cast<size_t>(total_bytes(session->regions()) + total_bytes(session->gpu_regions()));
-  for (const Tensor& parameter : session->store().parameters())
+      static_cast<size_t>(total_bytes(session.regions()) + total_bytes(session.gpu_regions()));
+  for (const Tensor& parameter : session.store().parameters())
     result.parameters += parameter.elements();
   result.threads = cpu_context().threads();
   result.kernels = cpu_context().kernels_name();
-  result.device = configured_device(config).name();
+  result.device = run.device().name();
   return result;
 }
 
-RepeatedBench bench_repeatedly(const Config& config, int64_t steps, int64_t repetitions,
+RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
                                const CompileOptions& options) {
   RepeatedBench all;
   for (int64_t i = 0; i < repetitions; ++i)
-    all.step_ms.push_back((all.last = bench(config, steps, options)).step_ms_p50);
+    all.step_ms.push_back((all.last = bench(run, steps, options)).step_ms_p50);
   std::vector<double> sorted = all.step_ms;
   all.step = spread_of(sorted);
-  if (config.mode == Mode::kEager) return all;
+  if (run.config().mode == Mode::kEager) return all;
   const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
-  all.varying = profile(config, {.steps = repetitions, .compile = options}).ops;
+  all.varying = profile(run, {.steps = repetitions, .compile = options}).ops;
   std::erase_if(all.varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
   std::stable_sort(all.varying.begin(), all.varying.end(),
                    [&](const auto& a, const auto& b) { return range(a) > range(b); });

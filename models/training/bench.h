@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tessera/graph/compile_options.h"
-#include "tessera/models/config/config.h"
 #include "tessera/models/training/profile.h"
 
 namespace tessera {
@@ -30,7 +29,7 @@ struct BenchResult {
 // Times `steps` training steps on generated batches of the configuration's shape. Throws
 // PlanInfeasible as require_fit() does for a timing (memory_limit.h), ConfigError for an unknown
 // pass.
-BenchResult bench(const Config& config, int64_t steps, const CompileOptions& options = {});
+BenchResult bench(const Run& run, int64_t steps, const CompileOptions& options = {});
 
 // bench() several times over, each with memory of its own, and the ops whose time varies.
 struct RepeatedBench {
@@ -44,7 +43,7 @@ struct RepeatedBench {
   std::string json() const;
 };
 // Repeats at least once; ops are timed in as many steps. Throws what bench() throws.
-RepeatedBench bench_repeatedly(const Config& config, int64_t steps, int64_t repetitions,
+RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
                                const CompileOptions& options = {});
 
 }  // namespace tessera

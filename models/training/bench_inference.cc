@@ -9,7 +9,6 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
-#include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/text/clock.h"
@@ -41,17 +40,15 @@ Json bytes_json(const Classifier::Bytes& bytes) {
 
 }  // namespace
 
-InferenceBench bench_inference(const Config& config, int64_t calls) {
-  const SettingsScope settings(settings_of(config));
-  configured_device(config);  // throws where there is none
+InferenceBench bench_inference(const Run& run, int64_t calls) {
+  const SettingsScope settings(run.settings());
+  const Config& config = run.config();
+  run.device();  // throws where there is none
   TrainedNetwork network;
   network.config = config;
-  network.image = step_image(config, DataNeed(), Purpose::timing);
-  const auto channels = static_cast<size_t>(network.image.channels);
+  network.image = training_image(config, DataNeed());
   network.inference =
-      inference_json(config, network.image,
-                     {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)}, {})
-          .text();
+      inference_json(config, network.image, plain_normalization(network.image), {}).text();
   const DeviceScope cpu("cpu:0");
   network.network = make_network(config, network.image, network.store);
   network.store.materialize();

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tessera/models/config/config.h"
 #include "tessera/models/run/classifier.h"
+#include "tessera/models/training/run.h"
 
 namespace tessera {
 
@@ -21,6 +21,6 @@ struct InferenceBench {
 };
 
 // Times `calls` calls with one image and as many with a batch. Throws ConfigError.
-InferenceBench bench_inference(const Config& config, int64_t calls);
+InferenceBench bench_inference(const Run& run, int64_t calls);
 
 }  // namespace tessera

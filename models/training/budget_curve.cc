@@ -2,98 +2,32 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "tessera/graph/arena_budget.h"
-#include "tessera/graph/compiled_graph.h"
-#include "tessera/graph/program.h"
 #include "tessera/models/run/report_chart.h"
-#include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/profile_costs.h"
-#include "tessera/models/training/session.h"
+#include "tessera/models/training/memory_budget.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {
 
-constexpr ByteSize kLongest{9'999'999'999'999};
-
-// The step of a training for a full batch, and what can be done about its arena.
-class Trade {
- public:
-  // A checkpoint holds the configuration, and so the text of `budget`: at first the longest.
-  explicit Trade(const Config& given, const DataNeed& data,
-                 std::optional<ByteSize> budget = kLongest)
-      : config_(without_budget(given)),
-        data_(data),
-        session_(prepared_session(config_, data_, Purpose::training)),
-        planner_(*find_planner(config_.memory.planner)),
-        costs_(costs_named(config_.memory.costs)),
-        arena_(of(*step(run_steps(config_, data_, Purpose::training).train.front()))) {
-    Config counted = config_;
-    counted.memory.budget = budget;
-    const MemoryNeed need = memory_need(*session_, counted, data_, Purpose::training);
-    rest_ = (session_->device().is_cpu() ? need.bytes() : need.gpu_bytes()) - need.report.arena;
-    floor_ = arena_.lowest().arena;
-    const RunSteps steps = run_steps(config_, data_, Purpose::training);
-    for (const int64_t count : steps.train) raise_floor(*step(count));
-    for (const int64_t count : steps.evaluation)
-      raise_floor(*session_->evaluation_step(count).program());
-  }
-
-  ArenaBudget& arena() { return arena_; }
-  int64_t rest() const { return rest_; }    // all but the arena
-  int64_t floor() const { return floor_; }  // of the arena: no step of the training fits in less
-  const std::string& strategy() const { return config_.memory.recompute; }
-
- private:
-  static Config without_budget(Config config) {
-    config.memory.budget.reset();
-    config.mode = Mode::kGraph;
-    return config;
-  }
-  Program* step(int64_t count) { return session_->train_step(count).program(); }
-  ArenaBudget of(const Program& program) {
-    const RecomputeStrategy& strategy = *find_recompute_strategy(config_.memory.recompute);
-    return {program.compiled().graph,
-            program.compiled().scratch_bytes,
-            program.compiled().device(),
-            true,
-            planner_,
-            strategy,
-            *costs_};
-  }
-  // A step that fits as it is sets none.
-  void raise_floor(const Program& program) {
-    if (static_cast<int64_t>(program.compiled().arena_bytes()) > floor_)
-      floor_ = std::max(floor_, of(program).lowest().arena);
-  }
-
-  const Config config_;
-  const DataNeed data_;
-  std::unique_ptr<Session> session_;
-  const Planner& planner_;
-  const std::shared_ptr<const StepCosts> costs_;
-  ArenaBudget arena_;
-  int64_t rest_ = 0, floor_ = 0;
-};
-
 double percent(double part) { return 100 * part; }
 double gibibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 }  // namespace
 
-BudgetCurve budget_curve(const Config& config, int count) {
+BudgetCurve budget_curve(const Run& training, int count) {
   const auto start = std::chrono::steady_clock::now();
-  Trade trade(config, known_data(config));
+  BudgetTrade trade(training);
   const int64_t least = trade.floor(), most = std::max(trade.arena().plain().arena, least);
   BudgetCurve curve;
+  const Config& config = trade.config();
   curve.title = fmt::format("{}, batch {}", config.model.name, config.data.batch);
-  curve.strategy = trade.strategy();
+  curve.strategy = config.memory.recompute;
   for (int i = 0; i < count; ++i) {
     const int64_t arena = least + (most - least) / (count - 1) * i;
     const int64_t budget = i + 1 < count ? arena : most;
@@ -108,16 +42,8 @@ BudgetCurve budget_curve(const Config& config, int count) {
   return curve;
 }
 
-int64_t least_budget(const Config& config, const DataNeed& data, double slowdown) {
-  Trade trade(config, data, config.memory.budget ? config.memory.budget : kLongest);
-  const double extra = slowdown * static_cast<double>(trade.arena().plain().cost);
-  const int64_t arena =
-      trade.arena().lowest(extra < 1e18 ? static_cast<int64_t>(extra) : INT64_MAX).arena;
-  return trade.rest() + std::max(arena, trade.floor());
-}
-
-RecomputeProblem training_problem(const Config& config) {
-  return Trade(config, known_data(config)).arena().problem();
+RecomputeProblem training_problem(const Run& training) {
+  return BudgetTrade(training).arena().problem();
 }
 
 std::string BudgetCurve::text() const {

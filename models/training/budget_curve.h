@@ -8,8 +8,7 @@
 
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/recompute/recompute.h"
-#include "tessera/models/config/config.h"
-#include "tessera/models/data/dataset.h"
+#include "tessera/models/training/run.h"
 
 namespace tessera {
 
@@ -34,15 +33,10 @@ struct BudgetCurve {
 
 // So many budgets, at least 2, evenly apart. Whatever memory.budget says. Throws what planning
 // throws.
-BudgetCurve budget_curve(const Config& config, int count = 20);
-
-// Returns the smallest budget under which a step takes at most `slowdown` of its time more, by
-// estimate: 0.05 for 5 %, INFINITY for any. Counts the text of memory.budget if there is one, else
-// the longest.
-int64_t least_budget(const Config& config, const DataNeed& data, double slowdown);
+BudgetCurve budget_curve(const Run& training, int count = 20);
 
 // What could be computed again in a step for a full batch (memory/recompute/recompute.h), without a
 // budget.
-RecomputeProblem training_problem(const Config& config);
+RecomputeProblem training_problem(const Run& training);
 
 }  // namespace tessera

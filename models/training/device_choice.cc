@@ -9,7 +9,6 @@
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/training/run_steps.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/facts.h"
@@ -19,28 +18,6 @@
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
-namespace {
-
-// Compiled once for a configuration: a program makes a session to plan and others to run.
-std::string known_missing_kernel(const Config& config, Device device) {
-  static std::mutex mutex;
-  static std::string asked, answer;
-  const std::string question = device.name() + "\n" + print_config(config);
-  const std::lock_guard lock(mutex);
-  if (asked != question) answer = missing_kernel(config, device), asked = question;
-  return answer;
-}
-
-std::string idle_gpu(const Config& config) {
-  if (!nvidia_gpu_is_here()) return "";
-  const DeviceChoice best =
-      auto_choice(logical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
-  return best.device.is_cpu() ? ""
-                              : fmt::format("; {} is idle and could run this: device=auto takes it",
-                                            best.device.name());
-}
-
-}  // namespace
 
 bool nvidia_gpu_is_here() {
   std::error_code error;
@@ -52,15 +29,12 @@ bool nvidia_gpu_is_here() {
 
 std::string missing_kernel(const Config& config, Device device) {
   Config there = config;
-  there.device = device.name();
   there.mode = Mode::kGraph;
-  there.data.batch = 1;
-  there.memory.limit.reset();
-  there.memory.budget.reset();
   try {
     const DescribedDevice described(device);
-    const auto session = prepared_session(there, known_data(there), Purpose::timing);
-    for (const Node& node : session->train_step(1).compiled_graph()->graph.nodes)
+    const ImageShape image = training_image(there, data_need(data_source(there)));
+    Session session(there, device, image, plain_normalization(image));
+    for (const Node& node : session.train_step(1).compiled_graph()->graph.nodes)
       if (!node.op->runs_on(device.kind))
         return fmt::format("{} has no kernel for {}", node.op->name(), device.name());
   } catch (const Error& error) {
@@ -103,8 +77,8 @@ void cut_devices(const DevicesConfig& wanted) {
 DeviceChoice choose_device(const Config& config) {
   cut_devices(config.devices);
   if (config.device == "auto") {
-    DeviceChoice chosen = auto_choice(
-        logical_devices(), [&](Device gpu) { return known_missing_kernel(config, gpu); });
+    DeviceChoice chosen =
+        auto_choice(logical_devices(), [&](Device gpu) { return missing_kernel(config, gpu); });
     chosen.warning = chosen.device.is_cpu() && driver_mismatch();
     return chosen;
   }
@@ -128,11 +102,13 @@ std::string device_text(Device device) {
   return text;
 }
 
-std::string device_line(const Config& config) {
-  const SettingsScope settings(settings_of(config));
-  const DeviceChoice chosen = choose_device(config);
-  const std::string text = "device: " + device_text(chosen.device) + "; " + chosen.why;
-  return chosen.device.is_cpu() && config.device != "auto" ? text + idle_gpu(config) : text;
+std::string idle_gpu_text(const Config& config) {
+  if (!nvidia_gpu_is_here()) return "";
+  const DeviceChoice best =
+      auto_choice(logical_devices(), [&](Device gpu) { return missing_kernel(config, gpu); });
+  return best.device.is_cpu() ? ""
+                              : fmt::format("; {} is idle and could run this: device=auto takes it",
+                                            best.device.name());
 }
 
 }  // namespace tessera

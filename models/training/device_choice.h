@@ -1,4 +1,5 @@
-// The device that a run uses, and why: said at every start.
+// The device that a run uses, and why: said at every start. Asked of a Run (run.h), which decides
+// it once.
 #pragma once
 
 #include <functional>
@@ -23,8 +24,8 @@ bool nvidia_gpu_is_here();
 // Without a GPU here devices.gpu cuts nothing.
 void cut_devices(const DevicesConfig& wanted);
 
-// What config.device comes to here, after cut_devices(). Throws DeviceError with the reason where
-// that cannot be used.
+// What config.device comes to here, after cut_devices(); auto may compile a step to know. Throws
+// DeviceError with the reason where that cannot be used.
 DeviceChoice choose_device(const Config& config);
 // What auto takes of these: the first GPU on which nothing is missing, or else the CPU.
 // `missing(gpu)` says what the configuration lacks there; empty: nothing.
@@ -36,9 +37,8 @@ std::string missing_kernel(const Config& config, Device device);
 
 // How a device is named to people: "cpu:0, a processor, avx2, native kernels, 2 threads".
 std::string device_text(Device device);
-// The first line of a start, with the reason: "device: cpu:0, a processor, avx2, native kernels, 2
-// threads; as device: cpu says". Names a GPU that idles though it could run this. Sets the thread
-// count, as configured_device() does.
-std::string device_line(const Config& config);
+// Names a GPU that idles though it could run this: "; gpu:0 is idle and could run this: ..."; empty
+// if there is none.
+std::string idle_gpu_text(const Config& config);
 
 }  // namespace tessera

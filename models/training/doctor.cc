@@ -15,7 +15,10 @@
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -27,46 +30,43 @@ namespace {
 // What is found on the way, and needed by what is looked at next.
 struct ConfigExamination {
   const Config& config;
-  std::unique_ptr<Session> session;  // of all steps; nullptr where there can be none
+  const Run run{config};
+  bool planned = false;  // whether the run has its session, and fits
 };
 
 Finding device_of(ConfigExamination& about) {
-  const Config& config = about.config;
-  const SettingsScope settings(settings_of(config));
-  const DeviceChoice choice = choose_device(config);
-  const Device device = configured_device(config);
+  const SettingsScope settings(about.run.settings());
+  const Device device = about.run.device();
   std::string text = device_text(device);
-  const bool fell_back = config.device == "auto" && device.is_cpu();
-  if (fell_back) text += "; " + choice.why;
+  const bool fell_back = about.config.device == "auto" && device.is_cpu();
+  if (fell_back) text += "; " + about.run.choice().why;
   return {"device", text, 0, fell_back};
 }
 
 Finding memory_of(ConfigExamination& about) {
-  const Config& config = about.config;
-  DataNeed data;
+  const Run& run = about.run;
   try {
-    data = known_data(config);
+    run.data_need();
   } catch (const DataError&) {
     return {"memory", "not known, as the data cannot be opened", 0, true};
   }
-  auto session = prepared_session(config, data, Purpose::training);
-  require_fit(config, data, Purpose::training, *session);
-  about.session = std::move(session);
-  const int64_t needed = memory_need(config, data).bytes();
+  require_fit(run);
+  about.planned = true;
+  const int64_t needed = memory_need(run).bytes();
   const std::string swapped = swap_text(host_memory().swapped);
   return {"memory",
-          headroom_text(config, data, needed) +
-              (data.complete ? "" : "; what decoders of pictures take comes on top") +
+          headroom_text(run, needed) +
+              (run.data_need().complete ? "" : "; what decoders of pictures take comes on top") +
               (swapped.empty() ? "" : "\n" + swapped),
           0, !swapped.empty()};
 }
 
 Finding model_of(ConfigExamination& about) {
-  const Config& config = about.config;
   try {
-    const ParameterCount count = parameter_count(config, known_data(config));
-    return {"model", fmt::format("{}: {} parameters, {} trainable, {} frozen", config.model.name,
-                                 count.trainable + count.frozen, count.trainable, count.frozen)};
+    const ParameterCount count = parameter_count(about.run);
+    return {"model",
+            fmt::format("{}: {} parameters, {} trainable, {} frozen", about.config.model.name,
+                        count.trainable + count.frozen, count.trainable, count.frozen)};
   } catch (const DataError&) {
     return {"model", "not known, as the data cannot be opened", 0, true};
   }
@@ -77,14 +77,15 @@ Finding data_of(ConfigExamination& about) {
   const Config& config = about.config;
   DataSource source = data_source(config);
   source.decode_all = true;
-  const DataSplit data =
-      about.session != nullptr ? open_fitting(config, /*decode_all=*/true) : open_data(source);
+  const DataSplit data = open_data(source);
+  const Run opened = about.run.as(Purpose::training, data_need(data));
+  if (about.planned) require_fit(opened);
   check_classes(config, *data.train);
   check_epochs(config, data.train->count());
   Finding found{"data", data.train->describe()};
   if (data.validation != nullptr) found.text += "; " + data.validation->describe();
   found.text += "; " + data.test->describe();
-  for (const std::string& line : remarks_on(config, data_need(data))) found.text += "\n" + line;
+  for (const std::string& line : remarks_on(opened)) found.text += "\n" + line;
   for (const Dataset* split : {data.train.get(), data.validation.get(), data.test.get()}) {
     if (split == nullptr) continue;
     for (const std::string& note : split->notes()) {
@@ -103,10 +104,10 @@ Finding data_of(ConfigExamination& about) {
 Finding weights_of(ConfigExamination& about) {
   const Config& config = about.config;
   Pretrained pretrained(config.model.weights);
-  if (about.session == nullptr)
+  if (!about.planned)
     return {"weights", config.model.weights + ": not compared, as the data cannot be opened", 0,
             true};
-  const std::string found = pretrained.match(config, about.session->image());
+  const std::string found = pretrained.match(config, about.run.session().image());
   pretrained.check();
   return {"weights", found};
 }
@@ -116,8 +117,8 @@ Finding run_folder_of(ConfigExamination& about) {
   require_run_folder(config.run.dir);
   const int64_t free = room_for(config.run.dir);
   const std::string text = fmt::format("{}: {} free", config.run.dir, byte_text(free));
-  if (about.session == nullptr) return {"run folder", text};
-  const Tensors& tensors = about.session->store().persistent();
+  if (!about.planned) return {"run folder", text};
+  const Tensors& tensors = about.run.session().store().persistent();
   require_room(config.run.dir, Checkpointing::bytes_on_disk(config, tensors));
   // Those that stay, the best, the one being written, and the weights at the end.
   const int64_t most =
@@ -158,7 +159,7 @@ std::vector<Finding> examine(const Config& config) {
       {"data", data_of},     {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
   if (!config.model.weights.empty()) checks.emplace_back("weights", weights_of);
-  ConfigExamination about{config, nullptr};
+  ConfigExamination about{config};
   std::vector<Finding> findings;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {
     const auto known = std::find_if(findings.begin(), findings.end(),

@@ -11,23 +11,25 @@
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/plan.h"
-#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/log.h"
 
 namespace tessera {
 
 void dry_run(const Config& config, const Print& print, const TrainOptions& options) try {
-  const SettingsScope settings(settings_of(config));
+  Run run(config);
+  const SettingsScope settings(run.settings());
   require_run_folder(config.run.dir);
-  require_fit(config);
+  require_fit_ahead(run);
   const Checkpointing checkpoints(config, options, print);
-  const OpenedRun run = open_run(config, Purpose::training, {});
-  const DataSplit& data = run.data;
-  checkpoints.check_machine(run.session->device());
+  run.open({});
+  require_fit(run);
+  const DataSplit& data = run.data();
+  checkpoints.check_machine(run.device());
   check_classes(config, *data.train);
   const CheckpointFile* beginning = checkpoints.beginning();
   const Schedule schedule =
@@ -35,20 +37,20 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
                    beginning != nullptr ? beginning->state().schedule_version : kScheduleVersion);
   if (!options.overwrite)
     require_room(config.run.dir,
-                 Checkpointing::bytes_on_disk(config, run.session->store().persistent()));
+                 Checkpointing::bytes_on_disk(config, run.session().store().persistent()));
   if (!config.model.weights.empty() && checkpoints.beginning() == nullptr) {
     Pretrained pretrained(config.model.weights);
-    print(pretrained.match(config, run.session->image()));
+    print(pretrained.match(config, run.image()));
     pretrained.check();
   }
   if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
     log(LogLevel::warning, spare);
-  for (const std::string& line : remarks_on(config, data_need(data))) print(line);
-  print(device_line(config));
+  for (const std::string& line : remarks_on(run)) print(line);
+  print(device_line(run));
   print(data.train->describe());
   if (data.validation != nullptr) print(data.validation->describe());
   print(data.test->describe());
-  const int64_t batch = run_steps(config, data_need(data), Purpose::training).train.front();
+  const int64_t batch = run.steps().train.front();
   const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
   checkpoints.check_data(steps_per_epoch, data.train->count());
   const int64_t steps = config.train.total_steps(steps_per_epoch);

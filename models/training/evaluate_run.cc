@@ -20,7 +20,9 @@
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/other_data.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/clock.h"
@@ -95,14 +97,15 @@ std::string size_remark(const Config& config, const Config& trained, const std::
                      test.width(), test.channels());
 }
 
-RunReport report_of(const Config& config, const std::string& run_dir, const std::string& loaded,
+RunReport report_of(const Run& run, const std::string& run_dir, const std::string& loaded,
                     const std::string& data, const Evaluation& evaluation, const Dataset& test) {
+  const Config& config = run.config();
   RunReport report;
   report.title = fmt::format("{} of {} on {}", config.model.name, run_dir,
                              config.data.root.empty() ? config.data.name : config.data.root);
   report.facts = {{"weights", loaded},
                   {"data", data},
-                  {"on", device_text(configured_device(config))},
+                  {"on", device_text(run.device())},
                   {"ended", utc_text(std::time(nullptr))},
                   {"program", std::string("Tessera ") + tessera_version()}};
   report.config = print_config(config);
@@ -124,33 +127,35 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   if (!options.data.empty()) overrides = data_overrides(options.data, trained, inference);
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   Config config = load_resolved_config(resolved, overrides);
-  const SettingsScope settings(settings_of(config));
-  require_fit(config, Purpose::evaluation);
+  Run run(config, Purpose::evaluation);
+  const SettingsScope settings(run.settings());
+  require_fit_ahead(run);
   // The resolved configuration tells the normalization, but for runs of programs that measured
   // none.
-  const auto [opened, session, normalization] =
-      open_run(config, Purpose::evaluation,
-               [&](const Dataset& test) { return former_normalization(config, test); });
-  const std::string sizes = size_remark(config, trained, inference, *opened.test);
-  std::string described = opened.test->describe() + sizes;
-  const std::shared_ptr<const Dataset> test = under_classes_of(
-      config, inference, opened.test, [&](const std::string& line) { described += "\n" + line; });
-  Evaluator evaluator(*session, test, loader_options(config, false, session->device()),
+  run.open([&](const Dataset& test) { return former_normalization(config, test); });
+  require_fit(run);
+  Session& session = run.session();
+  const std::string sizes = size_remark(config, trained, inference, *run.data().test);
+  std::string described = run.data().test->describe() + sizes;
+  const std::shared_ptr<const Dataset> test =
+      under_classes_of(config, inference, run.data().test,
+                       [&](const std::string& line) { described += "\n" + line; });
+  Evaluator evaluator(session, test, loader_options(config, false, session.device()),
                       config.model.classes);
-  session->bind();
+  session.bind();
   RunEvaluation result;
   std::string loaded;
   try {
-    loaded = load_trained(*session, config, trained, run_dir, options.checkpoint, result);
+    loaded = load_trained(session, config, trained, run_dir, options.checkpoint, result);
   } catch (CheckpointError& error) {
     error.append(sizes);
     throw;
   }
   if (config.ema.decay) loaded += ", the averaged weights (ema)";
-  if (const std::string changes = environment_changes(run_dir, session->device()); !changes.empty())
+  if (const std::string changes = environment_changes(run_dir, session.device()); !changes.empty())
     log(LogLevel::warning,
         fmt::format("evaluation: its last bits may not be those of the training: {}", changes));
-  print(device_line(config));
+  print(device_line(run));
   print("evaluating " + loaded);
   print(described);
   const auto start = std::chrono::steady_clock::now();
@@ -164,8 +169,8 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   result.test_loss = tally.mean_loss();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.report)
-    result.report = std::make_shared<const RunReport>(
-        report_of(config, run_dir, loaded, described, tally, *test));
+    result.report =
+        std::make_shared<const RunReport>(report_of(run, run_dir, loaded, described, tally, *test));
   return result;
 }
 

@@ -19,7 +19,7 @@ void fill(CompiledStep& step, const Batch& batch);
 
 class Evaluator {
  public:
-  // The session has its evaluation steps prepared (run_steps.h).
+  // The session has its evaluation steps prepared (run.h).
   Evaluator(Session& session, std::shared_ptr<const Dataset> data, const LoaderOptions& options,
             int64_t classes);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tessera/models/training/profile_costs.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/runtime/text/json.h"
 

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/config/config.h"
 #include "tessera/models/training/profile.h"
 
 namespace tessera {
 
-inline constexpr const char* kMachineFormat = "tessera machine 1";
+struct Config;  // models/config/config.h
 
 struct SampleNetwork {
   const char* model;

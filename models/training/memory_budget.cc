@@ -6,8 +6,12 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena_budget.h"
+#include "tessera/graph/compiled_graph.h"
+#include "tessera/memory/plan.h"
+#include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/text/bytes.h"
@@ -17,20 +21,19 @@ namespace {
 
 // What is timed and what is verified is the step of the training: its arena has what the training
 // leaves it, with loaders, data and checkpoints.
-MemoryNeed need_that_counts(Session& session, const Config& config, const DataNeed& data,
-                            Purpose purpose) {
-  if (purpose == Purpose::training || purpose == Purpose::evaluation)
-    return memory_need(session, config, data, purpose);
-  Config without = config;
-  without.memory.budget.reset();
-  return memory_need(without);
+MemoryNeed need_that_counts(Session& session, const Run& run) {
+  if (run.purpose() == Purpose::training || run.purpose() == Purpose::evaluation)
+    return memory_need(session, run);
+  return memory_need(
+      run.as(Purpose::training).with([](Config& config) { config.memory.budget.reset(); }));
 }
 
 // What all steps need that are made for a run, the largest of their least arenas: a step that fits
 // a budget fits a larger one.
-int64_t least_arena(const MakeSession& make, CompileOptions options, int64_t of_first) {
+int64_t least_arena(const Run& run, int64_t of_first) {
+  CompileOptions options = run.options();
   for (options.arena_budget = of_first;;) try {
-      make(options);
+      run.make_session(options);
       return options.arena_budget;
     } catch (const BudgetTooSmall& error) {
       options.arena_budget = error.minimum();
@@ -39,38 +42,37 @@ int64_t least_arena(const MakeSession& make, CompileOptions options, int64_t of_
 
 }  // namespace
 
-int64_t budget_bytes(const Config& config, Device device) {
-  if (!config.memory.budget->is_automatic()) return config.memory.budget->bytes;
-  if (device.is_cpu()) return machine_room();
-  RawMemory& memory = context(device).memory();
+int64_t budget_bytes(const Run& run) {
+  const ByteSize& budget = *run.config().memory.budget;
+  if (!budget.is_automatic()) return budget.bytes;
+  if (run.device().is_cpu()) return machine_room();
+  RawMemory& memory = context(run.device()).memory();
   const size_t free = memory.available();
   if (free == RawMemory::kNoLimit) return INT64_MAX;
   return static_cast<int64_t>(free + memory.statistics().live_bytes);
 }
 
-std::unique_ptr<Session> session_within_budget(const Config& config, const DataNeed& data,
-                                               Purpose purpose, const CompileOptions& options,
-                                               const MakeSession& make) {
-  CompileOptions within = options;
+std::unique_ptr<Session> session_within_budget(const Run& run) {
+  CompileOptions within = run.options();
   within.dump_after.clear();  // of the graph that will run
-  std::unique_ptr<Session> session = make(within);
-  const bool on_gpu = !session->device().is_cpu();
-  const MemoryNeed need = need_that_counts(*session, config, data, purpose);
-  const int64_t budget = budget_bytes(config, session->device()),
-                needed = on_gpu ? need.gpu_bytes() : need.bytes();
-  if (needed <= budget) return options.dump_after.empty() ? std::move(session) : make(options);
+  std::unique_ptr<Session> session = run.make_session(within);
+  const MemoryNeed need = need_that_counts(*session, run);
+  const int64_t budget = budget_bytes(run),
+                needed = run.device().is_cpu() ? need.bytes() : need.gpu_bytes();
+  within.dump_after = run.options().dump_after;
+  if (needed <= budget)
+    return within.dump_after.empty() ? std::move(session) : run.make_session(within);
   session.reset();
   const int64_t rest = needed - need.report.arena;
-  within.dump_after = options.dump_after;
   within.arena_budget = std::max<int64_t>(budget - rest, 0);
   try {
-    return make(within);
+    return run.make_session(within);
   } catch (const BudgetTooSmall& error) {
-    const int64_t least = rest + least_arena(make, options, error.minimum());
+    const int64_t least = rest + least_arena(run, error.minimum());
     throw PlanInfeasible(fmt::format(
         "memory.budget: this {} needs at least {} ({} bytes), whatever is computed again, and {} "
         "without that; the budget is {}; write memory.budget={}\n{}",
-        purpose_name(purpose), byte_text(least), least, byte_text(needed), byte_text(budget),
+        purpose_name(run.purpose()), byte_text(least), least, byte_text(needed), byte_text(budget),
         exact_byte_text(least), error.what()));
   }
 }
@@ -78,6 +80,45 @@ std::unique_ptr<Session> session_within_budget(const Config& config, const DataN
 std::string budget_text(const Config& config, const BudgetRecord& record) {
   if (!config.memory.budget) return "";
   return fmt::format("{} (memory.budget): {}", config.memory.budget->text(), record.text());
+}
+
+BudgetTrade::BudgetTrade(const Run& training, std::optional<ByteSize> budget)
+    : run_(training.with([](Config& c) { c.memory.budget.reset(), c.mode = Mode::kGraph; })),
+      costs_(costs_named(config().memory.costs)),
+      arena_(arena_of(*first_step(run_.session(), run_.steps()).compiled_graph())) {
+  Session& session = run_.session();
+  const MemoryNeed need =
+      memory_need(session, run_.with([&](Config& c) { c.memory.budget = budget; }));
+  rest_ = (session.device().is_cpu() ? need.bytes() : need.gpu_bytes()) - need.report.arena;
+  floor_ = arena_->lowest().arena;
+  const RunSteps steps = run_.steps();
+  for (const int64_t count : steps.train) raise_floor(*session.train_step(count).compiled_graph());
+  for (const int64_t count : steps.evaluation)
+    raise_floor(*session.evaluation_step(count).compiled_graph());
+}
+
+BudgetTrade::~BudgetTrade() = default;
+
+std::unique_ptr<ArenaBudget> BudgetTrade::arena_of(const CompiledGraph& compiled) const {
+  const MemoryConfig& memory = config().memory;
+  return std::make_unique<ArenaBudget>(compiled.graph, compiled.scratch_bytes, compiled.device(),
+                                       true, *find_planner(memory.planner),
+                                       *find_recompute_strategy(memory.recompute), *costs_);
+}
+
+// A step that fits as it is sets none.
+void BudgetTrade::raise_floor(const CompiledGraph& compiled) {
+  if (static_cast<int64_t>(compiled.arena_bytes()) > floor_)
+    floor_ = std::max(floor_, arena_of(compiled)->lowest().arena);
+}
+
+int64_t least_budget(const Run& training, double slowdown) {
+  const std::optional<ByteSize>& budget = training.config().memory.budget;
+  BudgetTrade trade(training, budget ? budget : BudgetTrade::kLongest);
+  const double extra = slowdown * static_cast<double>(trade.arena().plain().cost);
+  const int64_t arena =
+      trade.arena().lowest(extra < 1e18 ? static_cast<int64_t>(extra) : INT64_MAX).arena;
+  return trade.rest() + std::max(arena, trade.floor());
 }
 
 }  // namespace tessera

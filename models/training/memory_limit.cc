@@ -10,6 +10,8 @@
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/data/augment/mix.h"
+#include "tessera/models/training/batch_search.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
@@ -68,13 +70,12 @@ std::optional<Bound> limit_bound(const Config& config) {
   return Bound{limit->bytes, limit->key, "the limit is " + byte_text(limit->bytes)};
 }
 
-// Of the GPU that a session runs on: what was set, or what is free there; nothing on the CPU.
-std::optional<Bound> gpu_bound(const Config& config, Device device) {
+// Of the GPU that the run is on: what was set, or what is free there; nothing on the CPU.
+std::optional<Bound> gpu_bound(const Run& run) {
+  const Device device = run.device();
   if (device.is_cpu()) return {};
-  if (config.memory.gpu_limit) {
-    const int64_t limit = config.memory.gpu_limit->bytes;
-    return Bound{limit, "memory.gpu_limit", "the limit is " + byte_text(limit), true};
-  }
+  if (const auto& given = run.config().memory.gpu_limit)
+    return Bound{given->bytes, "memory.gpu_limit", "the limit is " + byte_text(given->bytes), true};
   RawMemory& memory = context(device).memory();
   const size_t free = memory.available();
   if (free == RawMemory::kNoLimit) return {};
@@ -82,20 +83,18 @@ std::optional<Bound> gpu_bound(const Config& config, Device device) {
   return Bound{bytes, device.name(), fmt::format("it has {} free", byte_text(bytes)), true};
 }
 
-void refuse_excess(const Config& config, const DataNeed& data, Purpose purpose,
-                   const MemoryNeed& need, const std::optional<Bound>& bound) {
+void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<Bound>& bound) {
   if (!bound) return;
   const int64_t needed = bound->on_gpu ? need.gpu_bytes() : need.bytes();
   if (needed <= bound->bytes) return;
-  throw PlanInfeasible(
-      fmt::format("{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
-                  "by class, in the arena at its fullest time:\n{}"
-                  "the largest tensors of that time:\n{}"
-                  "what would fit:\n{}",
-                  bound->name, purpose_name(purpose), need.complete ? "" : "at least ",
-                  byte_text(needed), needed, bound->words, byte_text(needed - bound->bytes),
-                  by_class(need, bound->on_gpu), need.report.at_the_peak(),
-                  remedies_text(config, data, purpose, bound->bytes, bound->on_gpu)));
+  throw PlanInfeasible(fmt::format(
+      "{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
+      "by class, in the arena at its fullest time:\n{}"
+      "the largest tensors of that time:\n{}"
+      "what would fit:\n{}",
+      bound->name, purpose_name(run.purpose()), need.complete ? "" : "at least ", byte_text(needed),
+      needed, bound->words, byte_text(needed - bound->bytes), by_class(need, bound->on_gpu),
+      need.report.at_the_peak(), remedies_text(run, bound->bytes, bound->on_gpu)));
 }
 
 }  // namespace
@@ -112,29 +111,36 @@ std::optional<HostLimit> host_limit(const Config& config) {
   return least;
 }
 
-void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session) {
-  if (config.mode == Mode::kEager) return;
-  const MemoryNeed need = memory_need(session, config, data, purpose);
-  refuse_excess(config, data, purpose, need, limit_bound(config));
-  refuse_excess(config, data, purpose, need, machine_bound(host_limit(config).has_value()));
-  refuse_excess(config, data, purpose, need, gpu_bound(config, session.device()));
+void require_fit(const Run& run) {
+  run.session();
+  if (run.config().mode == Mode::kEager) return;
+  const MemoryNeed need = memory_need(run);
+  refuse_excess(run, need, limit_bound(run.config()));
+  refuse_excess(run, need, machine_bound(host_limit(run.config()).has_value()));
+  refuse_excess(run, need, gpu_bound(run));
 }
 
-void require_fit(const Config& config, const DataNeed& data, Purpose purpose) {
-  if (!host_limit(config) && !config.memory.gpu_limit) return;
-  const auto session = prepared_session(config, data, purpose);
+// Other data have to be opened to know more, which then is done once.
+void require_fit_ahead(const Run& given) {
+  const Run run = given.with([](Config&) {});
+  const Config& config = run.config();
+  const bool limited = host_limit(config) || config.memory.gpu_limit;
+  // What opening the data would take in memory must not come first; of files it takes little, and
+  // they are looked at once.
+  const bool in_files = config.data.name == "image_folder" || config.data.name == "hdf5";
+  if (!limited && (in_files || !run.device().is_cpu())) return;
+  run.session();
   if (config.mode == Mode::kEager) return;
-  const MemoryNeed need = memory_need(*session, config, data, purpose);
-  refuse_excess(config, data, purpose, need, limit_bound(config));
-  if (config.memory.gpu_limit)
-    refuse_excess(config, data, purpose, need, gpu_bound(config, session->device()));
+  const MemoryNeed need = memory_need(run);
+  refuse_excess(run, need, limited ? limit_bound(config) : machine_bound(false));
+  if (config.memory.gpu_limit) refuse_excess(run, need, gpu_bound(run));
 }
 
-void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
-                        Session& session) {
+void limit_eager_memory(const Run& run, Session& session) {
+  const Config& config = run.config();
   const MemoryConfig& memory = config.memory;
   const bool on_gpu = !session.device().is_cpu();
-  std::optional<Bound> bound = on_gpu ? gpu_bound(config, session.device()) : limit_bound(config);
+  std::optional<Bound> bound = on_gpu ? gpu_bound(run) : limit_bound(config);
   if (!bound && !on_gpu) bound = machine_bound(false);
   if (!bound) {
     if (memory.reserve || memory.allocator != "caching") session.use_eager_memory({});
@@ -142,7 +148,7 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
   }
   std::vector<HostBuffer> blocks = on_gpu ? session.gpu_regions() : session.regions();
   if (!on_gpu)
-    for (HostBuffer& block : blocks_beside(config, data, purpose, session.store().persistent()))
+    for (HostBuffer& block : blocks_beside(run, session.store().persistent()))
       blocks.push_back(std::move(block));
   if (!on_gpu && make_mix(config.data).any())
     blocks.push_back(
@@ -155,13 +161,12 @@ void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purp
     if (block.bytes > 0)
       text += fmt::format("  {:<34} {:>12}\n", block.name,
                           byte_text(static_cast<int64_t>(block.bytes)));
-  throw PlanInfeasible(
-      fmt::format("{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
-                  "by class:\n{}what would fit:\n{}",
-                  bound->name, purpose_name(purpose), byte_text(needed + reserve), needed + reserve,
-                  reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "",
-                  bound->words, byte_text(needed + reserve - limit), text,
-                  remedies_text(config, data, purpose, limit, on_gpu)));
+  throw PlanInfeasible(fmt::format(
+      "{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
+      "by class:\n{}what would fit:\n{}",
+      bound->name, purpose_name(run.purpose()), byte_text(needed + reserve), needed + reserve,
+      reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
+      byte_text(needed + reserve - limit), text, remedies_text(run, limit, on_gpu)));
 }
 
 namespace {
@@ -175,57 +180,21 @@ std::string_view memory_of(std::string_view text) {
 
 }  // namespace
 
-void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run) {
+void with_advice(const Run& run, const std::function<void()>& action) {
   try {
-    run();
+    action();
   } catch (const PlanInfeasible&) {  // says so itself
     throw;
   } catch (OutOfMemory& error) {
-    const Device device = configured_device(config);
+    const Device device = run.device();
     const bool of_gpu = !device.is_cpu() && memory_of(error.what()) == device.name();
-    std::optional<Bound> bound = of_gpu ? gpu_bound(config, device) : limit_bound(config);
+    std::optional<Bound> bound = of_gpu ? gpu_bound(run) : limit_bound(run.config());
     if (!bound && !of_gpu) bound = machine_bound(false);
     if (bound)
-      error.append(fmt::format(
-          "\nwhat would fit, as {}:\n{}", bound->words,
-          remedies_text(config, known_data(config), purpose, bound->bytes, bound->on_gpu)));
+      error.append(fmt::format("\nwhat would fit, as {}:\n{}", bound->words,
+                               remedies_text(run, bound->bytes, bound->on_gpu)));
     throw;
   }
-}
-
-// Other data have to be opened to know more, which then is done once.
-void require_fit(const Config& config, Purpose purpose) {
-  if (host_limit(config) || config.memory.gpu_limit)
-    return require_fit(config, known_data(config, purpose), purpose);
-  // What opening the data would take in memory must not come first; of files it takes little, and
-  // they are looked at once.
-  const bool in_files = config.data.name == "image_folder" || config.data.name == "hdf5";
-  if (in_files || !configured_device(config).is_cpu()) return;
-  const DataNeed data = known_data(config, purpose);
-  if (config.mode == Mode::kEager) return void(prepared_session(config, data, purpose));
-  refuse_excess(config, data, purpose, memory_need(config, data, purpose), machine_bound(false));
-}
-
-DataSplit open_fitting(const Config& config, bool decode_all) {
-  DataSource source = data_source(config);
-  source.decode_all = decode_all;
-  DataSplit data = open_data(source);
-  const DataNeed need = data_need(data);
-  require_fit(config, need, Purpose::training, *prepared_session(config, need, Purpose::training));
-  return data;
-}
-
-OpenedRun open_run(const Config& config, Purpose purpose,
-                   const std::function<Normalization(const Dataset&)>& otherwise) {
-  DataSource source = data_source(config);
-  source.test_only = purpose == Purpose::evaluation;
-  OpenedRun run{open_data(source), nullptr, {}};
-  const DataNeed data = data_need(run.data);
-  run.normalization = normalization_of(
-      config, purpose == Purpose::training ? *run.data.train : *run.data.test, otherwise);
-  run.session = prepared_session(config, data, purpose, {}, &run.normalization);
-  require_fit(config, data, purpose, *run.session);
-  return run;
 }
 
 int64_t machine_room(int64_t used) {
@@ -246,7 +215,8 @@ std::string swap_text(int64_t swapped) {
       byte_text(swapped));
 }
 
-std::string headroom_text(const Config& config, const DataNeed& data, int64_t used) {
+std::string headroom_text(const Run& run, int64_t used) {
+  const Config& config = run.config();
   const std::optional<HostLimit> limited = host_limit(config);
   const int64_t there = limited ? limited->bytes : machine_room(used);
   const std::string whose = limited ? "of " + limited->key : "that this machine has free";
@@ -254,15 +224,14 @@ std::string headroom_text(const Config& config, const DataNeed& data, int64_t us
     return fmt::format(
         "{} of {} {}; eager steps ask for more as they go, of which nothing is known ahead{}",
         byte_text(used), byte_text(there), whose, limited ? " but that the limit holds" : "");
-  BatchSearch search(data, Purpose::training);
-  const int64_t batch = config.data.batch;
+  const int64_t batch = config.data.batch, images = run.data_need().train_count;
   const auto [most, exact] =
-      search.largest(config, there, config.memory.budget ? kMaxProbes / 2 : kMaxProbes);
+      BatchSearch(run).largest(run, there, config.memory.budget ? kMaxProbes / 2 : kMaxProbes);
   const char* within = config.memory.budget ? " within memory.budget" : "";
   std::string growth;
-  if (data.train_count > 0 && batch >= data.train_count) {
+  if (images > 0 && batch >= images) {
     growth = "; data.batch is all images";
-  } else if (most > batch && most == data.train_count) {
+  } else if (most > batch && most == images) {
     growth = fmt::format("; data.batch could grow to all {} images{}", most, within);
   } else if (most > batch) {
     growth =

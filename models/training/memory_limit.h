@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run.h"
 
 namespace tessera {
 
@@ -20,40 +20,23 @@ struct HostLimit {
 std::optional<HostLimit> host_limit(const Config& config);
 
 // Throws PlanInfeasible when the configuration has a host_limit(), or on a GPU a memory.gpu_limit,
-// that is exceeded: needed, available, over by, by class, the tensors that set the minimum, and
-// what would fit. Without `data`: as far as is known without opening them. With `session`: of the
-// one that will run, its steps prepared (run_steps.h); else one is prepared to ask. With `session`,
-// and before data that stand in memory are opened, also where the machine has less than is needed.
-// In eager mode only limit_eager_memory() asks.
-void require_fit(const Config& config, Purpose purpose = Purpose::training);
-void require_fit(const Config& config, const DataNeed& data, Purpose purpose);
-void require_fit(const Config& config, const DataNeed& data, Purpose purpose, Session& session);
+// that is exceeded, or when the machine has less than is needed: needed, available, over by, by
+// class, the tensors that set the minimum, and what would fit. Asks of the run's session. In eager
+// mode only limit_eager_memory() asks, when the session is made.
+void require_fit(const Run& run);
+// The same before the data are opened, as far as is known then; what the machine has is asked only
+// of data that will stand in memory. The run has no more of a session afterwards than before.
+void require_fit_ahead(const Run& run);
 
 // What memory.limit, or else the machine, leaves for the tensors of eager steps, when all else is
 // taken, becomes the limit of their allocator, which memory.allocator and memory.reserve choose;
 // they may ask for it as they go. Throws PlanInfeasible where nothing is left. `session`: without
 // steps yet, in eager mode.
-void limit_eager_memory(const Config& config, const DataNeed& data, Purpose purpose,
-                        Session& session);
+void limit_eager_memory(const Run& run, Session& session);
 
-// Runs `run`. To an OutOfMemory that came all the same, once it has given everything back, a line
-// is added for each setting that would fit the limit, or what the machine has free.
-void with_advice(const Config& config, Purpose purpose, const std::function<void()>& run);
-
-// Opens the data of a training that passed require_fit(), and asks once more, as opening them may
-// tell of more. Throws what open_data() and require_fit() throw. decode_all: as DataSource has it.
-DataSplit open_fitting(const Config& config, bool decode_all = false);
-
-// The same for what then runs: the data, of an evaluation the test images alone, and a session with
-// the steps for them, which the limit was asked of.
-struct OpenedRun {
-  DataSplit data;
-  std::unique_ptr<Session> session;
-  Normalization normalization;
-};
-// `otherwise` tells the normalization where neither the configuration nor the data do.
-OpenedRun open_run(const Config& config, Purpose purpose,
-                   const std::function<Normalization(const Dataset&)>& otherwise);
+// Runs `action`. To an OutOfMemory that came all the same, once it has given everything back, a
+// line is added for each setting that would fit the limit, or what the machine has free.
+void with_advice(const Run& run, const std::function<void()>& action);
 
 // What the machine has free for this process, of which `used` bytes may be taken already; never
 // more than it had free when this was first asked, as what is taken and not yet touched does not
@@ -72,6 +55,6 @@ std::string swap_text(int64_t swapped);
 // "85.1 MiB of 23.5 GiB that this machine has free; data.batch could grow to 1600": what is used of
 // memory.limit or else of what the machine has free, and the largest batch that would fit; "at
 // least": the search for it was ended. In eager mode, instead, that more will be asked for.
-std::string headroom_text(const Config& config, const DataNeed& data, int64_t used);
+std::string headroom_text(const Run& run, int64_t used);
 
 }  // namespace tessera

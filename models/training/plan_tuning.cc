@@ -9,8 +9,7 @@
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/layers/conv2d_cuda/tune.h"
-#include "tessera/models/config/config.h"
-#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -32,10 +31,9 @@ void add_uses(Uses& uses, CompiledStep& step, int times) {
       uses.try_emplace(conv_text(*request), Use{*request}).first->second.times += times;
 }
 
-[[maybe_unused]] Uses uses_of(const Config& config) {
-  const DataNeed data = known_data(config);
-  const RunSteps steps = run_steps(config, data, Purpose::training);
-  const auto session = prepared_session(config, data, Purpose::training);
+[[maybe_unused]] Uses uses_of(const Run& run) {
+  const RunSteps steps = run.steps();
+  const auto session = prepared_session(run);
   Uses uses;
   for (const int64_t batch : steps.train)
     add_uses(uses, session->train_step(batch), batch == steps.train.front() ? 1 : 0);
@@ -55,11 +53,11 @@ const CachedPlan& fastest(const CachedPlans& plans) {
 
 }  // namespace
 
-Tuning tune_plans(const Config& given, const std::function<void(const std::string&)>& say) {
-  Config config = given;
-  config.mode = Mode::kGraph;
-  config.gpu.plans = GpuPlans::rule;
-  const Device device = configured_device(config);
+Tuning tune_plans(const Run& given, const std::function<void(const std::string&)>& say) {
+  const Run run = given.with(
+      [](Config& config) { config.mode = Mode::kGraph, config.gpu.plans = GpuPlans::rule; });
+  const Config& config = run.config();
+  const Device device = run.device();
   if (device.is_cpu()) {
     const std::string why = why_no_gpu();
     throw DeviceError(fmt::format("tune: measures on a GPU, but device: {} comes to {} here{}{}",
@@ -67,7 +65,7 @@ Tuning tune_plans(const Config& given, const std::function<void(const std::strin
   }
   Tuning tuning;
   if constexpr (kCuda) {
-    const Uses uses = uses_of(config);
+    const Uses uses = uses_of(run);
     AllocatorSettings settings;
     if (config.memory.gpu_limit)
       settings.limit = static_cast<size_t>(config.memory.gpu_limit->bytes);

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-struct Config;  // models/config/config.h
+class Run;  // models/training/run.h
 
 struct Tuning {
   size_t convolutions = 0;  // that are different
@@ -19,6 +19,6 @@ struct Tuning {
 // For every step of the configuration's training; gpu.plans: tuned finds what is kept. Each is told
 // in a line. Takes memory of the GPU for one convolution at a time, within memory.gpu_limit, and
 // gives it back; runs no step. Throws DeviceError where the configuration does not run on a GPU.
-Tuning tune_plans(const Config& config, const std::function<void(const std::string&)>& say);
+Tuning tune_plans(const Run& run, const std::function<void(const std::string&)>& say);
 
 }  // namespace tessera

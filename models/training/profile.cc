@@ -7,11 +7,10 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/profile_costs.h"
-#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/step_probe.h"
 #include "tessera/runtime/context.h"
@@ -87,9 +86,10 @@ void add_ops(Profile& profile, const Program& program, const NodeTimes& times) {
     for (const size_t n : nodes) profile.op_times.push_back(times.span(step, n));
 }
 
-void run_steps(Profile& profile, Session& session, CompiledStep& step, const Config& config,
-               int64_t warmup) {
-  const GeneratedBatches batches(config, session);
+void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
+  Session& session = timed.session();
+  CompiledStep& step = session.train_step(profile.batch);
+  const GeneratedBatches batches(timed.config(), session);
   Program& program = *step.program();
   const Stopwatch watch;
   NodeTimes times(watch, program.compiled().graph.nodes.size(), profile.steps);
@@ -116,12 +116,12 @@ void run_steps(Profile& profile, Session& session, CompiledStep& step, const Con
   profile.step_ms = milliseconds(profile.plain_steps);
   profile.observed_ms = milliseconds(profile.observed_steps);
   add_ops(profile, program, times);
-  const auto costs = costs_named(config.memory.costs);
+  profile.costs = timed.config().memory.costs;
+  const auto costs = costs_named(profile.costs);
   for (const ProfiledOp& op : profile.ops)
     profile.estimate_ms += static_cast<double>(costs->nanoseconds(
                                program.compiled().graph, program.compiled().graph.nodes[op.node])) /
                            1e6;
-  profile.costs = config.memory.costs;
 }
 
 }  // namespace
@@ -132,13 +132,13 @@ Spread spread_of(std::vector<double>& values) {
   return {values.front(), median, values.back()};
 }
 
-std::unique_ptr<Session> session_to_time(const Config& config, const CompileOptions& compile) {
-  if (config.mode == Mode::kEager)
+Run run_to_time(const Run& given, const CompileOptions& compile) {
+  if (given.config().mode == Mode::kEager)
     throw ConfigError(
         "profile: mode: eager has no graph whose ops could be timed one by one; add mode=graph");
-  auto session = prepared_session(config, DataNeed(), Purpose::timing, compile);
-  require_fit(config, DataNeed(), Purpose::timing, *session);
-  return session;
+  Run run = given.as(Purpose::timing, DataNeed(), compile);
+  require_fit(run);
+  return run;
 }
 
 ProfiledOp describe_op(const Program& program, size_t n) {
@@ -164,21 +164,20 @@ double Profile::ops_us() const {
   return sum;
 }
 
-Profile profile(const Config& given, const ProfileOptions& options) {
-  const SettingsScope settings(settings_of(given));
-  Config config = given;
-  config.gpu.synchronous = true;  // an op's time is its own only when it is waited for
-  const auto session = session_to_time(config, options.compile);
-  CompiledStep& step = session->train_step(config.data.batch);
-  Profile profile{.device = configured_device(config).name(),
+Profile profile(const Run& given, const ProfileOptions& options) {
+  const SettingsScope settings(given.settings());
+  // An op's time is its own only when it is waited for.
+  const Run run = run_to_time(given.with([](Config& config) { config.gpu.synchronous = true; }),
+                              options.compile);
+  Profile profile{.device = run.device().name(),
                   .kernels = cpu_context().kernels_name(),
                   .isa = isa_name(current_isa()),
                   .threads = cpu_context().threads(),
-                  .batch = config.data.batch,
+                  .batch = run.config().data.batch,
                   .steps = options.steps};
-  if (session->device().is_cpu()) profile.peaks = measure_peaks(cpu_context().pool());
-  session->bind();
-  run_steps(profile, *session, step, config, options.warmup);
+  if (run.device().is_cpu()) profile.peaks = measure_peaks(cpu_context().pool());
+  run.session().bind();
+  time_steps(profile, run, options.warmup);
   return profile;
 }
 

@@ -2,28 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/engine/op.h"
 #include "tessera/graph/compile_options.h"
-#include "tessera/models/config/config.h"
 #include "tessera/runtime/machine_peaks.h"
 
 namespace tessera {
 
 class Program;  // graph/program.h
-class Session;  // session.h
+class Run;      // run.h
 
 struct ProfileOptions {
   int64_t steps = 20;  // to time, at least 1
   int64_t warmup = 3;  // before them, not timed; more in the first 0.2 s, unless it is 0
   CompileOptions compile = {};
 };
-
-// What the JSON of a profile begins with, so that another version is not taken for this one.
-inline constexpr const char* kProfileFormat = "tessera profile 1";
 
 struct Spread {
   double min = 0, median = 0, max = 0;
@@ -42,8 +37,9 @@ struct ProfiledOp {
   Spread us;  // microseconds
 };
 ProfiledOp describe_op(const Program& program, size_t node);  // without its times
-// With a program whose ops can be timed, for which there is memory. Throws what profile() throws.
-std::unique_ptr<Session> session_to_time(const Config& config, const CompileOptions& compile = {});
+// Returns the run with a program whose ops can be timed, for which there is memory, prepared.
+// Throws what profile() throws.
+Run run_to_time(const Run& run, const CompileOptions& compile = {});
 std::string op_title(const std::string& op, const std::string& place);  // "conv2d layer1.0.conv1"
 
 // When something began and ended, in microseconds since the profile began.
@@ -78,6 +74,6 @@ struct Profile {
 
 // Runs steps on generated batches, as bench() does. On a GPU each op is waited for. Throws what
 // bench() throws, and ConfigError in eager mode, which has no program.
-Profile profile(const Config& config, const ProfileOptions& options);
+Profile profile(const Run& run, const ProfileOptions& options);
 
 }  // namespace tessera

@@ -11,8 +11,6 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/graph.h"
-#include "tessera/models/training/machine_profile.h"
-#include "tessera/models/training/profile.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"

@@ -8,6 +8,11 @@
 
 namespace tessera {
 
+// What the JSON of a profile begins with, and that of profiles of several networks, so that another
+// version is not taken for this one.
+inline constexpr const char* kProfileFormat = "tessera profile 1";
+inline constexpr const char* kMachineFormat = "tessera machine 1";
+
 // The times that a profile found (trainer profile --json, or --machine for those of several
 // networks): of an op, by name, place, phase and what it computes and moves. One that is not there
 // takes what is counted times the ratio, measured over counted, of the nearest of its name and

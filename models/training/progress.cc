@@ -34,7 +34,7 @@ std::string rate_text(double rate) {
 
 // With `digits` of them that count, in at most `digits` + 2 characters, and no exponent where none
 // is needed.
-std::string loss_text(double loss, int digits) {
+std::string loss_figure(double loss, int digits) {
   const double size = std::abs(loss);
   if (!std::isfinite(loss)) return fmt::format("{:.0f}", loss);
   if (size >= std::pow(10, digits + 1) - 0.5) return fmt::format("{:.0e}", loss);
@@ -57,7 +57,7 @@ Fields long_fields(const ProgressState& s, double seconds_left) {
   const int decimals = s.memory_bytes >> 30 ? 1 : 0;
   const bool ages = seconds_left >= 1000 * 86400.0;
   return {{{rate_text(s.images_per_second) + " img/s", 11},
-           {"loss " + loss_text(s.loss, 4), 11},
+           {"loss " + loss_figure(s.loss, 4), 11},
            {fmt::format("acc {:.1f} %", 100 * s.accuracy), 11},
            {"eta " + (ages ? ">999 d" : duration_text(seconds_left)), 13},
            {fmt::format("wait {:.0f} %", 100 * s.wait_share), 10},
@@ -67,7 +67,7 @@ Fields long_fields(const ProgressState& s, double seconds_left) {
 Fields short_fields(const ProgressState& s, double seconds_left) {
   const double accuracy = 100 * s.accuracy;
   return {{{rate_text(s.images_per_second) + "/s", 7},
-           {"loss " + loss_text(s.loss, 3), 10},
+           {"loss " + loss_figure(s.loss, 3), 10},
            {fmt::format("acc {:.{}f}%", accuracy, accuracy < 99.95 ? 1 : 0), 9},
            {"eta " + short_duration_text(seconds_left), 9},
            {fmt::format("wait {:.0f}%", std::min(100 * s.wait_share, 99.0)), 8},

@@ -11,7 +11,8 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena_budget.h"
-#include "tessera/models/config/config.h"
+#include "tessera/models/training/batch_search.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/text/bytes.h"
 
@@ -46,34 +47,30 @@ constexpr Saving kSavings[] = {
 
 class Search {
  public:
-  Search(const Config& config, const DataNeed& data, Purpose purpose, int64_t limit, bool on_gpu,
-         double seconds)
-      : config_(config),
-        data_(data),
-        purpose_(purpose),
+  Search(const Run& run, int64_t limit, bool on_gpu, double seconds)
+      : run_(run.as(run.purpose(), run.data_need()).with([](Config& config) {
+          config.mode = Mode::kGraph;  // nothing is known ahead of what eager steps need
+        })),
         limit_(limit),
         on_gpu_(on_gpu),
         seconds_(seconds),
-        search_(data, purpose, on_gpu) {
-    config_.mode = Mode::kGraph;  // nothing is known ahead of what eager steps need
-    if (config.mode == Mode::kEager) mode_ = "mode=graph";
-    now_ = search_.need(config_);
+        search_(run_, on_gpu) {
+    if (run.config().mode == Mode::kEager) mode_ = "mode=graph";
+    now_ = search_.need(run_);
     of_a_plan_ = elapsed();
-    if (purpose == Purpose::training && config.eval.batch > 0) {
-      Config other = config_;  // evaluations take batches of a part, as they do unless told
-      other.eval.batch = 0;
+    if (training() && run_.config().eval.batch > 0) {
+      // Evaluations take batches of a part, as they do unless told.
+      Run other = run_.with([](Config& config) { config.eval.batch = 0; });
       if (const Need less = search_.need(other); there(less) < there(now_)) {
-        config_ = other, now_ = less;
+        run_ = std::move(other), now_ = less;
         mode_ += mode_.empty() ? "eval.batch=0" : " eval.batch=0";
       }
     }
-    const RunSteps steps = run_steps(config_, data, purpose);
+    const RunSteps steps = run_.steps();
     batch_ = steps.train.empty() ? steps.evaluation.front() : steps.train.front();
     std::set<int64_t> saved;  // what saves as much as one before is that one, and already set
     for (const Saving& saving : kSavings) {
-      Config other = config_;
-      saving.make(other);
-      const int64_t less = there(now_) - there(search_.need(other));
+      const int64_t less = there(now_) - there(search_.need(run_.with(saving.make)));
       if (less >= 0 && saved.insert(less).second) savings_.push_back(&saving);
     }
     most_saved_ = *saved.rbegin();
@@ -91,8 +88,8 @@ class Search {
              offer(*saving, "", Changes::nothing, [](Config&) {});
     });
     if (fits(now_)) return std::move(found_);
-    if (purpose_ == Purpose::training) find_budgets();
-    if (purpose_ != Purpose::evaluation) find_parts();
+    if (training()) find_budgets();
+    if (!evaluation()) find_parts();
     find_batches();
     std::stable_sort(found_.begin(), found_.end(), [](const Remedy& a, const Remedy& b) {
       return std::tuple(a.changes, a.price) < std::tuple(b.changes, b.price);
@@ -107,6 +104,8 @@ class Search {
   }
 
  private:
+  bool training() const { return run_.purpose() == Purpose::training; }
+  bool evaluation() const { return run_.purpose() == Purpose::evaluation; }
   double elapsed() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -114,16 +113,14 @@ class Search {
   double plans_left() const { return (seconds_ - elapsed()) / of_a_plan_; }
   int64_t there(const Need& need) const { return on_gpu_ ? need.gpu_bytes : need.bytes; }
   bool fits(const Need& need) const {
-    const MemoryConfig& memory = config_.memory;
+    const MemoryConfig& memory = run_.config().memory;
     return there(need) <= limit_ && (!memory.limit || need.bytes <= memory.limit->bytes) &&
            (!memory.gpu_limit || need.gpu_bytes <= memory.gpu_limit->bytes);
   }
 
   // Adds a saving together with what `set` does to the configuration, if that fits.
   bool offer(const Saving& saving, const std::string& words, Changes changes, const auto& set) {
-    Config other = config_;
-    saving.make(other);
-    set(other);
+    const Run other = run_.with([&](Config& config) { saving.make(config), set(config); });
     const bool budgeted = words.starts_with("memory");
     const Need need = budgeted ? within_budget(other) : search_.need(other);
     if (!fits(need)) return false;
@@ -132,24 +129,22 @@ class Search {
     all.erase(0, all.find_first_not_of(' '));
     if (all.empty()) return true;
     if (changes == Changes::sums && need.has_statistics)
-      remark = fmt::format("; norms see {} images{}", batch_ / other.train.accumulate, remark);
+      remark =
+          fmt::format("; norms see {} images{}", batch_ / other.config().train.accumulate, remark);
     const double slowdown = need.time / now_.time - 1;
     found_.push_back({all, there(need), slowdown, slowdown + saving.price, changes, remark});
     return true;
   }
 
-  // What a training needs with the budget of `config`: more than there is where none is found.
-  Need within_budget(Config config) {
-    Need need = search_.need(config);
+  // What a training needs with the budget of `run`: more than there is where none is found.
+  Need within_budget(const Run& run) {
+    Need need = search_.need(run);
     CompileOptions options;
     options.arena_budget =
-        std::max<int64_t>(config.memory.budget->bytes - there(need) + need.arena, 0);
+        std::max<int64_t>(run.config().memory.budget->bytes - there(need) + need.arena, 0);
     if (options.arena_budget < least_arena_) return need;
-    Config plain = config;
-    plain.memory.budget.reset();
     try {
-      const auto session = prepared_session(plain, data_, purpose_, options);
-      const MemoryNeed planned = memory_need(*session, config, data_, purpose_);
+      const MemoryNeed planned = memory_need(*run.make_session(options), run);
       need.bytes = planned.bytes(), need.gpu_bytes = planned.gpu_bytes();
       need.time *= 1 + planned.report.budget.price();
     } catch (const BudgetTooSmall& error) {
@@ -183,7 +178,7 @@ class Search {
   // many nodes, and its arena at least a part of what there is now.
   void find_parts() {
     std::vector<const Saving*> open = savings_;
-    const int64_t now = config_.train.accumulate, most = std::min<int64_t>(batch_, 4096);
+    const int64_t now = run_.config().train.accumulate, most = std::min<int64_t>(batch_, 4096);
     for (int64_t parts = now + 1; parts <= most; ++parts) {
       if (batch_ % parts != 0) continue;
       if (there(now_) - now_.arena + now_.arena * now / parts - most_saved_ > limit_) continue;
@@ -202,27 +197,24 @@ class Search {
   // The largest batch that fits, and the largest half of a half of the one that does not; with a
   // saving where that allows a larger one.
   void find_batches() {
-    const bool evaluated = purpose_ == Purpose::evaluation;
+    const bool evaluated = evaluation();
     int64_t best = 0;
     for (const Saving* saving : savings_) {
-      Config other = config_;
-      saving->make(other);
+      const Run other = run_.with(saving->make);
       const auto plans = static_cast<int64_t>(std::clamp(plans_left(), 6.0, 1e6));
       const int64_t most = search_.largest(other, limit_, plans).batch;
       int64_t half = batch_;
       while (half > std::max<int64_t>(most, 1)) half /= 2;
       for (const int64_t batch : {half, most})
-        if (batch > best && (evaluated || batch >= config_.train.accumulate) &&
+        if (batch > best && (evaluated || batch >= run_.config().train.accumulate) &&
             offer(*saving, fmt::format("{}.batch={}", evaluated ? "eval" : "data", batch),
                   evaluated ? Changes::nothing : Changes::training,
-                  [&](Config& c) { set_batch(c, purpose_, batch); }))
+                  [&](Config& c) { set_batch(c, run_.purpose(), batch); }))
           best = batch;
     }
   }
 
-  Config config_;
-  const DataNeed& data_;
-  const Purpose purpose_;
+  Run run_;
   const int64_t limit_;
   const bool on_gpu_;
   const double seconds_;
@@ -239,22 +231,20 @@ class Search {
 
 }  // namespace
 
-std::vector<Remedy> remedies(const Config& config, const DataNeed& data, Purpose purpose,
-                             int64_t limit, bool on_gpu, double seconds) {
-  return Search(config, data, purpose, limit, on_gpu, seconds).find();
+std::vector<Remedy> remedies(const Run& run, int64_t limit, bool on_gpu, double seconds) {
+  return Search(run, limit, on_gpu, seconds).find();
 }
 
-std::string remedies_text(const Config& config, const DataNeed& data, Purpose purpose,
-                          int64_t limit, bool on_gpu) {
+std::string remedies_text(const Run& run, int64_t limit, bool on_gpu) {
   constexpr const char* kChanges[] = {"same bits", "another sum", "another training"};
   std::string text;
-  for (const Remedy& remedy : remedies(config, data, purpose, limit, on_gpu))
+  for (const Remedy& remedy : remedies(run, limit, on_gpu))
     text += fmt::format("  {:<46} {:>12} {:>+7.1f} % time  {}{}\n", remedy.overrides,
                         byte_text(remedy.bytes), 100 * remedy.slowdown,
                         kChanges[static_cast<size_t>(remedy.changes)], remedy.remark);
   if (!text.empty()) return text;
   // Each image takes some bytes, whatever the batch.
-  const bool by_count = !on_gpu && total_bytes(loader_blocks(config, data, purpose)) > limit / 2;
+  const bool by_count = !on_gpu && total_bytes(loader_blocks(run)) > limit / 2;
   return fmt::format(
       "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
       "take a smaller model or smaller images{}\n",

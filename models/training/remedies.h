@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run.h"
 
 namespace tessera {
 
@@ -31,12 +31,10 @@ inline constexpr int64_t kPlanningBytes = 4096;
 // Those with which the run needs at most `limit` bytes of the host's memory or of the GPU's: first
 // those that change least, of these those of the least price, no more than four of each. Begins no
 // plan that would probably not be done in so many seconds.
-std::vector<Remedy> remedies(const Config& config, const DataNeed& data, Purpose purpose,
-                             int64_t limit, bool on_gpu, double seconds = 1.2);
+std::vector<Remedy> remedies(const Run& run, int64_t limit, bool on_gpu, double seconds = 1.2);
 
 // A line for each, or that there are none:
 //     memory.budget=9MiB        8.98 MiB   +3.2 % time  same bits
-std::string remedies_text(const Config& config, const DataNeed& data, Purpose purpose,
-                          int64_t limit, bool on_gpu);
+std::string remedies_text(const Run& run, int64_t limit, bool on_gpu);
 
 }  // namespace tessera

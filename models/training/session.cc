@@ -1,7 +1,6 @@
 #include "tessera/models/training/session.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,11 +22,10 @@
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/data/augment/mix.h"
 #include "tessera/models/run/weights.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/losses.h"
 #include "tessera/models/training/profile_costs.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/log.h"
 
 namespace tessera {
 namespace {
@@ -47,31 +45,28 @@ const RecomputeStrategy* strategy_of(const Config& config) {
 
 }  // namespace
 
-Device configured_device(const Config& config) {
-  const SettingsScope settings(settings_of(config));
-  const DeviceChoice chosen = choose_device(config);
-  // Once: a program makes a session to plan and one to train.
-  static std::once_flag said;
-  if (chosen.warning)
-    std::call_once(said, [&] {
-      log(LogLevel::warning,
-          fmt::format("device: auto chose {}, because {}", chosen.device.name(), why_no_gpu()));
-    });
-  return chosen.device;
+ImageShape training_image(const Config& config, const DataNeed& data) {
+  const ImageShape read = data.shape.bytes() > 0 ? data.shape : image_shape(config.data);
+  return output_shape(make_transforms(config.data), read);
 }
 
-Session::Session(const Config& config, const ImageShape& image, const Normalization& normalization,
-                 CompileOptions options)
+Normalization plain_normalization(const ImageShape& image) {
+  const auto channels = static_cast<size_t>(image.channels);
+  return {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)};
+}
+
+Session::Session(const Config& config, Device device, const ImageShape& image,
+                 const Normalization& normalization, CompileOptions options)
     : config_(config),
       image_(image),
       normalization_(normalization),
-      device_(configured_device(config)),
+      device_(device),
       store_(config.seed),
       mixes_(make_mix(config.data).any()),
       skips_(config.train.non_finite == OnNonFinite::kSkip) {
   const Planner* planner = planner_of(config);
   const SettingsScope settings(settings_of(config_));
-  const DeviceScope device(device_);  // not a member: sessions may end in any order
+  const DeviceScope on_device(device_);  // not a member: sessions may end in any order
   model_ = make_network(config, image, store_);
   freeze(config.train, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);

@@ -20,12 +20,12 @@ namespace tessera {
 
 class Session {
  public:
-  // `image` is what the loader hands over, `normalization` has one entry per channel. Declares all
-  // persistent tensors; takes no memory. Of `options`, mode, planner and arena are the session's
-  // own, and dump_after is for the training step. Throws ConfigError: unknown model or planner;
-  // DeviceError: a device that cannot be used, with the reason.
-  Session(const Config& config, const ImageShape& image, const Normalization& normalization,
-          CompileOptions options = {});
+  // `device` is where the steps run, `image` what the loader hands over; `normalization` has one
+  // entry per channel. Declares all persistent tensors; takes no memory. Of `options`, mode,
+  // planner and arena are the session's own, and dump_after is for the training step. Throws
+  // ConfigError: unknown model or planner.
+  Session(const Config& config, Device device, const ImageShape& image,
+          const Normalization& normalization, CompileOptions options = {});
   ~Session();
 
   // A training step for `batch` images: arguments images uint8 [batch x H x W x C], labels int32
@@ -107,8 +107,9 @@ class Session {
   bool mixes_, skips_;
 };
 
-// Finds the device (device_choice.h); warns, the first time, if auto leaves a GPU idle because of
-// its driver. Throws DeviceError with the reason if there is none.
-Device configured_device(const Config& config);
+// Returns the shape of an image in a training step.
+ImageShape training_image(const Config& config, const DataNeed& data);
+// Returns the mean 0.5 and the deviation 0.25 for each channel: of images that are not real.
+Normalization plain_normalization(const ImageShape& image);
 
 }  // namespace tessera

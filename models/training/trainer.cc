@@ -4,21 +4,23 @@
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/session.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/training_loop.h"
 #include "tessera/models/training/training_setup.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
-  const SettingsScope settings(settings_of(config));
+  const Run run(config);
+  const SettingsScope settings(run.settings());
   TrainResult result;
-  with_advice(config, Purpose::training, [&] {
+  with_advice(run, [&] {
     TrainingSetup setup = [&] {
       try {
         require_run_folder(config.run.dir);
-        require_fit(config);
-        return set_up_training(config, print, options);
+        require_fit_ahead(run);
+        return set_up_training(run, print, options);
       } catch (const ConfigError& error) {
         rethrow_placed(config, error);
       }

@@ -9,8 +9,7 @@
 #include "tessera/graph/arena.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/training/checkpointing.h"
-#include "tessera/models/training/device_choice.h"
-#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/tally.h"
 #include "tessera/models/training/training_setup.h"
@@ -52,12 +51,13 @@ TrainingConsole::TrainingConsole(const TrainingSetup& setup)
       progress_(setup.quiet ? nullptr : stderr) {}
 
 void TrainingConsole::introduce() {
-  const Config& config = setup_.config;
-  Session& session = *setup_.run.session;
-  for (const std::string& line : remarks_on(config, data_need(setup_.run.data))) setup_.print(line);
-  setup_.print(device_line(config));
-  setup_.print(setup_.run.data.train->describe());
-  if (setup_.run.data.validation != nullptr) setup_.print(setup_.run.data.validation->describe());
+  const Config& config = setup_.config();
+  Session& session = setup_.run.session();
+  for (const std::string& line : remarks_on(setup_.run)) setup_.print(line);
+  setup_.print(device_line(setup_.run));
+  setup_.print(setup_.run.data().train->describe());
+  if (setup_.run.data().validation != nullptr)
+    setup_.print(setup_.run.data().validation->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
   const size_t arena = session.arena_bytes();
   const size_t rest =
@@ -69,8 +69,7 @@ void TrainingConsole::introduce() {
       config.model.name, session.store().parameters().size(), mebibytes(arena), mebibytes(rest),
       mebibytes(static_cast<size_t>(setup_.loader->bytes())), cpu_context().threads(),
       cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text()));
-  setup_.print("memory: " + headroom_text(config, data_need(setup_.run.data),
-                                          static_cast<int64_t>(held_bytes_)));
+  setup_.print("memory: " + headroom_text(setup_.run, static_cast<int64_t>(held_bytes_)));
   if (!setup_.budget.empty()) setup_.print("memory: " + setup_.budget);
   setup_.print(libraries_text());
   say_swapped();
@@ -138,7 +137,7 @@ void TrainingConsole::say_memory() const {
   setup_.print(fmt::format(
       "memory: {} {}; the process has {} in use, the machine {} of {} free",
       byte_text(static_cast<int64_t>(held_bytes_)),
-      setup_.config.mode == Mode::kEager ? "besides what eager steps took" : "as planned",
+      setup_.config().mode == Mode::kEager ? "besides what eager steps took" : "as planned",
       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
 }
 

@@ -114,12 +114,12 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       state_(setup.state),
       stop_(options.stop),
       save_(options.save),
-      skips_(setup.config.train.non_finite == OnNonFinite::kSkip),
-      schedule_(check_epochs(setup.config, setup.loader->samples(), state_.schedule_version)),
+      skips_(setup.config().train.non_finite == OnNonFinite::kSkip),
+      schedule_(check_epochs(setup.config(), setup.loader->samples(), state_.schedule_version)),
       waits_(*setup.loader),
       console_(setup),
       runs_([this](const Issued& run) { look_at(run); }),
-      refused_(context(setup.run.session->device()).refused_updates()) {
+      refused_(context(setup.run.session().device()).refused_updates()) {
   since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
   since_epoch_.resume(state_.epoch_loss, state_.epoch_correct, state_.epoch_images);
 }
@@ -169,7 +169,7 @@ const TrainingState& TrainingLoop::position() {
 bool TrainingLoop::next_step() {
   const StepProbe probe;
   const Batch& batch = setup_.loader->next();
-  Session& session = *setup_.run.session;
+  Session& session = setup_.run.session();
   CompiledStep& step = session.train_step(batch.count);
   fill(step, batch);
   session.set_targets(step, std::span(batch.labels, static_cast<size_t>(batch.count)),
@@ -214,7 +214,7 @@ std::string TrainingLoop::why_lost() {
 // or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
 // could not be updated from.
 void TrainingLoop::not_finite(const Issued& run, double loss, bool skipped) {
-  const std::string culprit = setup_.run.session->find_non_finite(run.batch.count);
+  const std::string culprit = setup_.run.session().find_non_finite(run.batch.count);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
       std::isfinite(loss) ? "an update is not finite"
@@ -240,7 +240,7 @@ void TrainingLoop::not_finite(const Issued& run, double loss, bool skipped) {
 }
 
 void TrainingLoop::after_step(bool last_of_epoch) {
-  const TrainConfig& train = setup_.config.train;
+  const TrainConfig& train = setup_.config().train;
   const int64_t log_every = train.log_every.steps(state_.batches);
   const int64_t evaluate_every = train.evaluate_every.steps(state_.batches);
   const bool end = state_.step == setup_.total_steps;
@@ -309,7 +309,7 @@ bool TrainingLoop::evaluate(double wait) {
 }
 
 void TrainingLoop::follow_plateau(double loss) {
-  const Config& config = setup_.config;
+  const Config& config = setup_.config();
   if (config.schedule.name != ScheduleKind::kPlateau) return;
   Plateau now{state_.plateau_factor > 0 ? state_.plateau_factor : 1, state_.plateau_best,
               state_.plateau_bad, state_.plateau_cooldown};
@@ -395,7 +395,7 @@ void TrainingLoop::keep_result(bool complete) {
   const int64_t step = best_kept_ ? state_.best_step : state_.step;
   std::string lost;
   try {
-    if (complete) setup_.run.session->save_weights(weights, step, setup_.inference.text());
+    if (complete) setup_.run.session().save_weights(weights, step, setup_.inference.text());
   } catch (const CheckpointError& error) {
     lost = error.what();
   }
@@ -418,13 +418,13 @@ void TrainingLoop::keep_result(bool complete) {
 // What was trained on what, when and how long.
 std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
     const std::vector<Metrics>& metrics) const {
-  const Config& config = setup_.config;
+  const Config& config = setup_.config();
   double rate = 0, lines = 0;
   for (const Metrics& m : metrics)
     if (std::string_view(m.phase) == "train" && std::isfinite(m.images_per_second))
       rate += m.images_per_second, ++lines;
   std::vector<std::pair<std::string, std::string>> facts{
-      {"data", setup_.run.data.train->describe() + "\n" + setup_.run.data.test->describe()},
+      {"data", setup_.run.data().train->describe() + "\n" + setup_.run.data().test->describe()},
       {"training",
        fmt::format("{} steps of {} images, {:.4g} epochs{}", state_.step,
                    std::min(config.data.batch, setup_.loader->samples()),
@@ -446,7 +446,7 @@ std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
 }
 
 void TrainingLoop::write_report() {
-  const Config& config = setup_.config;
+  const Config& config = setup_.config();
   RunReport report;
   report.title = fmt::format("{} on {}", config.model.name, config.data.name);
   report.summary = setup_.summary;
@@ -460,7 +460,7 @@ void TrainingLoop::write_report() {
   report.facts = facts(report.metrics);
   report.config = print_config(config);
   add_evaluation(report, tested_ ? *tested_ : *validated_,
-                 tested_ ? *setup_.run.data.test : *setup_.run.data.validation);
+                 tested_ ? *setup_.run.data().test : *setup_.run.data().validation);
   setup_.folder->put_if_possible("report.html", report_pieces(report));
 }
 

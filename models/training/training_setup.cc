@@ -19,6 +19,8 @@
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_budget.h"
+#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
 #include "tessera/models/training/whiten.h"
@@ -37,13 +39,12 @@ void describe(TrainingSetup& setup, const std::string& command) {
   const RunFolder& folder = *setup.folder;
   const std::vector<HostBuffer> blocks = setup.blocks();
   folder.write_memory(blocks);
-  folder.put("env.json", environment_json(setup.run.session->device()));
+  folder.put("env.json", environment_json(setup.run.device()));
   folder.put("inference.json", setup.inference.text(2) + "\n");
   if (!command.empty()) folder.add_command(command, setup.checkpoints->metrics_kept().has_value());
-  const Config& config = setup.config;
-  Session& session = *setup.run.session;
-  const RunSteps steps = run_steps(config, data_need(setup.run.data), Purpose::training);
-  const CompiledGraph* compiled = first_step(session, steps).compiled_graph();
+  const Config& config = setup.config();
+  Session& session = setup.run.session();
+  const CompiledGraph* compiled = first_step(session, setup.run.steps()).compiled_graph();
   if (compiled == nullptr) return;  // eager
   PlanReport report = plan_report(*compiled);
   setup.budget = budget_text(config, report.budget);
@@ -78,10 +79,10 @@ Normalization found_normalization(const TrainingSetup& setup, const Dataset& tra
                                   std::string& said) {
   if (const CheckpointFile* beginning = setup.checkpoints->beginning()) {
     const auto kept = normalization_in(beginning->inference());
-    return kept ? *kept : former_normalization(setup.config, train);
+    return kept ? *kept : former_normalization(setup.config(), train);
   }
   const Normalization measured =
-      measured_normalization(train, std::max<int>(1, setup.config.data.workers));
+      measured_normalization(train, std::max<int>(1, setup.config().data.workers));
   const int64_t stride = measuring_stride(train.count());
   said = fmt::format("data.mean and data.std, measured on {} of {} training images: {}",
                      (train.count() + stride - 1) / stride, train.count(),
@@ -103,7 +104,7 @@ Config resolved(Config config, const Normalization& normalization) {
 
 }  // namespace
 
-TrainingSetup::TrainingSetup() = default;
+TrainingSetup::TrainingSetup(Run own) : run(std::move(own)) {}
 TrainingSetup::TrainingSetup(TrainingSetup&&) noexcept = default;
 TrainingSetup::~TrainingSetup() = default;
 
@@ -111,30 +112,29 @@ double TrainingSetup::epochs(int64_t steps) const {
   return static_cast<double>(steps) / static_cast<double>(state.batches);
 }
 
-Tensors TrainingSetup::persistent() const { return run.session->store().persistent(); }
+Tensors TrainingSetup::persistent() const { return run.session().store().persistent(); }
 
 std::vector<HostBuffer> TrainingSetup::blocks() const {
-  std::vector<HostBuffer> all = run.session->regions();
-  for (const auto& more :
-       {loader->host_buffers(), evaluator->loader().host_buffers(), run.data.train->host_buffers(),
-        run.data.test->host_buffers(), checkpoints->host_buffers()})
+  std::vector<HostBuffer> all = run.session().regions();
+  for (const auto& more : {loader->host_buffers(), evaluator->loader().host_buffers(),
+                           run.data().train->host_buffers(), run.data().test->host_buffers(),
+                           checkpoints->host_buffers()})
     all.insert(all.end(), more.begin(), more.end());
   if (validation != nullptr)
     for (const auto& more :
-         {validation->loader().host_buffers(), run.data.validation->host_buffers()})
+         {validation->loader().host_buffers(), run.data().validation->host_buffers()})
       all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
 bool gives_up(const TrainingSetup& setup) {
-  const int patience = setup.config.train.patience;
+  const int patience = setup.config().train.patience;
   return patience > 0 && setup.state.since_best >= patience;
 }
 
-TrainingSetup set_up_training(const Config& config, const Print& print,
-                              const TrainOptions& options) {
-  TrainingSetup setup;
-  setup.config = config;
+TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOptions& options) {
+  TrainingSetup setup(run.with([](Config&) {}));
+  const Config& config = setup.config();
   setup.quiet = options.quiet;
   setup.print = [&print](const std::string& line) {
     const WithoutStatus above;
@@ -152,35 +152,34 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   // 3. The data, and the session with all its steps, which takes no memory yet: on it the limit is
   //    checked.
   std::string measured;
-  setup.run = open_run(config, Purpose::training, [&](const Dataset& train) {
-    return found_normalization(setup, train, measured);
-  });
-  setup.checkpoints->check_machine(setup.run.session->device());
+  setup.run.open([&](const Dataset& train) { return found_normalization(setup, train, measured); });
+  require_fit(setup.run);
+  setup.checkpoints->check_machine(setup.run.device());
   if (!measured.empty()) setup.print(measured);
-  if (pretrained != nullptr) setup.print(pretrained->match(config, setup.run.session->image()));
-  setup.inference = inference_json(config, setup.run.session->image(), setup.run.normalization,
-                                   setup.run.data.train->class_names());
-  check_classes(config, *setup.run.data.train);
-  check_epochs(config, setup.run.data.train->count());
+  if (pretrained != nullptr) setup.print(pretrained->match(config, setup.run.image()));
+  setup.inference = inference_json(config, setup.run.image(), setup.run.normalization(),
+                                   setup.run.data().train->class_names());
+  check_classes(config, *setup.run.data().train);
+  check_epochs(config, setup.run.data().train->count());
   if (!options.overwrite)
     require_room(config.run.dir, Checkpointing::bytes_on_disk(config, setup.persistent()));
-  if (const std::string spare = spare_classes(config, *setup.run.data.train); !spare.empty())
+  if (const std::string spare = spare_classes(config, *setup.run.data().train); !spare.empty())
     log(LogLevel::warning, spare);
   // 4. The loaders, whose threads begin to read.
-  Session& session = *setup.run.session;
+  Session& session = setup.run.session();
   const LoaderOptions evaluation = loader_options(config, false, session.device());
-  setup.loader =
-      std::make_unique<Loader>(setup.run.data.train, loader_options(config, true, session.device()),
-                               session.staging_memory());
+  setup.loader = std::make_unique<Loader>(setup.run.data().train,
+                                          loader_options(config, true, session.device()),
+                                          session.staging_memory());
   setup.evaluator =
-      std::make_unique<Evaluator>(session, setup.run.data.test, evaluation, config.model.classes);
-  if (setup.run.data.validation != nullptr)
-    setup.validation = std::make_unique<Evaluator>(session, setup.run.data.validation, evaluation,
+      std::make_unique<Evaluator>(session, setup.run.data().test, evaluation, config.model.classes);
+  if (setup.run.data().validation != nullptr)
+    setup.validation = std::make_unique<Evaluator>(session, setup.run.data().validation, evaluation,
                                                    config.model.classes);
   setup.total_steps = config.train.total_steps(setup.loader->batches());
   // 5. The memory of the steps and of the checkpoints: what the machine does not have ends the
   //    training here, with the folder as it was.
-  setup.run.session->bind();
+  setup.run.session().bind();
   setup.checkpoints->reserve(setup.persistent(), setup.loader->batches(),
                              padded_inference(setup.inference, config));
   // 6. The values to begin with. Fails where the checkpoint is of other data.
@@ -189,7 +188,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.state.seed = static_cast<int64_t>(config.seed);
   setup.state.schedule_version = kScheduleVersion;
   if (setup.checkpoints->beginning() == nullptr)
-    whiten(session.store(), *setup.run.data.train, setup.run.normalization);
+    whiten(session.store(), *setup.run.data().train, setup.run.normalization());
   if (pretrained != nullptr) pretrained->load(session.store());
   setup.checkpoints->restore(setup.persistent(), setup.state);
   if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);
@@ -200,7 +199,7 @@ TrainingSetup set_up_training(const Config& config, const Print& print,
   setup.checkpoints->refuse_to_overwrite();
   setup.checkpoints->clear();
   setup.folder = std::make_unique<RunFolder>(
-      resolved(config, setup.run.normalization), setup.checkpoints->metrics_kept(),
+      resolved(config, setup.run.normalization()), setup.checkpoints->metrics_kept(),
       files_of(options), inference_comment(setup.inference), due_phases(setup.state));
   // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/config/config.h"
 #include "tessera/models/run/checkpoint.h"
-#include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/train_options.h"
 #include "tessera/runtime/text/json.h"
 
@@ -23,15 +22,14 @@ class RunLock;        // models/run/run_lock.h
 
 // Members go in the reverse order: the folder stays locked until all else is given back.
 struct TrainingSetup {
-  TrainingSetup();
+  explicit TrainingSetup(Run run);
   TrainingSetup(TrainingSetup&&) noexcept;
   ~TrainingSetup();
 
-  Config config;
   Print print;  // above the progress bar
   std::unique_ptr<RunLock> lock;
   std::unique_ptr<Checkpointing> checkpoints;
-  OpenedRun run;
+  Run run;  // opened
   std::unique_ptr<Loader> loader;
   std::unique_ptr<Evaluator> evaluator;   // on the test images
   std::unique_ptr<Evaluator> validation;  // on those of data.validation; nullptr without
@@ -44,6 +42,7 @@ struct TrainingSetup {
   std::string budget;             // what was done to keep to memory.budget; empty without one
   std::string summary, overview;  // the model line by line, and its parts; empty in eager mode
 
+  const Config& config() const { return run.config(); }
   // How many epochs so many steps are.
   double epochs(int64_t steps) const;
   Tensors persistent() const;
@@ -57,7 +56,6 @@ bool gives_up(const TrainingSetup& setup);
 
 // Throws what train() does before its first step. Until nothing of that is left to throw, nothing
 // is written and what an earlier training left is untouched.
-TrainingSetup set_up_training(const Config& config, const Print& print,
-                              const TrainOptions& options);
+TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOptions& options);
 
 }  // namespace tessera

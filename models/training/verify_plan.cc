@@ -14,7 +14,9 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
@@ -39,11 +41,10 @@ struct Trace {
 // One way to run the same steps; takes no memory for them until it runs.
 class Way {
  public:
-  Way(const char* name, const Config& config, const CompileOptions& options)
+  Way(const char* name, const Run& run, const CompileOptions& options)
       : name_(name),
-        config_(config),
-        steps_(run_steps(config, DataNeed(), kPurpose)),
-        session_(prepared_session(config, DataNeed(), kPurpose, options)) {}
+        run_(run.as(Purpose::verification, DataNeed(), options)),
+        session_(prepared_session(run_)) {}
 
   // Throws PlanInfeasible when it needs more than memory.limit.
   void require_fit() const;
@@ -53,24 +54,21 @@ class Way {
   void require_same(const Trace& mine, const Trace& expected) const;
 
  private:
-  static constexpr Purpose kPurpose = Purpose::verification;
-
   const char* name_;
-  const Config config_;
-  const RunSteps steps_;
+  const Run run_;
   std::unique_ptr<Session> session_;
 };
 
 void Way::require_fit() const {
   // The session, the batches, and the values of a run beside those that they are compared with.
   const Tensors persistent = session_->store().persistent();
-  const std::optional<HostLimit> limited = host_limit(config_);
+  const std::optional<HostLimit> limited = host_limit(run_.config());
   const int64_t free = host_memory().free,
                 limit = limited    ? limited->bytes
                         : free > 0 ? free
                                    : INT64_MAX,
                 bytes = total_bytes(session_->regions()) +
-                        total_bytes(blocks_beside(config_, DataNeed(), kPurpose, persistent)) +
+                        total_bytes(blocks_beside(run_, persistent)) +
                         2 * static_cast<int64_t>(session_->store().bytes());
   if (bytes <= limit) return;
   throw PlanInfeasible(fmt::format(
@@ -85,18 +83,19 @@ void Way::require_fit() const {
 Trace Way::run(int64_t steps) {
   const std::unique_ptr<Session> session = std::move(session_);
   session->bind();
-  const GeneratedBatches batches(config_, *session);
+  const GeneratedBatches batches(run_.config(), *session);
+  const RunSteps counts = run_.steps();
   Trace trace;
   for (int64_t i = 0; i < steps; ++i) {
     const bool evaluated = i % 3 == 2;
-    const int64_t count = evaluated ? steps_.train.back() : steps_.train.front();
+    const int64_t count = evaluated ? counts.train.back() : counts.train.front();
     CompiledStep& step = session->train_step(count);
     batches.fill(*session, step, i, count);
     step.submit();
     step.collect();
     trace.add(fmt::format("the loss of step {}", i), step.host_output(0));
     if (!evaluated) continue;
-    const int64_t some = steps_.evaluation.front();
+    const int64_t some = counts.evaluation.front();
     CompiledStep& evaluation = session->evaluation_step(some);
     batches.fill_evaluation(evaluation, i, some);
     evaluation.submit();
@@ -115,18 +114,19 @@ void Way::require_same(const Trace& mine, const Trace& expected) const {
     if (mine.values[i] != expected.values[i])
       throw InternalError(
           fmt::format("verify-plan: {} is not the same {} (planner {}) and without a plan",
-                      mine.names[i], name_, config_.memory.planner));
+                      mine.names[i], name_, run_.config().memory.planner));
 }
 
 }  // namespace
 
-VerifyResult verify_plan(const Config& config, int64_t steps) {
-  const SettingsScope settings(settings_of(config));
-  require_fit(config);
-  Config planned = config, unplanned = config;
-  planned.mode = unplanned.mode = Mode::kGraph;
-  unplanned.memory.planner = "none";
-  unplanned.memory.budget.reset();  // so that what is computed again is compared, too
+VerifyResult verify_plan(const Run& run, int64_t steps) {
+  const SettingsScope settings(run.settings());
+  require_fit_ahead(run);
+  const Run planned = run.with([](Config& config) { config.mode = Mode::kGraph; });
+  const Run unplanned = planned.with([](Config& config) {
+    config.memory.planner = "none";
+    config.memory.budget.reset();  // so that what is computed again is compared, too
+  });
   CompileOptions replayed, watched;
   replayed.replay_plan = true;
   watched.verify_plan = true;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tessera/models/config/config.h"
+#include "tessera/models/training/run.h"
 
 namespace tessera {
 
@@ -21,6 +21,6 @@ struct VerifyResult {
 // replayed. Throws InternalError where a kernel does not keep to its bytes, and where a loss or any
 // persistent value differs in a bit; PlanInfeasible before anything runs when the training or one
 // of these ways needs more than memory.limit.
-VerifyResult verify_plan(const Config& config, int64_t steps = 9);
+VerifyResult verify_plan(const Run& run, int64_t steps = 9);
 
 }  // namespace tessera

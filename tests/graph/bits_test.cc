@@ -150,7 +150,7 @@ std::vector<float> train_session(const Config& config, int workers, int64_t step
   options.workers = workers;
   options.augment = {crop(4), flip_horizontal()};
   Loader loader(synthetic(5, SyntheticSplit::kTrain, kImages), options);
-  Session session(config, loader.shape(), loader.dataset().normalization());
+  Session session(config, Device{}, loader.shape(), loader.dataset().normalization());
   std::vector<float> seen;
   for (int64_t i = 0; i < steps; ++i) {
     const Batch& batch = loader.next();

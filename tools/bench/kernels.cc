@@ -92,7 +92,7 @@ using Figure = decltype(&against_eigen);
 void table(Figure figure, const char* model, int64_t batch, int size, int channels, int rounds) {
   Config config = parse_config("", "bench");
   config.model.name = model, config.threads = 1;
-  Session session(config, {size, size, channels},
+  Session session(config, Device{}, {size, size, channels},
                   {std::vector<float>(channels, 0.5F), std::vector<float>(channels, 0.5F)},
                   {.disabled_passes = {"fuse_epilogues"}});
   const Graph& graph = session.train_step(batch).compiled_graph()->graph;

@@ -162,7 +162,7 @@ TEST(Layered, ErrorsTellTheLayerAndTheShapeSoFar) {
 void expect_session_trains(const char* text) {
   const Config config = parse_config(text, "a.yaml", {"threads=2"});
   const std::vector<float> half(3, 0.5f);
-  Session session(config, {16, 16, 3}, {half, half});
+  Session session(config, Device{}, {16, 16, 3}, {half, half});
   CompiledStep& step = session.train_step(4);
   session.bind();
   const std::vector<uint8_t> images(4 * 16 * 16 * 3, 100);

@@ -9,6 +9,7 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
@@ -28,7 +29,7 @@ Config small() {
 
 TEST(AlgorithmTimes, ThoseOfEveryOpThatHasSeveralWithTheirScratch) {
   const AlgorithmTimes times = algorithm_times(small(), 2);
-  const auto session = prepared_session(small(), DataNeed(), Purpose::timing);
+  const auto session = prepared_session({small(), DataNeed(), Purpose::timing});
   const Program& program = *session->train_step(2).program();
   int several = 0, counted = 0;
   for (const Node& node : program.compiled().graph.nodes)

@@ -3,7 +3,8 @@
 #include <memory>
 
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/run_steps.h"
+#include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/error.h"
@@ -34,7 +35,7 @@ class CudaSession : public OnGpu {
     return config;
   }
   static std::unique_ptr<Session> prepared(const Config& config) {
-    return prepared_session(config, known_data(config), Purpose::training);
+    return prepared_session(config);
   }
   static size_t bytes_of(const Session& session) {
     size_t bytes = 0;
@@ -124,10 +125,10 @@ TEST_F(CudaSession, TheLimitOfTheGpuIsKeptToTheByte) {
   Config config = config_of("lenet5", "gpu:0");
   const auto bytes = static_cast<int64_t>(bytes_of(*prepared(config)));
   config.memory.gpu_limit = ByteSize{bytes};
-  EXPECT_NO_THROW(require_fit(config));
+  EXPECT_NO_THROW(require_fit_ahead(config));
   const auto refusal = [](const Config& over) {
     try {
-      require_fit(over);
+      require_fit_ahead(over);
     } catch (const PlanInfeasible& error) {
       return std::string(error.what());
     }
@@ -140,8 +141,7 @@ TEST_F(CudaSession, TheLimitOfTheGpuIsKeptToTheByte) {
   EXPECT_NE(text.find("data.batch=4"), text.npos) << text;
   config.memory.gpu_limit = ByteSize{bytes - 1};
   EXPECT_NE(refusal(config).find("over by 1 B"), text.npos) << refusal(config);
-  const DataNeed data = known_data(config);
-  EXPECT_THROW(require_fit(config, data, Purpose::training, *prepared(config)), PlanInfeasible);
+  EXPECT_THROW(require_fit(config), PlanInfeasible);
   EXPECT_EQ(live(parse_device("gpu:0")), 0u);
 }
 

@@ -5,6 +5,7 @@
 
 #include "tessera/memory/plan.h"
 #include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/error.h"

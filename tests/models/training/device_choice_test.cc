@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -66,7 +67,7 @@ TEST(DescribedDevice, EveryModelIsPlannedForOne) {
     config.device = gpu.name();
     config.data.image_size = 64;
     config.data.batch = 2;
-    const PlanReport report = memory_need(config, Purpose::timing).report;
+    const PlanReport report = memory_need({config, Purpose::timing}).report;
     EXPECT_EQ(report.device, "gpu:5") << model;
     EXPECT_EQ(report.alignment, 256) << model;
     for (const PlannedTensor& tensor : report.blocks) EXPECT_EQ(tensor.offset % 256, 0) << model;

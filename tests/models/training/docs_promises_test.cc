@@ -166,11 +166,11 @@ TEST_F(DocsPromises, TheMeanIsTheDataSetsOwn) {
     config.run.dir = folder_.path("own");
     config.threads = 1;
     const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
-    const Normalization real = computed(*setup.run.data.train);
-    ASSERT_EQ(setup.run.normalization.mean.size(), real.mean.size()) << text;
+    const Normalization real = computed(*setup.run.data().train);
+    ASSERT_EQ(setup.run.normalization().mean.size(), real.mean.size()) << text;
     for (size_t c = 0; c < real.mean.size(); ++c) {
-      EXPECT_NEAR(setup.run.normalization.mean[c], real.mean[c], 6e-5) << text;
-      EXPECT_NEAR(setup.run.normalization.std[c], real.std[c], 6e-5) << text;
+      EXPECT_NEAR(setup.run.normalization().mean[c], real.mean[c], 6e-5) << text;
+      EXPECT_NEAR(setup.run.normalization().std[c], real.std[c], 6e-5) << text;
     }
     fs::remove_all(config.run.dir);
   }
@@ -190,7 +190,7 @@ TEST_F(DocsPromises, ClassesAreTheOutputsOfTheLastLayer) {
     Config config = small();
     config.model.classes = classes;
     const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
-    const Tensors parameters = setup.run.session->store().parameters();
+    const Tensors parameters = setup.run.session().store().parameters();
     EXPECT_EQ(parameters.back().shape().elements(), classes);  // the bias of the last layer
   }
 }

@@ -7,9 +7,12 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
+#include "tessera/models/training/batch_search.h"
 #include "tessera/models/training/bench.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/plan.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
 #include "tessera/models/training/verify_plan.h"
@@ -55,7 +58,7 @@ int64_t least_budget(const Config& config) {
 // model.txt and report.html have this text.
 TEST(Budget, TheSummarySaysWhatRunsAgain) {
   const auto summary = [](const Config& config) {
-    const auto session = prepared_session(config, DataNeed(), Purpose::training);
+    const auto session = prepared_session({config, DataNeed(), Purpose::training});
     const Program& program = *session->train_step(config.data.batch).program();
     int again = 0;
     for (const Node& node : program.compiled().graph.nodes) again += node.again;
@@ -77,7 +80,7 @@ TEST(Budget, AllThatIsAskedForKeepsToIt) {
     EXPECT_LE(need.bytes(), budget);
     EXPECT_GT(need.report.budget.again, 0);
     EXPECT_LE(need.report.budget.bound, need.report.budget.extra);
-    EXPECT_NO_THROW(require_fit(with_budget(budget)));
+    EXPECT_NO_THROW(require_fit_ahead(with_budget(budget)));
   }
   const MemoryNeed enough = memory_need(with_budget(without));
   EXPECT_EQ(enough.bytes(), without);
@@ -119,14 +122,14 @@ TEST(Budget, TheLargestBatchIsTheOneThatRuns) {
     Config other = config;
     other.data.batch = batch;
     other.memory.limit = ByteSize{kLimit};
-    return prepared_session(other, known_data(other), Purpose::training) != nullptr;
+    return prepared_session(other) != nullptr;
   };
   EXPECT_TRUE(runs(most));
   EXPECT_THROW(runs(most + 1), PlanInfeasible);
-  EXPECT_NE(headroom_text(config, known_data(config), 1)
-                .find(fmt::format("; data.batch could grow to {} within memory.budget", most)),
+  EXPECT_NE(headroom_text(config, 1).find(
+                fmt::format("; data.batch could grow to {} within memory.budget", most)),
             std::string::npos)
-      << headroom_text(config, known_data(config), 1);
+      << headroom_text(config, 1);
 }
 
 // What is timed is the step that would train.
@@ -134,7 +137,7 @@ TEST(Budget, TheStepThatIsTimedIsThatOfTheTraining) {
   const int64_t without = memory_need(small()).bytes();
   const Config config = with_budget(without * 3 / 4);
   const auto graph_for = [&](Purpose purpose) {
-    const auto session = prepared_session(config, known_data(config, purpose), purpose);
+    const auto session = prepared_session({config, purpose});
     return session->train_step(8).compiled_graph()->graph.text();
   };
   const std::string trained = graph_for(Purpose::training);

@@ -13,8 +13,11 @@
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/training/batch_search.h"
 #include "tessera/models/training/bench.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/remedies.h"
+#include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -29,13 +32,19 @@ Config with_limit(int64_t bytes) {
   return config;
 }
 
+void open_fitting(const Config& config) {
+  Run run(config);
+  run.open({});
+  require_fit(run);
+}
+
 TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
   // A checkpoint holds the configuration: a limit of as many digits takes as many bytes.
   const int64_t need = memory_need(with_limit(99'999'999)).bytes();
-  EXPECT_NO_THROW(require_fit(with_limit(need)));
+  EXPECT_NO_THROW(require_fit_ahead(with_limit(need)));
   const RawMemoryStatistics before = cpu_memory().statistics();
   try {
-    require_fit(with_limit(need - 1));
+    require_fit_ahead(with_limit(need - 1));
     FAIL();
   } catch (const PlanInfeasible& error) {
     const std::string text = error.what();
@@ -52,18 +61,17 @@ TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
 TEST(Fit, ABatchOfAllImagesHasNoneToGrowBy) {
   Config config = with_limit(int64_t{1} << 30);
   config.data.train_count = config.data.batch = 64;
-  const std::string text = headroom_text(config, known_data(config), 1);
+  const std::string text = headroom_text(config, 1);
   EXPECT_TRUE(text.ends_with("; data.batch is all images")) << text;
   config.data.batch = 8;
-  EXPECT_NE(headroom_text(config, known_data(config), 1).find("could grow to all 64 images"),
-            std::string::npos);
+  EXPECT_NE(headroom_text(config, 1).find("could grow to all 64 images"), std::string::npos);
 }
 
 TEST(Fit, NothingIsPromisedOfEagerSteps) {
   Config config = with_limit(int64_t{1} << 30);
   config.memory.limit = {};
   config.mode = Mode::kEager;
-  const std::string text = headroom_text(config, known_data(config), 1);
+  const std::string text = headroom_text(config, 1);
   EXPECT_EQ(text.find("could grow"), std::string::npos) << text;
   EXPECT_NE(text.find("eager steps ask for more"), std::string::npos) << text;
 }
@@ -78,7 +86,7 @@ TEST(Fit, TheLargestBatchCountsTheLimitsOwnText) {
     Config limited = config;
     limited.memory.limit = ByteSize{limit};
     limited.data.batch = largest_batch(config, limit);
-    EXPECT_NO_THROW(require_fit(limited)) << limit;
+    EXPECT_NO_THROW(require_fit_ahead(limited)) << limit;
   }
 }
 
@@ -96,11 +104,11 @@ TEST(Fit, MoreImagesThanTheMachineHolds) {
 
 TEST(Fit, AfterARefusalASmallerOneRuns) {
   const int64_t limit = memory_need(with_limit(99'999'999)).bytes() - 1;
-  EXPECT_THROW(require_fit(with_limit(limit)), PlanInfeasible);
+  EXPECT_THROW(require_fit_ahead(with_limit(limit)), PlanInfeasible);
   Config smaller = with_limit(limit);
   smaller.data.batch = largest_batch(smaller, limit);
   EXPECT_LT(smaller.data.batch, 8);
-  EXPECT_NO_THROW(require_fit(smaller));
+  EXPECT_NO_THROW(require_fit_ahead(smaller));
   EXPECT_GT(bench(smaller, 2).images_per_second, 0);
 }
 
@@ -138,7 +146,7 @@ Config pasted(const Config& config, const std::string& overrides) {
 // allows; each is planned.
 double best_price(const Config& config, const DataNeed& data, Remedy::Changes changes) {
   const int64_t limit = config.memory.limit->bytes;
-  BatchSearch search(data, Purpose::training);
+  BatchSearch search(config);
   const double now = search.need(config).time;
   double best = INFINITY;
   for (const auto& [words, price] : {std::pair("", 0.0),
@@ -163,7 +171,7 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
       Config other = saved;
       other.memory.budget = ByteSize{limit};
       try {
-        const MemoryNeed need = memory_need(other, data);
+        const MemoryNeed need = memory_need({other, data});
         EXPECT_LE(need.bytes(), limit);
         best = std::min(best, need.report.budget.price() + price);
       } catch (const PlanInfeasible&) {
@@ -194,14 +202,13 @@ TEST(Fit, EveryRemedyOfARefusalFitsAndTheFirstIsNearlyTheBestThereIs) {
   const int cases = std::getenv("TESSERA_LONG_TESTS") != nullptr ? 200 : 25;
   for (int i = 0; i < cases; ++i) {
     const Config config = random_refused(draw);
-    const DataNeed data = known_data(config);
-    const std::vector<Remedy> list =
-        remedies(config, data, Purpose::training, config.memory.limit->bytes, false, 1e9);
+    const DataNeed data = tessera::Run(config).data_need();
+    const std::vector<Remedy> list = remedies(config, config.memory.limit->bytes, false, 1e9);
     SCOPED_TRACE(fmt::format("case {}: {} batch {} limit {}", i, config.model.name,
                              config.data.batch, config.memory.limit->bytes));
     for (const Remedy& remedy : list) {
       const Config with = pasted(config, remedy.overrides);
-      EXPECT_NO_THROW(require_fit(with)) << remedy.overrides;
+      EXPECT_NO_THROW(require_fit_ahead(with)) << remedy.overrides;
       EXPECT_EQ(memory_need(with).bytes(), remedy.bytes) << remedy.overrides;
       ++offered[remedy.overrides.substr(0, remedy.overrides.find('='))];
     }
@@ -227,7 +234,7 @@ TEST(Fit, ARefusalOffersToComputeAgainAndToAccumulate) {
   config.memory.limit = ByteSize{memory_need(config).bytes() * 7 / 10};
   const auto start = std::chrono::steady_clock::now();
   try {
-    require_fit(config);
+    require_fit_ahead(config);
     FAIL();
   } catch (const PlanInfeasible& error) {
     const std::string text = error.what();
@@ -248,11 +255,10 @@ TEST(Fit, ARefusalForTheSakeOfEvaluationsOffersTheirBatch) {
   config.eval.batch = 512;
   config.memory.limit = ByteSize{10'000'000 + enough};
   ASSERT_GT(memory_need(config).bytes(), config.memory.limit->bytes);
-  const std::vector<Remedy> list =
-      remedies(config, known_data(config), Purpose::training, config.memory.limit->bytes, false);
+  const std::vector<Remedy> list = remedies(config, config.memory.limit->bytes, false);
   ASSERT_FALSE(list.empty());
   EXPECT_EQ(list.front().overrides, "eval.batch=0");
-  EXPECT_NO_THROW(require_fit(pasted(config, list.front().overrides)));
+  EXPECT_NO_THROW(require_fit_ahead(pasted(config, list.front().overrides)));
 }
 
 TEST(Fit, SwappingIsSaidWithTheRemedy) {

@@ -107,7 +107,7 @@ std::vector<float> values_of(Session& session, const std::string& name) {
 }
 
 Session session_of(const Config& config) {
-  return Session(config, {16, 16, 3}, {{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}});
+  return Session(config, Device{}, {16, 16, 3}, {{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}});
 }
 
 // Images and labels that depend on the step.

@@ -35,7 +35,7 @@ TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
   for (const std::string& model : model_names()) {
     const ModelOptions options = small_options(model);
     const auto channels = static_cast<size_t>(options.channels);
-    Session session(small_config(model, options, 2),
+    Session session(small_config(model, options, 2), Device{},
                     {static_cast<int>(options.height), static_cast<int>(options.width),
                      static_cast<int>(options.channels)},
                     {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)});
@@ -55,7 +55,7 @@ void expect_planned_is_measured(const std::string& model) {
   LoaderOptions options{.batch = 8, .shuffle = true, .workers = 2};
   options.augment = {crop(4), flip_horizontal()};
   Loader loader(synthetic(5, SyntheticSplit::kTrain, 20), options);
-  Session session(config, loader.shape(), loader.dataset().normalization());
+  Session session(config, Device{}, loader.shape(), loader.dataset().normalization());
   for (int64_t batch : {8, 4}) {
     session.train_step(batch);
     session.evaluation_step(batch);

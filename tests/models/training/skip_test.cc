@@ -28,7 +28,7 @@ Config small(Mode mode, const char* optimizer, OnNonFinite non_finite) {
 
 class Step {
  public:
-  explicit Step(const Config& config) : session_(config, {4, 4, 1}, {{0}, {1}}) {
+  explicit Step(const Config& config) : session_(config, Device{}, {4, 4, 1}, {{0}, {1}}) {
     step_ = &session_.train_step(1);
     session_.bind();
     images_.fill(200);

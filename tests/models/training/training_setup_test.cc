@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/layers/modules.h"
+#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 
@@ -37,7 +38,7 @@ const Case kCases[] = {
 };
 
 Holders held(const TrainingSetup& setup) {
-  const DataSplit& data = setup.run.data;
+  const DataSplit& data = setup.run.data();
   const auto holder = [&](const std::string& block) -> std::string {
     if (block.starts_with("loader of " + data.train->name())) return "loader of training";
     if (block.starts_with("loader of " + data.test->name())) return "loader of evaluation";
@@ -115,17 +116,18 @@ train: {steps: 2}
 )",
                                "a.yaml", {"run.dir=" + folder.path("run")});
   const auto filters = [](const TrainingSetup& setup) {
-    return setup.run.session->store().find("whiten0.whitening").to_vector<float>();
+    return setup.run.session().store().find("whiten0.whitening").to_vector<float>();
   };
   const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
-  const Dataset& data = *setup.run.data.train;
+  const Dataset& data = *setup.run.data().train;
   std::vector<float> images;
   std::vector<uint8_t> image(static_cast<size_t>(data.shape().bytes()));
   for (int64_t i = 0; i < data.count(); ++i) {
     data.read(i, image.data());
     for (size_t k = 0; k < image.size(); ++k)
-      images.push_back((static_cast<float>(image[k]) / 255 - setup.run.normalization.mean[k % 3]) /
-                       setup.run.normalization.std[k % 3]);
+      images.push_back(
+          (static_cast<float>(image[k]) / 255 - setup.run.normalization().mean[k % 3]) /
+          setup.run.normalization().std[k % 3]);
   }
   const ImageShape shape = data.shape();
   EXPECT_EQ(filters(setup),
@@ -144,8 +146,8 @@ TEST(TrainingSetup, ATrainingBeginsWithTheWeightsOfAFile) {
   std::vector<float> values;
   {
     const TrainingSetup first = set_up_training(config, [](const std::string&) {}, {});
-    first.run.session->save_weights(weights);
-    values = first.run.session->store().find("fc1.weight").to_vector<float>();
+    first.run.session().save_weights(weights);
+    values = first.run.session().store().find("fc1.weight").to_vector<float>();
   }
   config.seed = 6;
   config.model.weights = weights;
@@ -153,7 +155,7 @@ TEST(TrainingSetup, ATrainingBeginsWithTheWeightsOfAFile) {
   std::string said;
   const TrainingSetup second =
       set_up_training(config, [&](const std::string& line) { said += line + "\n"; }, {});
-  EXPECT_EQ(second.run.session->store().find("fc1.weight").to_vector<float>(), values);
+  EXPECT_EQ(second.run.session().store().find("fc1.weight").to_vector<float>(), values);
   EXPECT_NE(said.find("weights: " + weights + ": 10 of 10 tensors"), std::string::npos) << said;
   EXPECT_NE(print_config(config).find("weights: " + weights), std::string::npos);
 }

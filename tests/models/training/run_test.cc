@@ -1,5 +1,5 @@
-// Which steps a run prepares.
-#include "tessera/models/training/run_steps.h"
+// What a run decides: its steps, its session, its device.
+#include "tessera/models/training/run.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ RunSteps steps_of(int64_t batch, int64_t train, int64_t test, Purpose purpose = 
   DataNeed data;
   data.train_count = train;
   data.test_count = test;
-  return run_steps(config, data, purpose);
+  return Run(config, data, purpose).steps();
 }
 
 TEST(RunSteps, AreTheFullBatchAndTheLastOfAnEpoch) {
@@ -40,8 +40,8 @@ TEST(RunSteps, ValidationAddsTheBatchesThatTheTestSetHasNot) {
   data.train_count = 40;
   data.test_count = 20;
   data.validation_count = 11;
-  EXPECT_EQ(run_steps(config, data, Purpose::training).evaluation, (Counts{8, 4, 3}));
-  EXPECT_EQ(run_steps(config, data, Purpose::evaluation).evaluation, (Counts{8, 4}));
+  EXPECT_EQ(tessera::Run(config, data, Purpose::training).steps().evaluation, (Counts{8, 4, 3}));
+  EXPECT_EQ(tessera::Run(config, data, Purpose::evaluation).steps().evaluation, (Counts{8, 4}));
 }
 
 TEST(RunSteps, EvaluationsTakeNoMoreThanAPartOfAnAccumulatedBatch) {
@@ -51,11 +51,13 @@ TEST(RunSteps, EvaluationsTakeNoMoreThanAPartOfAnAccumulatedBatch) {
   DataNeed data;
   data.train_count = 40;
   data.test_count = 9;
-  const auto counts = [&](Purpose purpose) { return run_steps(config, data, purpose).evaluation; };
+  const auto counts = [&](Purpose purpose) {
+    return tessera::Run(config, data, purpose).steps().evaluation;
+  };
   EXPECT_EQ(counts(Purpose::training), (Counts{4, 1}));
   EXPECT_EQ(counts(Purpose::evaluation), (Counts{4, 1}));
   EXPECT_EQ(counts(Purpose::verification), (Counts{4}));
-  EXPECT_EQ(run_steps(config, data, Purpose::training).train, (Counts{10}));
+  EXPECT_EQ(tessera::Run(config, data, Purpose::training).steps().train, (Counts{10}));
   config.eval.batch = 6;
   EXPECT_EQ(counts(Purpose::training), (Counts{6, 3}));
   EXPECT_EQ(counts(Purpose::evaluation), (Counts{6, 3}));
@@ -75,7 +77,7 @@ TEST(RunSteps, TheBoundOfAPlanIsThatOfTheStepThatSetsTheArena) {
   const PlanReport large = plan(config);
   EXPECT_EQ(large.arena_of, "evaluation of 64 images");
   EXPECT_GT(large.arena, small.arena);
-  const auto session = prepared_session(config, known_data(config), Purpose::training);
+  const auto session = prepared_session(config);
   const CompiledGraph& evaluation = *session->evaluation_step(64).compiled_graph();
   EXPECT_EQ(large.arena, static_cast<int64_t>(evaluation.arena_bytes()));
   EXPECT_EQ(large.lower_bound, lower_bound(evaluation.problem()));
@@ -88,7 +90,7 @@ TEST(RunSteps, ParametersAreCountedTrainableAndFrozen) {
   config.model.name = "lenet5";
   config.data.name = "synthetic";
   int64_t all = 0, conv1 = 0;
-  const auto session = prepared_session(config, known_data(config), Purpose::training);
+  const auto session = prepared_session(config);
   for (const Tensor& tensor : session->store().parameters()) {
     all += tensor.elements();
     if (tensor.impl()->storage->name.starts_with("conv1.")) conv1 += tensor.elements();
@@ -123,7 +125,8 @@ std::string remarks(const std::string& text, int64_t images = 1000) {
   DataNeed data;
   data.train_count = images;
   std::string all;
-  for (const std::string& line : remarks_on(parse_config(text, "a.yaml"), data)) all += line + "\n";
+  for (const std::string& line : remarks_on({parse_config(text, "a.yaml"), data}))
+    all += line + "\n";
   return all;
 }
 
@@ -165,9 +168,8 @@ TEST(RunSteps, ASessionHasThemAllAndIsAskedForNoOther) {
   config.data.batch = 8;
   config.data.train_count = 20;
   config.data.test_count = 5;
-  const DataNeed data = known_data(config);
   const size_t before = cpu_memory().statistics().live_bytes;
-  const auto session = prepared_session(config, data, Purpose::training);
+  const auto session = prepared_session(config);
   EXPECT_EQ(cpu_memory().statistics().live_bytes, before);
   const auto regions = session->regions();
   session->bind();
@@ -176,6 +178,35 @@ TEST(RunSteps, ASessionHasThemAllAndIsAskedForNoOther) {
   for (const int64_t count : {8, 4}) session->train_step(count);
   session->evaluation_step(5);
   EXPECT_EQ(session->regions().size(), regions.size());
+}
+
+TEST(Run, HasOneSessionUntilItsDataAreOpened) {
+  Config config;
+  config.model.name = "lenet5";
+  config.data.name = "synthetic";
+  config.data.batch = 8;
+  config.data.train_count = 20;
+  config.data.test_count = 5;
+  tessera::Run run(config);
+  Session& session = run.session();
+  EXPECT_EQ(&run.session(), &session);
+  const tessera::Run larger = run.with([](Config& edited) { edited.data.batch = 16; });
+  EXPECT_EQ(larger.steps().train, (Counts{16, 4}));
+  EXPECT_EQ(run.steps().train, (Counts{8, 4}));
+  EXPECT_NE(&larger.session(), &session);
+  const std::weak_ptr<Storage> ended = session.store().parameters().front().impl()->storage;
+  run.open({});
+  EXPECT_TRUE(ended.expired());
+  EXPECT_EQ(run.data_need(), data_need(run.data()));
+  EXPECT_EQ(run.data().train->count(), 20);
+}
+
+TEST(Run, TheDeviceIsChosenOnceForAllRunsMadeOfOne) {
+  const tessera::Run run{Config()};
+  const tessera::Run timed = run.as(Purpose::timing), edited = timed.with([](Config&) {});
+  EXPECT_EQ(&edited.choice(), &run.choice());
+  EXPECT_EQ(&timed.choice(), &run.choice());
+  EXPECT_NE(&tessera::Run{Config()}.choice(), &run.choice());
 }
 
 }  // namespace
