@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tessera/graph/lower.h"
-#include "tessera/models/training/plan.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
@@ -176,7 +176,7 @@ void say_plan_ablation(const std::string& config, const std::vector<std::string>
     const Config changed = load_config(config, joined(overrides, variant.overrides));
     const auto start = std::chrono::steady_clock::now();
     const PlanReport report =
-        plan({changed, Purpose::training, {.disabled_passes = variant.disabled_passes}});
+        plan({changed, Purpose::training, {}, {.disabled_passes = variant.disabled_passes}});
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     row.times.push_back(took.count());
     row.arena = report.arena, row.bytes = report.need();

@@ -19,7 +19,7 @@ BELOW = {
     "tools": {"runtime", "memory", "engine", "layers", "graph", "models"},
 }
 # The storeys of models/, each above the ones before it.
-STOREYS = ["data", "zoo", "config", "run", "training"]
+STOREYS = ["data", "zoo", "config", "run", "training", "study"]
 MAX_DEPTH = 6
 MAX_PUBLIC = 43  # outside layers/, whose list is that of the ops
 UMBRELLAS = ["core.h", "tessera.h", "cuda.h"]

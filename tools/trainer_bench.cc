@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/lower.h"
-#include "tessera/models/training/bench.h"
-#include "tessera/models/training/bench_inference.h"
+#include "tessera/models/study/bench.h"
+#include "tessera/models/study/bench_inference.h"
 #include "tessera/models/training/run.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"

@@ -7,7 +7,7 @@
 
 #include "tessera/models/run/class_figures.h"
 #include "tessera/models/run/run_report.h"
-#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/study/evaluate_run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/tools/output.h"

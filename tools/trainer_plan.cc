@@ -13,13 +13,13 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/memory/recompute/recompute_text.h"
+#include "tessera/models/study/budget_curve.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/models/training/batch_search.h"
-#include "tessera/models/training/budget_curve.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/plan.h"
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/context.h"
@@ -49,7 +49,7 @@ struct Arguments {
 };
 
 Run planned_run(const Arguments& arguments, const Config& config) {
-  return {config, Purpose::training, arguments.compile};
+  return {config, Purpose::training, {}, arguments.compile};
 }
 
 // The plan, or what eager mode does without one.
@@ -139,9 +139,10 @@ int max_batch(const Run& run, const Arguments& arguments) {
     throw ConfigError(
         "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
   const bool budgeted = arguments.slowdown > 0;
-  const int64_t batch = budgeted ? largest_batch_within(run, limit, arguments.slowdown)
-                        : on_gpu ? largest_batch_on_gpu(run, limit)
-                                 : largest_batch(run, limit);
+  BatchSearch search = budgeted ? BatchSearch(run, arguments.slowdown, !run.device().is_cpu())
+                                : BatchSearch(run, on_gpu);
+  const int64_t batch =
+      budgeted || on_gpu ? search.largest(run, limit).batch : largest_batch(run, limit);
   const Run largest = run.with([&](Config& c) {
     c.data.batch = std::max<int64_t>(batch, 1);
     if (batch == 0) c.memory.budget.reset();  // it is of no use

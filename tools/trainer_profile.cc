@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/lower.h"
-#include "tessera/models/training/algorithm_times.h"
-#include "tessera/models/training/machine_profile.h"
-#include "tessera/models/training/profile.h"
-#include "tessera/models/training/profile_diff.h"
+#include "tessera/models/study/algorithm_times.h"
+#include "tessera/models/study/machine_profile.h"
+#include "tessera/models/study/profile.h"
+#include "tessera/models/study/profile_diff.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"

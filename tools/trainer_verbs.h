@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/training/doctor.h"
+#include "tessera/models/study/doctor.h"
 #include "tessera/models/training/train_options.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/command_line.h"

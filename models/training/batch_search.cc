@@ -63,27 +63,11 @@ int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fail
 
 }  // namespace
 
-struct BatchSearch::Impl {
-  struct Fixed {  // what does not change with loaders and checkpoints
-    Need need;
-    Tensors tensors;
-  };
-  const Fixed& fixed(const Run& run);
-  Need need(const Run& run);
-  int64_t bytes(const Run& run);
-
-  const bool on_gpu;
-  std::optional<double> slowdown;
-  const int64_t most;
-  // By train.accumulate, the batch of evaluations where one is set, and the batch.
-  std::map<std::tuple<int, int64_t, int64_t>, Fixed> known = {};
-};
-
-const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Run& run) {
+const BatchSearch::Fixed& BatchSearch::fixed(const Run& run) {
   const Config& config = run.config();
   const int64_t evaluated = run.purpose() == Purpose::evaluation ? 0 : config.eval.batch;
   const std::tuple key(config.train.accumulate, evaluated, images_of(run));
-  if (const auto found = known.find(key); found != known.end()) return found->second;
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const Run plain = run.with([](Config& c) { c.mode = Mode::kGraph, c.memory.budget.reset(); });
   Session& session = plain.session();
   const Need need{total_bytes(session.regions()),
@@ -92,61 +76,56 @@ const BatchSearch::Impl::Fixed& BatchSearch::Impl::fixed(const Run& run) {
                   time_of_image(plain),
                   !session.store().buffers().empty(),
                   std::ssize(first_step(session, plain.steps()).compiled_graph()->graph.nodes)};
-  return known[key] = {need, session.store().persistent()};
+  return known_[key] = {need, session.store().persistent()};
 }
 
-BatchSearch::Need BatchSearch::Impl::need(const Run& run) {
+BatchSearch::Need BatchSearch::need(const Run& run) {
   const Fixed& parts = fixed(run);
   Need need = parts.need;
   need.bytes += total_bytes(blocks_beside(run, parts.tensors));
   return need;
 }
 
-int64_t BatchSearch::Impl::bytes(const Run& run) {
-  if (slowdown) return least_budget(run, *slowdown);
-  return on_gpu ? need(run).gpu_bytes : need(run).bytes;
+int64_t BatchSearch::bytes(const Run& run) {
+  if (slowdown_) return least_budget(run, *slowdown_);
+  return on_gpu_ ? need(run).gpu_bytes : need(run).bytes;
 }
 
 void set_batch(Config& config, Purpose purpose, int64_t images) {
   (purpose == Purpose::evaluation ? config.eval.batch : config.data.batch) = images;
 }
 
-BatchSearch::BatchSearch(const Run& run, bool on_gpu)
-    : impl_(new Impl{on_gpu, {}, most_images(run)}) {}
+BatchSearch::BatchSearch(const Run& run, bool on_gpu) : on_gpu_(on_gpu), most_(most_images(run)) {}
 BatchSearch::BatchSearch(const Run& run, double slowdown, bool on_gpu)
-    : impl_(new Impl{on_gpu, slowdown, most_images(run)}) {}
-BatchSearch::~BatchSearch() = default;
-
-BatchSearch::Need BatchSearch::need(const Run& run) { return impl_->need(run); }
+    : on_gpu_(on_gpu), slowdown_(slowdown), most_(most_images(run)) {}
 
 BatchSearch::Found BatchSearch::largest(const Run& run, int64_t limit, int64_t compile) {
   // A budget that is smaller decides, and how little a training can be brought to.
-  if (run.config().memory.budget && !impl_->slowdown && run.device().is_cpu() != impl_->on_gpu)
+  if (run.config().memory.budget && !slowdown_ && run.device().is_cpu() != on_gpu_)
     if (const int64_t budget = budget_bytes(run); budget <= limit) {
       limit = budget;
-      if (run.purpose() == Purpose::training) impl_->slowdown = INFINITY;
+      if (run.purpose() == Purpose::training) slowdown_ = INFINITY;
     }
   std::map<int64_t, int64_t> seen;
-  const int64_t most = impl_->most;
-  int64_t fits = 0, fails = most + 1;
+  int64_t fits = 0, fails = most_ + 1;
   const auto look = [&](int64_t batch) {
-    seen[batch] = impl_->bytes(run.with([&](Config& c) { set_batch(c, run.purpose(), batch); }));
+    seen[batch] = bytes(run.with([&](Config& c) { set_batch(c, run.purpose(), batch); }));
     if (seen[batch] <= limit) {
       fits = std::max(fits, batch);
     } else {
       fails = std::min(fails, batch);
     }
   };
-  for (const auto& [key, entry] : impl_->known)
+  for (const auto& [key, entry] : known_)
     if (const auto& [accumulate, evaluated, batch] = key;
         accumulate == run.config().train.accumulate && batch > fits && batch < fails)
       look(batch);
-  if (seen.empty()) look(std::clamp<int64_t>(images_of(run), 1, most)), --compile;
+  if (seen.empty()) look(std::clamp<int64_t>(images_of(run), 1, most_)), --compile;
   for (int64_t round = 0; fails - fits > 1; ++round, --compile) {
     if (compile <= 0) return {fits, false};
     int64_t next = guess(seen, fits, fails, limit);
     // The middle where the line does not close in.
-    if (round % 4 == 3 && (fits == 0 || fails <= most)) next = fits + (fails - fits) / 2;
+    if (round % 4 == 3 && (fits == 0 || fails <= most_)) next = fits + (fails - fits) / 2;
     look(std::clamp(next, fits + 1, fails - 1));
   }
   return {fits, true};
@@ -155,14 +134,6 @@ BatchSearch::Found BatchSearch::largest(const Run& run, int64_t limit, int64_t c
 int64_t largest_batch(const Run& run, int64_t limit) {
   const Run limited = run.with([&](Config& c) { c.memory.limit = ByteSize{limit}; });
   return BatchSearch(limited).largest(limited, limit).batch;
-}
-
-int64_t largest_batch_within(const Run& run, int64_t budget, double slowdown) {
-  return BatchSearch(run, slowdown, !run.device().is_cpu()).largest(run, budget).batch;
-}
-
-int64_t largest_batch_on_gpu(const Run& run, int64_t bytes) {
-  return BatchSearch(run, true).largest(run, bytes).batch;
 }
 
 }  // namespace tessera

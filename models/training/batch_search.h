@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <map>
+#include <optional>
+#include <tuple>
 
+#include "tessera/engine/tensor.h"
 #include "tessera/models/training/run.h"
 
 namespace tessera {
@@ -21,7 +24,6 @@ class BatchSearch {
   // Of what a training needs with memory.budget: the least with which a step takes at most so much
   // more time (least_budget()).
   BatchSearch(const Run& run, double slowdown, bool on_gpu);
-  ~BatchSearch();
 
   struct Need {
     int64_t bytes = 0, gpu_bytes = 0;  // those of memory_need(), without a memory.budget
@@ -43,17 +45,22 @@ class BatchSearch {
   Found largest(const Run& run, int64_t limit, int64_t compile = INT64_MAX);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Fixed {  // what does not change with loaders and checkpoints
+    Need need;
+    Tensors tensors;
+  };
+  const Fixed& fixed(const Run& run);
+  int64_t bytes(const Run& run);
+
+  const bool on_gpu_;
+  std::optional<double> slowdown_;
+  const int64_t most_;
+  // By train.accumulate, the batch of evaluations where one is set, and the batch.
+  std::map<std::tuple<int, int64_t, int64_t>, Fixed> known_ = {};
 };
 
 // The largest data.batch whose training needs at most `limit` bytes, with memory.limit set to that
 // (a checkpoint holds the configuration, and so its text); 0 when not even one image fits.
 int64_t largest_batch(const Run& run, int64_t limit);
-// The same with memory.budget set to it, where a step may take so much more time (0.05: 5 %), of
-// the memory that the steps run in.
-int64_t largest_batch_within(const Run& run, int64_t budget, double slowdown);
-// The largest data.batch of which what has to stand on the GPU needs at most `bytes`.
-int64_t largest_batch_on_gpu(const Run& run, int64_t bytes);
 
 }  // namespace tessera

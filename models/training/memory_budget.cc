@@ -9,11 +9,11 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
-#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
@@ -41,6 +41,11 @@ int64_t least_arena(const Run& run, int64_t of_first) {
 }
 
 }  // namespace
+
+int64_t machine_room(int64_t used) {
+  static const int64_t at_first = host_memory().free;
+  return std::min(at_first, used + host_memory().free);
+}
 
 int64_t budget_bytes(const Run& run) {
   const ByteSize& budget = *run.config().memory.budget;

@@ -22,6 +22,11 @@ class StepCosts;       // graph/step_costs.h
 // budget that would do.
 std::unique_ptr<Session> session_within_budget(const Run& run);
 
+// What the machine has free for this process, of which `used` bytes may be taken already; never
+// more than it had free when this was first asked, as what is taken and not yet touched does not
+// lessen what it says. To be asked first before a training takes anything.
+int64_t machine_room(int64_t used = 0);
+
 // Returns memory.budget in bytes, of the memory that steps on the run's device take.
 int64_t budget_bytes(const Run& run);
 

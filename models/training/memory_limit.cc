@@ -11,6 +11,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/data/augment/mix.h"
 #include "tessera/models/training/batch_search.h"
+#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
@@ -195,11 +196,6 @@ void with_advice(const Run& run, const std::function<void()>& action) {
                                remedies_text(run, bound->bytes, bound->on_gpu)));
     throw;
   }
-}
-
-int64_t machine_room(int64_t used) {
-  static const int64_t at_first = host_memory().free;
-  return std::min(at_first, used + host_memory().free);
 }
 
 std::string libraries_text() {

@@ -38,11 +38,6 @@ void limit_eager_memory(const Run& run, Session& session);
 // line is added for each setting that would fit the limit, or what the machine has free.
 void with_advice(const Run& run, const std::function<void()>& action);
 
-// What the machine has free for this process, of which `used` bytes may be taken already; never
-// more than it had free when this was first asked, as what is taken and not yet touched does not
-// lessen what it says. To be asked first before a training takes anything.
-int64_t machine_room(int64_t used = 0);
-
 // "memory: programs and libraries take 21.3 MiB besides": what is resident of them now, which no
 // plan counts and no limit of ours holds.
 std::string libraries_text();

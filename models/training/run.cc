@@ -49,49 +49,38 @@ const char* purpose_name(Purpose purpose) {
   return "";
 }
 
-struct Run::Chosen {
-  std::optional<DeviceChoice> choice;
-  bool warned = false;
-};
-
-Run::Run(Config config, Purpose purpose, CompileOptions options)
+Run::Run(Config config, Purpose purpose, std::optional<DataNeed> data, CompileOptions options)
     : config_(std::move(config)),
       purpose_(purpose),
       options_(std::move(options)),
-      chosen_(std::make_shared<Chosen>()) {}
-
-Run::Run(Config config, const DataNeed& data, Purpose purpose, CompileOptions options)
-    : Run(std::move(config), purpose, std::move(options)) {
-  data_need_ = data;
-}
-
+      chosen_(std::make_shared<std::optional<DeviceChoice>>()),
+      data_need_(std::move(data)) {}
 Run::Run(Run&&) noexcept = default;
 Run& Run::operator=(Run&&) noexcept = default;
 Run::~Run() = default;
 
-Run Run::as(Purpose purpose, const std::optional<DataNeed>& data, CompileOptions options) const {
-  Run other(config_, purpose, std::move(options));
+Run Run::as(Purpose purpose, std::optional<DataNeed> data, CompileOptions options) const {
+  Run other(config_, purpose, std::move(data), std::move(options));
   other.chosen_ = chosen_;
-  other.data_need_ = data;
   return other;
 }
 
 Settings Run::settings() const { return settings_of(config_); }
 
 const DeviceChoice& Run::choice() const {
-  if (!chosen_->choice) {
+  if (!*chosen_) {
     const SettingsScope scope(settings());
-    chosen_->choice = choose_device(config_);
+    *chosen_ = choose_device(config_);
   }
-  return *chosen_->choice;
+  return **chosen_;
 }
 
 Device Run::device() const {
-  const DeviceChoice& chosen = choice();
-  if (chosen.warning && !std::exchange(chosen_->warned, true))
+  const Device device = choice().device;
+  if (std::exchange((*chosen_)->warning, false))
     log(LogLevel::warning,
-        fmt::format("device: auto chose {}, because {}", chosen.device.name(), why_no_gpu()));
-  return chosen.device;
+        fmt::format("device: auto chose {}, because {}", device.name(), why_no_gpu()));
+  return device;
 }
 
 const DataNeed& Run::data_need() const {

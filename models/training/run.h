@@ -58,8 +58,7 @@ class Run {
  public:
   // Without `data`: of what is known without opening them (data_need() of a DataSource says how
   // far). `options` are for every session of the run.
-  Run(Config config, Purpose purpose = Purpose::training, CompileOptions options = {});
-  Run(Config config, const DataNeed& data, Purpose purpose = Purpose::training,
+  Run(Config config, Purpose purpose = Purpose::training, std::optional<DataNeed> data = {},
       CompileOptions options = {});
   Run(Run&&) noexcept;
   Run& operator=(Run&&) noexcept;
@@ -74,8 +73,7 @@ class Run {
     return other;
   }
   // Returns a run of the same configuration for another purpose.
-  Run as(Purpose purpose, const std::optional<DataNeed>& data = {},
-         CompileOptions options = {}) const;
+  Run as(Purpose purpose, std::optional<DataNeed> data = {}, CompileOptions options = {}) const;
 
   const Config& config() const { return config_; }
   Purpose purpose() const { return purpose_; }
@@ -106,12 +104,10 @@ class Run {
   std::unique_ptr<Session> make_session(const CompileOptions& options) const;
 
  private:
-  struct Chosen;
-
   Config config_;
   Purpose purpose_;
   CompileOptions options_;
-  std::shared_ptr<Chosen> chosen_;  // by all runs made of one
+  std::shared_ptr<std::optional<DeviceChoice>> chosen_;  // for all runs made of one
   mutable std::optional<DataNeed> data_need_;
   std::optional<Normalization> normalization_;
   DataSplit data_;

@@ -1,6 +1,5 @@
 #include "tessera/models/training/trainer.h"
 
-#include "tessera/models/config/config_data.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/memory_limit.h"

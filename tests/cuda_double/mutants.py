@@ -27,7 +27,7 @@ SITE = re.compile(r"\b__sync(?:threads|warp)\s*\("
                   r"|(?:\.|->)\s*(?:record|wait|synchronize)\s*\(")
 # Not about GPUs, or not itself.
 ELSEWHERE = (("runtime/stream.cc", ""),  # the CPU's, on which all is done at once
-             ("models/training/machine_check.cc", ""),  # for times that are only printed
+             ("models/study/machine_check.cc", ""),  # for times that are only printed
              ("layers/conv2d_cuda/tune.cc", ""),  # for times
              ("runtime/context.h", ""),  # only passes it on
              ("", r"\.wait\(lock\b"),  # a condition variable

@@ -10,9 +10,9 @@
 
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/study/dry_run.h"
+#include "tessera/models/study/evaluate_run.h"
 #include "tessera/models/training/checkpointing.h"
-#include "tessera/models/training/dry_run.h"
-#include "tessera/models/training/evaluate_run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"

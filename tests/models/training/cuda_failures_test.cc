@@ -171,7 +171,7 @@ void CudaFailures::find_out_what_is_right() {
     CompileOptions options;
     if (GetParam().mode == Mode::kEager)
       options.disabled_passes = {"fuse_pointwise", "fuse_epilogues"};
-    const auto session = prepared_session({asked, Purpose::training, options});
+    const auto session = prepared_session({asked, Purpose::training, {}, options});
     for (CompiledStep* step : {&session->train_step(2), &session->evaluation_step(2)})
       for (const Node& node : step->compiled_graph()->graph.nodes)
         lines += op_at(node.op->name(), node.module_path) + ": \n";

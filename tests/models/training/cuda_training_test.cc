@@ -4,10 +4,10 @@
 #include <regex>
 
 #include "tessera/memory/plan.h"
-#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/study/evaluate_run.h"
+#include "tessera/models/study/verify_plan.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/engine/device_testing.h"
 #include "tessera/tests/models/training/run_files.h"

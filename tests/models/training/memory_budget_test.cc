@@ -7,15 +7,15 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
+#include "tessera/models/study/bench.h"
+#include "tessera/models/study/plan.h"
+#include "tessera/models/study/verify_plan.h"
 #include "tessera/models/training/batch_search.h"
-#include "tessera/models/training/bench.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/plan.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/summary.h"
-#include "tessera/models/training/verify_plan.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -58,7 +58,7 @@ int64_t least_budget(const Config& config) {
 // model.txt and report.html have this text.
 TEST(Budget, TheSummarySaysWhatRunsAgain) {
   const auto summary = [](const Config& config) {
-    const auto session = prepared_session({config, DataNeed(), Purpose::training});
+    const auto session = prepared_session({config, Purpose::training, DataNeed()});
     const Program& program = *session->train_step(config.data.batch).program();
     int again = 0;
     for (const Node& node : program.compiled().graph.nodes) again += node.again;

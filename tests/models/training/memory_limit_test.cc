@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/study/bench.h"
 #include "tessera/models/training/batch_search.h"
-#include "tessera/models/training/bench.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/run.h"
@@ -171,7 +171,7 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
       Config other = saved;
       other.memory.budget = ByteSize{limit};
       try {
-        const MemoryNeed need = memory_need({other, data});
+        const MemoryNeed need = memory_need({other, Purpose::training, data});
         EXPECT_LE(need.bytes(), limit);
         best = std::min(best, need.report.budget.price() + price);
       } catch (const PlanInfeasible&) {

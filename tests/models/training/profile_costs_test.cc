@@ -8,9 +8,9 @@
 
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/models/training/machine_profile.h"
+#include "tessera/models/study/machine_profile.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/profile.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/zoo/zoo.h"
@@ -44,7 +44,7 @@ Profile made_up(const Config& config) {
 TEST(ProfileCosts, AnOpTakesWhatItTookThere) {
   const Profile measured = made_up(small(4));
   const auto costs = profile_costs(measured.json(), "p.json");
-  const auto session = prepared_session({small(4), DataNeed(), Purpose::timing});
+  const auto session = prepared_session({small(4), Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(4).compiled_graph()->graph;
   for (const ProfiledOp& op : measured.ops)
     EXPECT_NEAR(static_cast<double>(costs->nanoseconds(graph, graph.nodes[op.node])),
@@ -58,7 +58,7 @@ TEST(ProfileCosts, OfAnotherBatchInProportion) {
   for (ProfiledOp& op : measured.ops)
     op.us.median = 3 * static_cast<double>(counted.nanoseconds(op.cost)) / 1000;
   const auto costs = profile_costs(measured.json(), "p.json");
-  const auto session = prepared_session({small(8), DataNeed(), Purpose::timing});
+  const auto session = prepared_session({small(8), Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(8).compiled_graph()->graph;
   for (const Node& node : graph.nodes) {
     const int64_t once = counted.nanoseconds(node.op->cost(graph.input_specs(node)));
@@ -85,7 +85,7 @@ TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
                                                : 2);
   const auto costs = profile_costs(measured.json(), "p.json");
   config.model.widths = {5, 9, 33, 65};
-  const auto session = prepared_session({config, DataNeed(), Purpose::timing});
+  const auto session = prepared_session({config, Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(4).compiled_graph()->graph;
   int near_small = 0, near_large = 0;
   for (const Node& node : graph.nodes) {
@@ -119,7 +119,7 @@ TEST(ProfileCosts, AMachinesFileHasThoseOfSeveralNetworks) {
   second.data.name = "synthetic";
   second.data.image_size = 16;
   second.data.batch = 2;
-  const auto session = prepared_session({second, DataNeed(), Purpose::timing});
+  const auto session = prepared_session({second, Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(2).compiled_graph()->graph;
   int checked = 0;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {

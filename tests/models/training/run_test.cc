@@ -6,7 +6,7 @@
 
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
-#include "tessera/models/training/plan.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
@@ -20,7 +20,7 @@ RunSteps steps_of(int64_t batch, int64_t train, int64_t test, Purpose purpose = 
   DataNeed data;
   data.train_count = train;
   data.test_count = test;
-  return Run(config, data, purpose).steps();
+  return Run(config, purpose, data).steps();
 }
 
 TEST(RunSteps, AreTheFullBatchAndTheLastOfAnEpoch) {
@@ -40,8 +40,8 @@ TEST(RunSteps, ValidationAddsTheBatchesThatTheTestSetHasNot) {
   data.train_count = 40;
   data.test_count = 20;
   data.validation_count = 11;
-  EXPECT_EQ(tessera::Run(config, data, Purpose::training).steps().evaluation, (Counts{8, 4, 3}));
-  EXPECT_EQ(tessera::Run(config, data, Purpose::evaluation).steps().evaluation, (Counts{8, 4}));
+  EXPECT_EQ(tessera::Run(config, Purpose::training, data).steps().evaluation, (Counts{8, 4, 3}));
+  EXPECT_EQ(tessera::Run(config, Purpose::evaluation, data).steps().evaluation, (Counts{8, 4}));
 }
 
 TEST(RunSteps, EvaluationsTakeNoMoreThanAPartOfAnAccumulatedBatch) {
@@ -52,12 +52,12 @@ TEST(RunSteps, EvaluationsTakeNoMoreThanAPartOfAnAccumulatedBatch) {
   data.train_count = 40;
   data.test_count = 9;
   const auto counts = [&](Purpose purpose) {
-    return tessera::Run(config, data, purpose).steps().evaluation;
+    return tessera::Run(config, purpose, data).steps().evaluation;
   };
   EXPECT_EQ(counts(Purpose::training), (Counts{4, 1}));
   EXPECT_EQ(counts(Purpose::evaluation), (Counts{4, 1}));
   EXPECT_EQ(counts(Purpose::verification), (Counts{4}));
-  EXPECT_EQ(tessera::Run(config, data, Purpose::training).steps().train, (Counts{10}));
+  EXPECT_EQ(tessera::Run(config, Purpose::training, data).steps().train, (Counts{10}));
   config.eval.batch = 6;
   EXPECT_EQ(counts(Purpose::training), (Counts{6, 3}));
   EXPECT_EQ(counts(Purpose::evaluation), (Counts{6, 3}));
@@ -125,7 +125,8 @@ std::string remarks(const std::string& text, int64_t images = 1000) {
   DataNeed data;
   data.train_count = images;
   std::string all;
-  for (const std::string& line : remarks_on({parse_config(text, "a.yaml"), data}))
+  for (const std::string& line :
+       remarks_on({parse_config(text, "a.yaml"), Purpose::training, data}))
     all += line + "\n";
   return all;
 }

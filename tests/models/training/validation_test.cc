@@ -5,7 +5,7 @@
 
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
-#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/study/evaluate_run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/log.h"
 #include "tessera/tests/models/training/run_files.h"

@@ -1,4 +1,4 @@
-#include "tessera/models/training/other_data.h"
+#include "tessera/models/study/other_data.h"
 
 #include <algorithm>
 #include <filesystem>

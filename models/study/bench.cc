@@ -1,4 +1,4 @@
-#include "tessera/models/training/bench.h"
+#include "tessera/models/study/bench.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
-#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/run.h"

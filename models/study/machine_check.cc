@@ -1,4 +1,4 @@
-#include "tessera/models/training/machine_check.h"
+#include "tessera/models/study/machine_check.h"
 
 #include <algorithm>
 #include <chrono>

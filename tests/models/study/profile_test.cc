@@ -1,12 +1,12 @@
-#include "tessera/models/training/profile.h"
+#include "tessera/models/study/profile.h"
 
 #include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "tessera/models/study/profile_diff.h"
 #include "tessera/models/training/profile_costs.h"
-#include "tessera/models/training/profile_diff.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"

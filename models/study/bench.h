@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/graph/compile_options.h"
-#include "tessera/models/training/profile.h"
+#include "tessera/models/study/profile.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "tessera/models/training/plan.h"
+#include "tessera/models/study/plan.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Evaluations of a run on data that it was not trained with.
-#include "tessera/models/training/other_data.h"
+#include "tessera/models/study/other_data.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_report.h"
-#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/study/evaluate_run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/tests/models/data/data_file_util.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"

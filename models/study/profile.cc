@@ -1,4 +1,4 @@
-#include "tessera/models/training/profile.h"
+#include "tessera/models/study/profile.h"
 
 #include <algorithm>
 
@@ -6,7 +6,6 @@
 
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/profile_costs.h"

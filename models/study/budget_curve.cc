@@ -1,4 +1,4 @@
-#include "tessera/models/training/budget_curve.h"
+#include "tessera/models/study/budget_curve.h"
 
 #include <algorithm>
 #include <chrono>

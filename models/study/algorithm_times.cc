@@ -1,4 +1,4 @@
-#include "tessera/models/training/algorithm_times.h"
+#include "tessera/models/study/algorithm_times.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,10 +8,9 @@
 
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/models/config/config_data.h"
-#include "tessera/models/training/algorithm_run.h"
+#include "tessera/models/study/algorithm_run.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/profile.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"

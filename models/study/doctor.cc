@@ -1,4 +1,4 @@
-#include "tessera/models/training/doctor.h"
+#include "tessera/models/study/doctor.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "tessera/models/training/profile_diff.h"
+#include "tessera/models/study/profile_diff.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/models/training/profile.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"

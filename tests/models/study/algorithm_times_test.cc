@@ -1,5 +1,5 @@
 // Time against scratch of the algorithms of a step's ops.
-#include "tessera/models/training/algorithm_times.h"
+#include "tessera/models/study/algorithm_times.h"
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ Config small() {
 
 TEST(AlgorithmTimes, ThoseOfEveryOpThatHasSeveralWithTheirScratch) {
   const AlgorithmTimes times = algorithm_times(small(), 2);
-  const auto session = prepared_session({small(), DataNeed(), Purpose::timing});
+  const auto session = prepared_session({small(), Purpose::timing, DataNeed()});
   const Program& program = *session->train_step(2).program();
   int several = 0, counted = 0;
   for (const Node& node : program.compiled().graph.nodes)

@@ -1,4 +1,4 @@
-#include "tessera/models/training/evaluate_run.h"
+#include "tessera/models/study/evaluate_run.h"
 
 #include <chrono>
 #include <ctime>
@@ -15,11 +15,11 @@
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/run/weights_file.h"
+#include "tessera/models/study/other_data.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/evaluation_report.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/other_data.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"

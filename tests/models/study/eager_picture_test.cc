@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/memory/plan_check.h"
-#include "tessera/models/training/plan.h"
+#include "tessera/models/study/plan.h"
 
 namespace tessera {
 namespace {

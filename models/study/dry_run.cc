@@ -1,4 +1,4 @@
-#include "tessera/models/training/dry_run.h"
+#include "tessera/models/study/dry_run.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,9 +10,9 @@
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/plan.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"

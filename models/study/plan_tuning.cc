@@ -1,4 +1,4 @@
-#include "tessera/models/training/plan_tuning.h"
+#include "tessera/models/study/plan_tuning.h"
 
 #include <algorithm>
 #include <map>

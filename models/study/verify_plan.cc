@@ -1,4 +1,4 @@
-#include "tessera/models/training/verify_plan.h"
+#include "tessera/models/study/verify_plan.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,6 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/graph/arena.h"
-#include "tessera/models/config/config_data.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/models/training/profile.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/runtime/text/json.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/training/profile.h"
+#include "tessera/models/study/profile.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "tessera/models/training/machine_profile.h"
+#include "tessera/models/study/machine_profile.h"
 
 #include <algorithm>
 #include <iterator>

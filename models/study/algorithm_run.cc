@@ -1,4 +1,4 @@
-#include "tessera/models/training/algorithm_run.h"
+#include "tessera/models/study/algorithm_run.h"
 
 #include "tessera/engine/structural.h"
 

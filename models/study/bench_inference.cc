@@ -1,11 +1,10 @@
-#include "tessera/models/training/bench_inference.h"
+#include "tessera/models/study/bench_inference.h"
 
 #include <algorithm>
 #include <chrono>
 #include <vector>
 
 #include "tessera/engine/scope.h"
-#include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
