@@ -110,7 +110,7 @@ std::string result_table(const Config& config, const TrainResult& result) {
   text += fmt::format("  on {}, after step {}", result.has_validation ? "validation" : "test",
                       result.best_step);
   if (!result.has_validation) text += "; chosen on the test set: data.validation keeps them apart";
-  if (result.best_kept) return text + "; weights.h5 and the test are of these weights";
+  if (result.best_kept) return text + "; weights.safetensors and the test are of these weights";
   return take.empty() ? text : text + "\n" + take;
 }
 

@@ -226,7 +226,7 @@ struct TrainConfig {
 };
 
 // An average of the weights over the steps (layers/ema.h), which is what is evaluated and what
-// weights.h5 holds.
+// weights.safetensors holds.
 struct EmaConfig {
   std::optional<double> decay;  // none: no average is kept
   bool warmup = false;
@@ -276,7 +276,8 @@ struct CheckpointConfig {
   int keep = 2;  // how many of the newest stay; 0: none are written at all
   Named<BestBy> best = BestBy::kAccuracy;  // keep the best too: on the validation images, where
                                            // there are none on those of the test
-  std::string use = "best";  // with data.validation, weights.h5 and the test are of: best | last
+  std::string use =
+      "best";  // with data.validation, weights.safetensors and the test are of: best | last
 };
 
 struct ResumeConfig {

@@ -365,7 +365,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.patience", &c.train.patience, at_least(0, kInts), "evaluations without a new best (checkpoint.best) after which training ends; 0: it does not"},
     {"train.freeze", &c.train.freeze, any(), "parts of the network that stay as they are, norms with their running statistics: no gradients, no optimizer state"},
     {"train.freeze_all_but", &c.train.freeze_all_but, any(), "the same of all other parts; []: of none"},
-    {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.h5 holds; this share of it stays in each step; none: no average"},
+    {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.safetensors holds; this share of it stays in each step; none: no average"},
     {"ema.warmup", &c.ema.warmup, any(), when(kByEma, {"any number"}), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
     {"eval.batch", &c.eval.batch, at_least(0, kMaxBatch), "images of a step of an evaluation; 0: data.batch, with train.accumulate the largest part of it"},
     {"eval.flip", &c.eval.flip, any(), "evaluate each image and its mirror, and take their mean logits"},
@@ -399,7 +399,7 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
     {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), kept, "keep the best too: on the images of data.validation, without them on those of the test"},
-    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: which weights a training leaves as weights.h5 and is tested with; without it the last"},
+    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: which weights a training leaves as weights.safetensors and is tested with; without it the last"},
 
     {"resume.exact", &c.resume.exact, any(), "refuse to go on on another instruction set, device, kind of kernels, build or C library than the run's env.json names, where the bits may be others; false: that is a warning"},
 

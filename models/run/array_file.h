@@ -1,31 +1,46 @@
-// What reading weights and reading checkpoints have in common.
+// ArrayFile: a safetensors file of ours, which is weights or a checkpoint; what reading the two has
+// in common.
+//
+//   metadata  format           "tessera weights" or "tessera checkpoint"
+//             format_version   "2"; version 1 was HDF5
+//             layout           of the values: "conv2d OHWI, linear OI, flatten HWC"
+//   tensors   the arrays, by our own names, and the checksum (sealed_file.h)
+//
+// Whoever reads the values in another layout converts them.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tessera/models/data/formats/hdf5_read.h"
+#include "tessera/models/data/formats/safetensors.h"
 
 namespace tessera {
 
-// An HDF5 file whose checksum was found right, and what is in it.
+// A safetensors file, ours or not, whose checksum was found right if it has one.
 struct ArrayFile {
   std::unique_ptr<ByteSource> bytes;
-  Hdf5Contents contents;
+  SafetensorsContents contents;  // without the checksum
 
-  // The number of an attribute of the root; 0 where there is none.
-  int32_t number(const std::string& attribute) const;
-  std::string text(const std::string& attribute) const;
-  const Hdf5Array* find(const std::string& name) const;
+  // A text of the metadata; "" if there is none.
+  std::string text(const std::string& name) const;
+  bool is_own() const { return text("format").starts_with("tessera "); }
+  const SafeTensor* find(const std::string& name) const;
 };
 
-// need_seal: false lets a file pass that says by itself that nothing stands behind its HDF5 data,
-// as other programs write them. Throws Error without the file's name.
-ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal,
-                      Hdf5Groups groups = Hdf5Groups::one_level);
+// need_seal: false lets a file of another program pass, which has no checksum. Throws Error without
+// the file's name, also for a file of ours of another version or layout.
+ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal);
+
+// The metadata that a file of ours begins with.
+SafetensorsMetadata own_metadata(const std::string& format);
 
 // Every difference between what is wanted and what is there, one a line; "" when there is none.
-std::string differences(const std::vector<ArraySpec>& wanted, const std::vector<Hdf5Array>& found);
+std::string differences(const std::vector<ArraySpec>& wanted, const std::vector<SafeTensor>& found);
+
+bool is_hdf5(const ByteSource& file);
+
+// Throws CheckpointError, "weights 'PATH': WHAT".
+[[noreturn]] void fail_weights(const std::string& path, const std::string& what);
 
 }  // namespace tessera

@@ -17,9 +17,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int kFormatVersion = 1;
 constexpr char kFormat[] = "tessera checkpoint", kWrittenBy[] = "tessera " TESSERA_VERSION;
-constexpr uint64_t kMaxConfig = uint64_t{1} << 20, kMaxInference = uint64_t{8} << 20;
 
 // Calls visit(name, field) for every field, always in the same order.
 template <class State, class Visit>
@@ -50,12 +48,6 @@ void each_field(State& s, Visit visit) {
   visit("plateau_bad", s.plateau_bad);
   visit("plateau_cooldown", s.plateau_cooldown);
   visit("schedule_version", s.schedule_version);
-}
-
-// What files of earlier programs lack: it is 0 then.
-bool may_be_missing(std::string_view field) {
-  return field.starts_with("epoch_") || field.starts_with("plateau_") || field == "since_best" ||
-         field == "schedule_version";
 }
 
 const char* dtype_of_field(int64_t) { return "int64"; }
@@ -121,50 +113,43 @@ void check(const TrainingState& s) {
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 
-}  // namespace
+// Where everything lies in a file.
+struct CheckpointLayout {
+  CheckpointLayout(const std::vector<NamedTensor>& all, const std::string& config,
+                   const std::string& inference) {
+    for (const ArraySpec& spec : specs_of(all)) tensors.push_back(safe_tensor(spec));
+    tensors.push_back(safe_tensor(kSealArray));
+    SafetensorsMetadata metadata = own_metadata(kFormat);
+    metadata.emplace_back("written_by", kWrittenBy);
+    metadata.emplace_back("config", config);
+    if (!inference.empty()) metadata.emplace_back("inference", inference);
+    front = safetensors_front(tensors, metadata);
+  }
+  size_t image_bytes() const { return static_cast<size_t>(tensors.back().offset); }
 
-namespace {
-
-// Of the texts, where there is any of them: the last arrays.
-void add_texts(std::vector<ArraySpec>& specs, size_t config, size_t inference) {
-  specs.push_back({"config", "text", {static_cast<int64_t>(config)}});
-  if (inference > 0) specs.push_back({"inference", "text", {static_cast<int64_t>(inference)}});
-}
-
-Hdf5Layout image_layout(const std::vector<ArraySpec>& specs) {
-  return {
-      specs,
-      {{"format", kFormat}, {"format_version", "", kFormatVersion}, {"written_by", kWrittenBy}}};
-}
+  std::vector<SafeTensor> tensors;
+  std::string front;
+};
 
 }  // namespace
 
 size_t CheckpointImage::planned_bytes(const Tensors& tensors, const std::string& config,
                                       size_t inference_bytes) {
-  std::vector<ArraySpec> specs = specs_of(named(tensors));
-  add_texts(specs, config.size(), inference_bytes);
-  return image_layout(specs).bytes();
+  return CheckpointLayout(named(tensors), config, std::string(inference_bytes, ' ')).image_bytes();
 }
 
 CheckpointImage::CheckpointImage(Tensors tensors, const std::string& config,
                                  const std::string& inference, RawMemory& memory) {
   const std::vector<NamedTensor> all = named(tensors);
-  std::vector<ArraySpec> specs = specs_of(all);
-  const size_t texts = specs.size();
-  add_texts(specs, config.size(), inference.size());
-  const Hdf5Layout layout = image_layout(specs);
-  region_ = Region("checkpoint", layout.bytes(), memory);
-  layout.write({region_.data(), region_.bytes()});
-  for (size_t i = 0; i < specs.size(); ++i) {
-    std::byte* to = region_.data() + layout.offset(i);
-    if (i < all.size()) {
+  const CheckpointLayout layout(all, config, inference);
+  region_ = Region("checkpoint", layout.image_bytes(), memory);
+  std::memcpy(region_.data(), layout.front.data(), layout.front.size());
+  for (size_t i = 0; i + 1 < layout.tensors.size(); ++i) {
+    std::byte* to = region_.data() + layout.tensors[i].offset;
+    if (i < all.size())
       copies_.push_back({all[i].tensor, to});
-    } else if (i < texts) {
+    else
       fields_.push_back(to);
-    } else {
-      const std::string& text = i == texts ? config : inference;
-      std::memcpy(to, text.data(), text.size());
-    }
   }
 }
 
@@ -204,24 +189,12 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
   file_ = open_arrays(std::move(bytes), /*need_seal=*/true);
   if (const std::string format = file_.text("format"); format != kFormat)
     throw Error(fmt::format("is no checkpoint: its format is '{}'", format.substr(0, 64)));
-  if (const int version = file_.number("format_version"); version < 1 || version > kFormatVersion)
-    throw Error(fmt::format("has the format version {}, this program reads 1 to {}", version,
-                            kFormatVersion));
-  written_by_ = file_.text("written_by");
-  const auto text = [&](const char* name, uint64_t most, std::string& to) {
-    const Hdf5Array* found = file_.find(name);
-    if (found == nullptr || found->dtype != "text" || found->bytes > most) return false;
-    to.resize(static_cast<size_t>(found->bytes));
-    file_.bytes->read(found->offset, to.data(), to.size());
-    return true;
-  };
-  if (!text("config", kMaxConfig, config_)) throw Error("holds no configuration");
-  text("inference", kMaxInference, inference_);
+  if (config().empty()) throw Error("holds no configuration");
   each_field(state_, [&](const char* name, auto& field) {
-    const Hdf5Array* found = file_.find(std::string("training/") + name);
-    if (found == nullptr && may_be_missing(name)) return;
-    if (found == nullptr || found->dtype != dtype_of_field(field) || !found->shape.empty())
-      throw Error(fmt::format("does not tell 'training/{}'", name));
+    const std::string tensor = std::string("training/") + name;
+    const SafeTensor* found = file_.find(tensor);
+    if (found == nullptr || found->spec() != ArraySpec{tensor, dtype_of_field(field), {}})
+      throw Error(fmt::format("does not tell '{}'", tensor));
     file_.bytes->read(found->offset, &field, sizeof(field));
   });
   check(state_);
@@ -229,19 +202,12 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
 
 void CheckpointFile::load(const Tensors& tensors) const {
   const std::vector<NamedTensor> all = named(tensors);
-  std::vector<ArraySpec> specs = specs_of(all);
-  add_texts(specs, config_.size(), inference_.size());
-  std::erase_if(specs, [&](const ArraySpec& spec) {
-    const std::string_view name = spec.name;
-    return name.starts_with("training/") && may_be_missing(name.substr(name.find('/') + 1)) &&
-           file_.find(spec.name) == nullptr;
-  });
-  const std::string wrong = differences(specs, file_.contents.arrays);
+  const std::string wrong = differences(specs_of(all), file_.contents.tensors);
   if (!wrong.empty())
     throw CheckpointError(fmt::format("checkpoint '{}': does not fit the model:{}", path_, wrong));
   std::byte piece[size_t{1} << 14];
   for (const NamedTensor& one : all) {
-    const Hdf5Array& found = *file_.find(one.name);
+    const SafeTensor& found = *file_.find(one.name);
     Context& where = context(one.tensor.device());
     char* to = one.tensor.impl()->data();
     for (uint64_t at = 0; at < found.bytes;) {

@@ -1,14 +1,14 @@
-// One checkpoint: everything that training needs to go on as if it had never stopped, in a file
-// that h5py opens.
+// One checkpoint: everything that training needs to go on as if it had never stopped, in a
+// safetensors file of ours (models/run/array_file.h).
 //
-//   weights/<name>       parameters                         as in weights.h5
+//   weights/<name>       parameters                         as in weights.safetensors
 //   statistics/<name>    running statistics of batch norm
 //   optimizer/<name>     momenta, step counts, averages (ema.<name>)
 //   training/<field>     TrainingState, int64 or float64 scalars: step, epoch, batch, seed ...
-//   config               the resolved configuration, YAML
-//   inference            what inference needs besides, JSON (models/run/inference.h)
+//   metadata config      the resolved configuration, YAML
+//            inference   what inference needs besides, JSON (models/run/inference.h)
+//            written_by  "tessera 1.0"
 //
-// The root has the attributes `format` ("tessera checkpoint"), `format_version` and `written_by`.
 // Random numbers need no state but the seed and the position: their keys are made of both. All that
 // decides about bits is there; times and paths, but for those in the configuration, are not: equal
 // trainings give equal files. The last 23 bytes are a checksum (models/data/formats/sealed_file.h).
@@ -62,11 +62,12 @@ struct TrainingState {
   bool operator==(const TrainingState&) const = default;
 };
 
-// A checkpoint file in memory, made once before training: its arrays have fixed places, so taking a
-// checkpoint copies values and nothing else. Not thread-safe.
+// A checkpoint file in memory but for its checksum, made once before training: its tensors have
+// fixed places, so taking a checkpoint copies values and nothing else. Not thread-safe.
 class CheckpointImage {
  public:
-  // How large an image would be, without making it.
+  // How large an image would be, without making it. `inference_bytes`: of the text as JSON writes
+  // it, between its quotes.
   static size_t planned_bytes(const Tensors& tensors, const std::string& config,
                               size_t inference_bytes = 0);
   // Takes all its memory, in one request. Throws OutOfMemory. `inference`: may be empty.
@@ -96,10 +97,10 @@ class CheckpointFile {
 
   const std::string& path() const { return path_; }
   const TrainingState& state() const { return state_; }
-  const std::string& config() const { return config_; }
-  // Empty in files of programs that wrote none.
-  const std::string& inference() const { return inference_; }
-  const std::string& written_by() const { return written_by_; }
+  std::string config() const { return file_.text("config"); }
+  // Empty if none was given.
+  std::string inference() const { return file_.text("inference"); }
+  std::string written_by() const { return file_.text("written_by"); }
 
   // Fills all tensors. The file must hold exactly these; each one that is missing, too many or
   // different is listed, and then no tensor has been touched.
@@ -107,7 +108,7 @@ class CheckpointFile {
 
  private:
   void read(std::unique_ptr<ByteSource> bytes);
-  std::string path_, config_, inference_, written_by_;
+  std::string path_;
   ArrayFile file_;
   TrainingState state_;
 };

@@ -16,13 +16,13 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kBefore = "step-", kAfter = ".h5", kPartial = ".partial";
-constexpr size_t kMaxName = 32;
+constexpr std::string_view kBefore = "step-", kAfter = ".safetensors", kPartial = ".partial";
+constexpr size_t kMaxName = 40;
 
-// "step-000000500.h5"
+// "step-000000500.safetensors"
 struct Name {
   explicit Name(int64_t step) {
-    std::snprintf(text, sizeof(text), "step-%09lld.h5", static_cast<long long>(step));
+    std::snprintf(text, sizeof(text), "step-%09lld.safetensors", static_cast<long long>(step));
   }
   char text[kMaxName + 1];
 };

@@ -1,8 +1,8 @@
 // The checkpoints of a run, and how they are written so that nothing can be lost.
 //
-//   RUN/checkpoints/step-000000500.h5   after 500 steps (models/run/checkpoint.h)
-//   RUN/checkpoints/latest              the name of the one to go on from
-//   RUN/checkpoints/best                the name of the best one, if one is wanted
+//   RUN/checkpoints/step-000000500.safetensors   after 500 steps (models/run/checkpoint.h)
+//   RUN/checkpoints/latest                       the name of the one to go on from
+//   RUN/checkpoints/best                         the name of the best one, if one is wanted
 //
 // Writing, in this order, each file as write_durably() does it (to NAME.partial, fsync, rename,
 // fsync of the folder): the checkpoint; `best` if it is the best; `latest`; then what is older than

@@ -26,9 +26,7 @@ std::string export_safetensors(const TrainedNetwork& trained, const std::string&
   std::vector<std::vector<float>> values;
   const std::vector<ForeignWeight> weights = foreign_weights(WeightForm::pytorch, layouts, names);
   for (size_t i = 0; i < layouts.size(); ++i) {
-    tensors.emplace_back();
-    tensors.back().name = weights[i].name;
-    tensors.back().shape = weights[i].shape;
+    tensors.push_back(safe_tensor({weights[i].name, "float32", weights[i].shape}));
     values.push_back(
         weights[i].in_their_order(trained.store.find(layouts[i].name).to_vector<float>()));
   }

@@ -90,7 +90,7 @@ Json planned_inference(const Config& config, const ImageShape& image) {
 }
 
 std::string inference_comment(const Json& inference) {
-  std::string text = "\n# What inference needs besides weights.h5 (docs/inference.md):\n";
+  std::string text = "\n# What inference needs besides weights.safetensors (docs/inference.md):\n";
   for (const auto& [name, value] : inference.members())
     text += fmt::format("#   {}: {}\n", name, value.text());
   return text;
@@ -104,8 +104,9 @@ size_t inference_room(const Config& config) {
 
 std::string padded_inference(const Json& inference, const Config& config) {
   const size_t room = inference_room(config);
+  const auto escaped = [](const std::string& text) { return Json(text).text().size() - 2; };
   std::string text = inference.text();
-  if (text.size() > room) {
+  if (escaped(text) > room) {
     std::vector<Json::Member> members = inference.members();
     for (auto& [name, value] : members)
       if (name == "output")
@@ -113,9 +114,8 @@ std::string padded_inference(const Json& inference, const Config& config) {
             {{"values", value["values"]}, {"classes", value["classes"]}, {"class_names", nullptr}});
     text = Json::object(members).text();
   }
-  if (text.size() > room) text = "{}";
-  text.resize(room, ' ');
-  return text;
+  if (escaped(text) > room) text = "{}";
+  return text + std::string(room - escaped(text), ' ');
 }
 
 std::optional<Normalization> normalization_in(const std::string& inference) try {

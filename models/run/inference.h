@@ -1,6 +1,6 @@
 // What a program needs besides the weights to use them: how an image becomes the network's input,
-// and what its outputs are. As JSON it is the text `inference` of weights.h5 and of checkpoints, a
-// member of plan.json, and inference.json; docs/inference.md explains every member.
+// and what its outputs are. As JSON it is the text `inference` of weights.safetensors and of
+// checkpoints, a member of plan.json, and inference.json; docs/inference.md explains every member.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ Json planned_inference(const Config& config, const ImageShape& image);
 // The same as comments of YAML, a line for each member.
 std::string inference_comment(const Json& inference);
 
-// In a checkpoint the text has a length that the configuration alone decides, so that the memory is
-// known before the data are opened: it ends in blanks. What does not fit, class names first, is
-// left out.
+// In a checkpoint the text, as JSON writes it, has a length that the configuration alone decides,
+// so that the memory is known before the data are opened: it ends in blanks. What does not fit,
+// class names first, is left out.
 size_t inference_room(const Config& config);
 std::string padded_inference(const Json& inference, const Config& config);
 

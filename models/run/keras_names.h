@@ -12,18 +12,19 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/models/data/formats/hdf5_read.h"
+#include "tessera/models/data/formats/hdf5_library.h"
 
 namespace tessera {
 
-bool is_older_keras(const Hdf5Contents& contents);
+bool is_older_keras(const Hdf5File& file);
 
 // The layers, in the order of the model, also those without weights.
-std::vector<std::string> older_keras_layers(const Hdf5Contents& contents);
+std::vector<std::string> older_keras_layers(const Hdf5File& file);
 
-// The name that Keras 3 would give, and the array. Throws Error: an array that is missing, named
-// twice, or beside the layers.
-std::vector<std::pair<std::string, const Hdf5Array*>> older_keras_arrays(
-    const Hdf5Contents& contents);
+using KerasArrays = std::vector<std::pair<std::string, Hdf5DataInfo>>;
+
+// `arrays`, by their paths in the file, with the names that Keras 3 would give. Throws Error: an
+// array that is missing, named twice, or beside the layers.
+KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays);
 
 }  // namespace tessera

@@ -73,7 +73,7 @@ std::string resolved_config_path(const std::string& run_dir) {
   return run_dir + "/config.resolved.yaml";
 }
 
-std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.h5"; }
+std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
 
 namespace {
 

@@ -15,7 +15,7 @@
 //   plan.json, plan.html   the plan of the training step, for machines and for people
 //   model.txt              the model as a table, and what the step needs
 //   report.html            curves, confusion matrix, result; when training ends
-//   weights.h5             written by others, at weights_path()
+//   weights.safetensors    written by others, at weights_path()
 //   checkpoints/           written by others (models/run/checkpoint_folder.h)
 //
 // A line is on its way to the disk when write() returns, so a killed run keeps what it logged. A
@@ -91,7 +91,7 @@ class RunFolder {
   void write(const Metrics& metrics);
 
   const std::string& dir() const { return dir_; }
-  std::string weights_path() const { return dir_ + "/weights.h5"; }
+  std::string weights_path() const { return dir_ + "/weights.safetensors"; }
   // The open metrics files, for fsync().
   std::vector<int> descriptors() const;
   // What the disk refused so far, a line for each file.

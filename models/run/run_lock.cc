@@ -1,5 +1,6 @@
 #include "tessera/models/run/run_lock.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -45,6 +46,24 @@ void remove_file(const std::string& path, FileSystem& files) {
   }
 }
 
+// What an earlier version wrote, which had "weights.h5" and "step-000000500.h5": the weights last.
+std::vector<std::string> hdf5_files(const std::string& dir) {
+  const auto is_checkpoint = [](std::string_view name) {
+    const size_t digits =
+        name.size() - std::min<size_t>(name.size(), 8);  // beside "step-" and ".h5"
+    return name.starts_with("step-") && name.ends_with(".h5") && digits >= 9 &&
+           name.substr(5, digits).find_first_not_of("0123456789") == name.npos;
+  };
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(checkpoints_path(dir), error), end; !error && at != end;
+       at.increment(error))
+    if (is_checkpoint(at->path().filename().string())) found.push_back(at->path().string());
+  std::sort(found.begin(), found.end());
+  if (fs::is_regular_file(dir + "/weights.h5", error)) found.push_back(dir + "/weights.h5");
+  return found;
+}
+
 }  // namespace
 
 RunLock::RunLock(std::string dir) : dir_(std::move(dir)) {
@@ -88,15 +107,28 @@ EarlierTraining earlier_training(const std::string& dir, FileSystem& files) {
   return found;
 }
 
+void refuse_hdf5_run(const std::string& dir, FileSystem& files) {
+  const std::vector<std::string> old = hdf5_files(dir);
+  if (old.empty()) return;
+  const EarlierTraining there = earlier_training(dir, files);
+  if (there.checkpoint || there.weights) return;
+  throw ConfigError(fmt::format(
+      "run folder: '{}' is of an earlier version of this program, whose HDF5 files are not gone on "
+      "from; train in another run.dir with model.weights={}, which begins with these weights",
+      dir, old.back()));
+}
+
 // The configuration goes last: until then it is plain that this is a run folder.
 void remove_run_files(const std::string& dir, FileSystem& files) {
   const CheckpointFolder checkpoints(checkpoints_path(dir), files);
   checkpoints.remove_partial_files();
   for (const char* name : {"latest", "best"}) remove_file(checkpoints.dir() + "/" + name, files);
   for (int64_t step : checkpoints.steps()) remove_file(checkpoints.path(step), files);
-  std::vector<std::string> names = {"weights.h5", "report.html", "metrics.csv",   "metrics.jsonl",
-                                    "memory.csv", "env.json",    "command.txt",   "plan.json",
-                                    "plan.html",  "model.txt",   "inference.json"};
+  for (const std::string& old : hdf5_files(dir)) remove_file(old, files);
+  std::vector<std::string> names = {"weights.safetensors", "report.html",   "metrics.csv",
+                                    "metrics.jsonl",       "memory.csv",    "env.json",
+                                    "command.txt",         "plan.json",     "plan.html",
+                                    "model.txt",           "inference.json"};
   std::error_code error;
   for (const char* part : {"", "train/", "test/"})
     for (fs::directory_iterator at(dir + "/" + part, error), end; !error && at != end;

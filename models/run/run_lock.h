@@ -35,6 +35,9 @@ struct EarlierTraining {
   bool metrics = false;               // a line of them
 };
 EarlierTraining earlier_training(const std::string& dir, FileSystem& files = file_system());
+// Throws ConfigError, which says what to do with its weights, if an earlier version of the
+// program left the training in the folder: its weights and checkpoints were HDF5.
+void refuse_hdf5_run(const std::string& dir, FileSystem& files = file_system());
 // Removes every file that a training writes, and nothing else: a person's own files stay. Throws
 // RunFolderError naming the file that cannot be removed.
 void remove_run_files(const std::string& dir, FileSystem& files = file_system());

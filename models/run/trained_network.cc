@@ -10,6 +10,7 @@
 #include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_lock.h"
 #include "tessera/models/run/weights_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
@@ -20,6 +21,7 @@ namespace {
 
 // Sets file and text.
 void find_weights(const std::string& run_dir, const std::string& checkpoint, TrainedNetwork& to) {
+  refuse_hdf5_run(run_dir);
   if (!checkpoint.empty()) {
     const bool name = checkpoint == "best" || checkpoint == "latest";
     const CheckpointFile file(

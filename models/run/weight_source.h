@@ -1,8 +1,9 @@
 // A file of weights, whoever wrote it: names, shapes and values of its tensors.
 //
-// Read are safetensors files, our own HDF5 files (weights.h5 and checkpoints), and those of Keras
-// (.weights.h5 of Keras 3, .h5 of before). What is in it tells which it is, not its name. Nothing a
-// file says is believed; all errors are CheckpointError and name it.
+// Read are safetensors files, ours (weights and checkpoints) and others, and through libhdf5 those
+// of Keras (.weights.h5 of Keras 3, .h5 of before) and what earlier versions of this program wrote.
+// What is in it tells which it is, not its name. Nothing a safetensors file says is believed; all
+// errors are CheckpointError and name the file.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,8 @@ class WeightSource {
 
  protected:
   WeightSource(std::string path, WeightForm form) : path_(std::move(path)), form_(form) {}
+  // Adds a tensor behind those before it by name. Throws Error for a name that is there already.
+  void add(SourceTensor tensor);
   // Throws Error.
   virtual void read_from(size_t index, uint64_t first, std::span<double> to) const = 0;
 

@@ -1,4 +1,5 @@
-// Weights of a store in a file: what `weights.h5` of a run folder is, for programs of one's own.
+// Weights of a store in a file: what `weights.safetensors` of a run folder is, for programs of
+// one's own.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace tessera {
 size_t weights_copy_bytes(const Tensors& persistent);
 
 // Parameters and running statistics of the store, by their names, without optimizer state.
-// HDF5, one data set each; the file is the old one or the whole new one at any moment. `step`:
-// after how many steps of training, and `inference`: what is needed besides to use them
-// (docs/inference.md), attributes. Throw CheckpointError, which names the file.
+// A safetensors file, one tensor each; it is the old one or the whole new one at any moment.
+// `step`: after how many steps of training, and `inference`: what is needed besides to use them
+// (docs/inference.md), its metadata. Throw CheckpointError, which names the file.
 void save_weights(Store& store, const std::string& path, std::optional<int64_t> step = {},
                   const std::string& inference = "");
 // The file must hold exactly these names, shapes and dtypes; otherwise nothing has been changed and

@@ -1,9 +1,10 @@
 #include "tessera/models/run/weights_file.h"
 
-#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
-#include <utility>
+#include <map>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -15,63 +16,29 @@ namespace tessera {
 
 namespace {
 
-constexpr int kFormatVersion = 1;
 constexpr char kFormat[] = "tessera weights", kInference[] = "inference";
 
-[[noreturn]] void fail_writing(const std::string& path, const std::string& what) {
-  throw CheckpointError(fmt::format("weights '{}': {}", path, what));
-}
-
-Hdf5Layout layout_of(const std::string& path, std::span<const ConstArray> arrays,
-                     std::optional<int64_t> step, const std::string& inference) {
-  for (const ConstArray& array : arrays) {
-    if (array.name.find('/') != std::string::npos)
-      fail_writing(path, fmt::format("'{}' cannot be the name of an array", array.name));
-    if (array.dtype != "float32" && array.dtype != "float64")
-      fail_writing(path, fmt::format("'{}' has dtype {}; float32 and float64 can be written",
-                                     array.name, array.dtype));
-  }
-  try {
-    std::vector<Hdf5Attribute> attributes = {{"format", kFormat},
-                                             {"format_version", "", kFormatVersion}};
-    if (step && *step > 0 && *step <= INT32_MAX)
-      attributes.push_back({"step", "", static_cast<int32_t>(*step)});
-    std::vector<ArraySpec> specs(arrays.begin(), arrays.end());
-    if (!inference.empty())
-      specs.push_back({kInference, "text", {static_cast<int64_t>(inference.size())}});
-    return Hdf5Layout(std::move(specs), std::move(attributes));
-  } catch (const Error& error) {
-    fail_writing(path, error.what());
-  }
-}
-
-bool is_inference(const Hdf5Array& array) {
-  return array.name == kInference && array.dtype == "text";
-}
-
-// Without the text.
-std::vector<Hdf5Array> weights_in(const ArrayFile& file) {
-  std::vector<Hdf5Array> weights = file.contents.arrays;
-  std::erase_if(weights, is_inference);
-  return weights;
+SafeTensor tensor_of(const std::string& path, const ArraySpec& array) {
+  if (array.name.find('/') != std::string::npos)
+    fail_weights(path, fmt::format("'{}' cannot be the name of an array", array.name));
+  if (array.dtype != "float32" && array.dtype != "float64")
+    fail_weights(path, fmt::format("'{}' has dtype {}; float32 and float64 can be written",
+                                   array.name, array.dtype));
+  return safe_tensor(array);
 }
 
 ArrayFile open(const std::string& path) {
   try {
     ArrayFile file = open_arrays(std::make_unique<FileSource>(path), /*need_seal=*/false);
-    const int version = file.number("format_version");
-    if (version < 0 || version > kFormatVersion)
-      throw Error(fmt::format("has the format version {}, this program reads up to {}", version,
-                              kFormatVersion));
-    for (const Hdf5Array& array : file.contents.arrays)
-      if (array.name.find('/') != std::string::npos)
-        throw Error(fmt::format(
-            "'{}' lies in a group; the names of weights are dotted, at the root", array.name));
-      else if (array.dtype != "float32" && array.dtype != "float64" && !is_inference(array))
-        throw Error(fmt::format("'{}' is neither float32 nor float64", array.name));
+    if (const std::string format = file.text("format"); !format.empty() && format != kFormat)
+      throw Error(fmt::format("has the format '{}', not '{}'; model.weights takes it",
+                              format.substr(0, 64), kFormat));
+    for (const SafeTensor& tensor : file.contents.tensors)
+      if (tensor.dtype != "F32" && tensor.dtype != "F64")
+        throw Error(fmt::format("'{}' is neither float32 nor float64", tensor.name));
     return file;
   } catch (const Error& error) {
-    fail_writing(path, error.what());
+    fail_weights(path, error.what());
   }
 }
 
@@ -79,69 +46,53 @@ ArrayFile open(const std::string& path) {
 
 void write_weights(const std::string& path, std::span<const ConstArray> arrays,
                    std::optional<int64_t> step, const std::string& inference) {
-  // In parts, from where the values lie: a copy of them all would be memory that nobody planned.
-  constexpr std::byte kZeros[64] = {};
-  const Hdf5Layout layout = layout_of(path, arrays, step, inference);
-  std::vector<std::byte> front(layout.front_bytes());
-  layout.write(front);
-  std::vector<std::span<const std::byte>> parts = {front};
-  size_t at = front.size();
-  const auto zeros_until = [&](size_t place) {
-    for (size_t count; at < place; at += count) {
-      count = std::min(sizeof kZeros, place - at);
-      parts.emplace_back(kZeros, count);
-    }
-  };
-  for (size_t i = 0; i < layout.arrays().size(); ++i) {
-    if (layout.array_bytes(i) == 0) continue;
-    zeros_until(layout.offset(i));
-    const void* values = i < arrays.size() ? arrays[i].data : inference.data();
-    parts.emplace_back(static_cast<const std::byte*>(values), layout.array_bytes(i));
-    at += layout.array_bytes(i);
+  std::vector<SafeTensor> tensors;
+  for (const ConstArray& array : arrays) tensors.push_back(tensor_of(path, array));
+  tensors.push_back(safe_tensor(kSealArray));
+  SafetensorsMetadata metadata = own_metadata(kFormat);
+  if (step && *step > 0) metadata.emplace_back("step", std::to_string(*step));
+  if (!inference.empty()) metadata.emplace_back(kInference, inference);
+  std::string front;
+  try {
+    front = safetensors_front(tensors, metadata);
+  } catch (const Error& error) {
+    fail_weights(path, error.what());
   }
-  zeros_until(layout.bytes());
+  // In parts, from where the values lie: a copy of them all would be memory that nobody planned.
+  std::map<uint64_t, std::span<const std::byte>> parts_at;
+  for (size_t i = 0; i < arrays.size(); ++i)
+    if (tensors[i].bytes > 0)
+      parts_at[tensors[i].offset] = {static_cast<const std::byte*>(arrays[i].data),
+                                     static_cast<size_t>(tensors[i].bytes)};
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
+  for (const auto& [offset, part] : parts_at) parts.push_back(part);
   parts.emplace_back();
   if (const FileFault fault = write_sealed(file_system(), path.c_str(), std::span(parts)))
-    fail_writing(path, fmt::format("cannot be written (to {} it: {})", fault.doing,
+    fail_weights(path, fmt::format("cannot be written (to {} it: {})", fault.doing,
                                    std::strerror(fault.error)));
 }
 
 void read_weights(const std::string& path, std::span<const MutableArray> arrays) {
   const ArrayFile file = open(path);
-  const std::string wrong = differences({arrays.begin(), arrays.end()}, weights_in(file));
-  if (!wrong.empty()) fail_writing(path, "does not fit the model:" + wrong);
+  const std::string wrong = differences({arrays.begin(), arrays.end()}, file.contents.tensors);
+  if (!wrong.empty()) fail_weights(path, "does not fit the model:" + wrong);
   for (const MutableArray& array : arrays) {
-    const Hdf5Array& found = *file.find(array.name);
+    const SafeTensor& found = *file.find(array.name);
     try {
       file.bytes->read(found.offset, array.data, static_cast<size_t>(found.bytes));
     } catch (const Error& error) {
-      fail_writing(path, error.what());
+      fail_weights(path, error.what());
     }
   }
 }
 
 std::optional<int64_t> weights_step(const std::string& path) {
-  const int32_t step = open(path).number("step");
+  const std::string text = open(path).text("step");
+  int64_t step = 0;
+  std::from_chars(text.data(), text.data() + text.size(), step);
   return step > 0 ? std::optional<int64_t>(step) : std::nullopt;
 }
 
-std::string weights_inference(const std::string& path) {
-  constexpr uint64_t kMost = uint64_t{8} << 20;
-  const ArrayFile file = open(path);
-  const Hdf5Array* text = file.find(kInference);
-  if (text == nullptr || !is_inference(*text) || text->bytes > kMost) return "";
-  std::string inference(static_cast<size_t>(text->bytes), ' ');
-  try {
-    file.bytes->read(text->offset, inference.data(), inference.size());
-  } catch (const Error& error) {
-    fail_writing(path, error.what());
-  }
-  return inference;
-}
-
-std::vector<ArraySpec> list_weights(const std::string& path) {
-  const std::vector<Hdf5Array> found = weights_in(open(path));
-  return {found.begin(), found.end()};
-}
+std::string weights_inference(const std::string& path) { return open(path).text(kInference); }
 
 }  // namespace tessera

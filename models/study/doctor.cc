@@ -12,6 +12,7 @@
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
@@ -148,6 +149,7 @@ Finding checkpoint_of(ConfigExamination& about) {
     }
   }
   if (!damaged.empty()) throw CheckpointError(damaged + "none is left to resume from");
+  refuse_hdf5_run(config.run.dir);
   return {"checkpoint", "none: training begins afresh"};
 }
 

@@ -13,6 +13,7 @@
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_lock.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/run/weights_file.h"
 #include "tessera/models/study/other_data.h"
@@ -47,6 +48,7 @@ const char* fairly_chosen(const Config& trained) {
 std::string load_trained(Session& session, const Config& config, const Config& trained,
                          const std::string& run_dir, const std::string& checkpoint,
                          TrainResult& result) {
+  refuse_hdf5_run(run_dir);
   if (!checkpoint.empty()) {
     const bool name = checkpoint == "best" || checkpoint == "latest";
     const CheckpointFile file(

@@ -14,7 +14,7 @@ namespace tessera {
 struct RunReport;  // models/run/run_report.h
 
 struct EvaluateOptions {
-  // "": weights.h5 of the run, else those of a checkpoint: "best", "latest" or a file.
+  // "": weights.safetensors of the run, else those of a checkpoint: "best", "latest" or a file.
   std::string checkpoint = {};
   std::string data = {};  // other data than the run's, as data_overrides() takes it (other_data.h)
   std::vector<std::string> overrides = {};

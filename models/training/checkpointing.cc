@@ -98,11 +98,6 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
 void check_same_training(const Config& config, const CheckpointFile& checkpoint) {
   const auto now = values_of(print_config(config)), usual = values_of(print_config(Config()));
   auto then = values_of(checkpoint.config());
-  // data.test_part was called so once.
-  if (const auto old = then.find("data.validation"); old != then.end() && old->second[0] == '0') {
-    then["data.test_part"] = old->second;
-    then.erase(old);
-  }
   add_measured(checkpoint, now, then);
   auto value = [&](const std::map<std::string, std::string>& values, const std::string& key) {
     if (const auto found = values.find(key); found != values.end()) return found->second;
@@ -147,6 +142,7 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
 // checkpoint is begun anew, but not what it ended with.
 void Checkpointing::refuse_to_overwrite() const {
   if (overwrite_ || resumes_here()) return;
+  refuse_hdf5_run(config_.run.dir, folder_.files());
   const EarlierTraining there = earlier_training(config_.run.dir, folder_.files());
   if (!there.checkpoint && !there.weights && (!there.metrics || resume_auto_)) return;
   throw ConfigError(fmt::format(
@@ -155,7 +151,7 @@ void Checkpointing::refuse_to_overwrite() const {
       config_.run.dir,
       there.checkpoint ? fmt::format("checkpoints up to step {}", *there.checkpoint)
                        : fmt::format("{}, but no checkpoint to go on from",
-                                     there.weights ? "weights.h5" : "metrics.csv"),
+                                     there.weights ? "weights.safetensors" : "metrics.csv"),
       there.checkpoint ? "go on with it with --resume, " : ""));
 }
 
@@ -181,8 +177,9 @@ void Checkpointing::find_beginning(const TrainOptions& options) {
   if (options.resume == "auto") {
     in_own_folder_ = true;
     try_candidates(folder_);
-    if (beginning_ == nullptr)
-      print_(fmt::format("nothing to resume in '{}': starting afresh", folder_.dir()));
+    if (beginning_ != nullptr) return;
+    if (!overwrite_) refuse_hdf5_run(config_.run.dir, files);
+    print_(fmt::format("nothing to resume in '{}': starting afresh", folder_.dir()));
     return;
   }
   const fs::path path = options.resume;
@@ -192,9 +189,9 @@ void Checkpointing::find_beginning(const TrainOptions& options) {
                                   files);
     in_own_folder_ = same_folder(folder.dir(), folder_.dir());
     try_candidates(folder);
-    if (beginning_ == nullptr)
-      throw CheckpointError(fmt::format("resume: there is no checkpoint in '{}'", path.string()));
-    return;
+    if (beginning_ != nullptr) return;
+    refuse_hdf5_run(path.string(), files);
+    throw CheckpointError(fmt::format("resume: there is no checkpoint in '{}'", path.string()));
   }
   in_own_folder_ = same_folder(path.has_parent_path() ? path.parent_path() : ".", folder_.dir());
   beginning_ = std::make_unique<CheckpointFile>(checkpoint_file(path.string(), files), files);
@@ -404,9 +401,10 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
     return true;
   } catch (const CheckpointError& error) {
     log(LogLevel::warning,
-        fmt::format("checkpoint.use: {}; weights.h5 holds the last weights, not the best, which "
-                    "are those after step {}",
-                    error.what(), state.best_step));
+        fmt::format(
+            "checkpoint.use: {}; weights.safetensors holds the last weights, not the best, which "
+            "are those after step {}",
+            error.what(), state.best_step));
   }
   if (saved) put_back(tensors, state.step);
   return false;

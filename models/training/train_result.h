@@ -24,8 +24,9 @@ struct TrainResult {
   int64_t best_step = -1;       // after which checkpoint.best was reached; -1: unknown
   double best_value = 0;        // its accuracy or loss on the images of data.validation; without
                                 // them on those of the test, which then are no fair test of it
-  bool best_kept = false;       // weights.h5 and the test are of best_step, not of the last step
-  ConfusionMatrix confusion;    // of the test images
+  bool best_kept =
+      false;  // weights.safetensors and the test are of best_step, not of the last step
+  ConfusionMatrix confusion;  // of the test images
   int64_t steps = 0;
   double epochs = 0;
   double seconds = 0;          // of training and evaluation, without opening the data

@@ -426,13 +426,13 @@ std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
   std::vector<std::pair<std::string, std::string>> facts{
       {"data", setup_.run.data().train->describe() + "\n" + setup_.run.data().test->describe()},
       {"training",
-       fmt::format("{} steps of {} images, {:.4g} epochs{}", state_.step,
-                   std::min(config.data.batch, setup_.loader->samples()),
-                   setup_.epochs(state_.step),
-                   best_kept_ ? fmt::format("; weights.h5 and what is tested are the best on the "
-                                            "validation images, after step {}",
-                                            state_.best_step)
-                              : "")},
+       fmt::format(
+           "{} steps of {} images, {:.4g} epochs{}", state_.step,
+           std::min(config.data.batch, setup_.loader->samples()), setup_.epochs(state_.step),
+           best_kept_ ? fmt::format("; weights.safetensors and what is tested are the best on the "
+                                    "validation images, after step {}",
+                                    state_.best_step)
+                      : "")},
       {"time",
        fmt::format("{} in this process{}", duration_text(seconds()),
                    lines > 0 ? fmt::format(", {:.4g} images/s in training", rate / lines) : "")},

@@ -54,7 +54,7 @@ class Failures(unittest.TestCase):
         run = self.folder / "run"
         metrics = (run / "metrics.csv").read_text(encoding="utf-8").splitlines()
         return [(path.name, path.read_bytes()) for path in
-                (run / "weights.h5", run / "checkpoints" / "step-000000003.h5")] + [
+                (run / "weights.safetensors", run / "checkpoints" / "step-000000003.safetensors")] + [
                     line.rsplit(",", 2)[0] for line in metrics]
 
     def fails(self, kind, numbers, *texts):

@@ -46,7 +46,7 @@ class Plans(unittest.TestCase):
     def finish_training(self, process, run):
         """The weights, and what was written to stderr."""
         err = self.finish(process)[1]
-        return (self.folder / run / "weights.h5").read_bytes(), err
+        return (self.folder / run / "weights.safetensors").read_bytes(), err
 
     def train(self, run, *words):
         return self.finish_training(self.start_training(run, *words), run)

@@ -44,7 +44,7 @@ class Schedules(unittest.TestCase):
     def left(self):
         """Every byte that a training leaves and that has no time in it."""
         run = self.folder / "run"
-        files = [run / "weights.h5", *sorted((run / "checkpoints").glob("*.h5"))]
+        files = [run / "weights.safetensors", *sorted((run / "checkpoints").glob("*.safetensors"))]
         metrics = (run / "metrics.csv").read_text(encoding="utf-8").splitlines()
         return [(path.name, path.read_bytes()) for path in files] + [
             line.rsplit(",", 2)[0] for line in metrics]

@@ -120,7 +120,7 @@ class Allocations(unittest.TestCase):
 
     def test_when_training_is_over_the_weights_file_is_written_from_where_they_are(self):
         self.assertEqual(self.graph.afterwards(), [])
-        self.assertGreater((self.folder / "graph" / "weights.h5").stat().st_size, LARGE)
+        self.assertGreater((self.folder / "graph" / "weights.safetensors").stat().st_size, LARGE)
 
     def test_eager_steps_are_caught(self):
         run = self.train("eager")

@@ -68,7 +68,8 @@ int open(const char* path, int flags, ...) {
   __builtin_va_start(more, flags);
   const int mode = (flags & O_CREAT) != 0 ? __builtin_va_arg(more, int) : 0;
   __builtin_va_end(more);
-  const bool begins = std::strstr(path, "/step-") != nullptr && ends_with(path, ".h5.partial");
+  const bool begins =
+      std::strstr(path, "/step-") != nullptr && ends_with(path, ".safetensors.partial");
   if (begins) {
     window()->begun = window()->begun + 1;
     window()->phase = 1;
@@ -106,7 +107,7 @@ int rename(const char* from, const char* to) {
 
 int unlink(const char* path) {
   static auto* const real = next<int(const char*)>("unlink");
-  const bool prunes = window()->phase == 5 && ends_with(path, ".h5");
+  const bool prunes = window()->phase == 5 && ends_with(path, ".safetensors");
   if (prunes) window()->phase = 6;
   delay();
   const int result = real(path);

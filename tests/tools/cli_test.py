@@ -201,7 +201,7 @@ class Training(Test):
         self.assertEqual([list(row) for row in rows], [keys] * len(lines))
         for row, line in zip(rows, lines):
             self.assertEqual(float(row["loss"]), line["loss"])
-        self.assertTrue((run / "weights.h5").read_bytes().startswith(b"\x89HDF"))
+        self.assertIn(b'"format":"tessera weights"', (run / "weights.safetensors").read_bytes())
         self.assertIn("seed: 5", (run / "config.resolved.yaml").read_text())
         self.assertIn("arena,", (run / "memory.csv").read_text())
 
@@ -209,10 +209,10 @@ class Training(Test):
         self.assertEqual(said.splitlines()[-1].split()[2], last.split()[3])  # the same accuracy
         self.assertIn(re.search(r"\(loss (\d+\.\d+)", last).group(1), said)
         self.assertRegex(said, r"\ntest accuracy [\d.]+ %, [\d.]+ % among the first five \(loss")
-        weights = bytearray((run / "weights.h5").read_bytes())
+        weights = bytearray((run / "weights.safetensors").read_bytes())
         weights[-1000] ^= 1
-        (run / "weights.h5").write_bytes(weights)
-        self.fail_with(BAD_WEIGHTS, ["weights.h5", "damaged"], "eval", "--run", run)
+        (run / "weights.safetensors").write_bytes(weights)
+        self.fail_with(BAD_WEIGHTS, ["weights.safetensors", "damaged"], "eval", "--run", run)
 
     def test_the_same_bits_in_every_way_to_run(self):
         first, _ = self.train("first")
@@ -223,8 +223,8 @@ class Training(Test):
             with self.subTest(name):
                 run, _ = self.train(name, *words)
                 self.assertEqual(without_speed(run), without_speed(first))
-                self.assertEqual((run / "weights.h5").read_bytes(),
-                                 (first / "weights.h5").read_bytes())
+                self.assertEqual((run / "weights.safetensors").read_bytes(),
+                                 (first / "weights.safetensors").read_bytes())
         other, _ = self.train("other", "seed=2")
         self.assertNotEqual(without_speed(other), without_speed(first))
 
@@ -265,7 +265,7 @@ class Training(Test):
         again = self.folder / "again"
         self.succeed("--config", run / "config.resolved.yaml", f"run.dir={again}")
         self.assertEqual(without_speed(again), without_speed(run))
-        self.assertEqual((again / "weights.h5").read_bytes(), (run / "weights.h5").read_bytes())
+        self.assertEqual((again / "weights.safetensors").read_bytes(), (run / "weights.safetensors").read_bytes())
         wanted = (run / "config.resolved.yaml").read_text().replace(str(run), str(again))
         self.assertEqual((again / "config.resolved.yaml").read_text(), wanted)
 
@@ -548,10 +548,10 @@ class Questions(Test):
             out = self.succeed("train", *training, f"device={device}", f"run.dir={run}")
             self.assertIn(f"device: {device}", out)
             self.assertIn(f"of devices.cpu, of {device}", out)
-            bits.append((run / "weights.h5").read_bytes())
+            bits.append((run / "weights.safetensors").read_bytes())
         whole = self.folder / "whole"
         self.succeed("train", *training, "~devices", f"run.dir={whole}")
-        self.assertEqual(bits, [(whole / "weights.h5").read_bytes()] * 2)
+        self.assertEqual(bits, [(whole / "weights.safetensors").read_bytes()] * 2)
         for verb in ("train", "plan"):
             words = [verb, *training, "device=cpu:1"] + ([f"run.dir={self.folder / 'none'}"] if verb == "train" else [])
             done = self.run_program(*words, code=4)

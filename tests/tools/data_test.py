@@ -148,8 +148,8 @@ class Test(unittest.TestCase):
         self.assertNotIn("measured", said)
         self.assertEqual(self.resolved("stays"), own)
         self.configured("train", words=[*same, "run.dir=whole"])
-        self.assertEqual((self.folder / "stays" / "weights.h5").read_bytes(),
-                         (self.folder / "whole" / "weights.h5").read_bytes())
+        self.assertEqual((self.folder / "stays" / "weights.safetensors").read_bytes(),
+                         (self.folder / "whole" / "weights.safetensors").read_bytes())
         # The resolved configuration is one of the same training.
         self.trainer("train", "--config", "stays/config.resolved.yaml", "--resume", "train.epochs=3")
         self.assertIn("data.mean: [0.1, 0.1, 0.1], but the checkpoint was trained with", self.trainer(
@@ -168,8 +168,8 @@ class Test(unittest.TestCase):
         self.assertEqual(about["weights"]["flatten"], "HWC")
         plan = json.loads((self.folder / "tells" / "plan.json").read_text())
         self.assertEqual(plan["inference"], about)
-        line = json.dumps(about, separators=(",", ":")).encode()
-        for name in ("weights.h5", "checkpoints/" + sorted(os.listdir(self.folder / "tells" / "checkpoints"))[-1]):
+        line = json.dumps(json.dumps(about, separators=(",", ":")))[1:-1].encode()
+        for name in ("weights.safetensors", "checkpoints/" + sorted(os.listdir(self.folder / "tells" / "checkpoints"))[-1]):
             self.assertIn(line, (self.folder / "tells" / name).read_bytes(), name)
         self.assertIn('"class_names":["across","down"]', (self.folder / "tells" / "config.resolved.yaml").read_text())
         planned = json.loads(self.configured("plan", "--json"))["inference"]
@@ -183,7 +183,7 @@ class Test(unittest.TestCase):
             words[name] = re.search("read it with (.*)", said).group(1).split()
             self.configured("train", words=["data.augment=[{crop: {padding: 2}}]", *words[name], f"run.dir={name[:-3]}"])
         self.assertEqual(self.losses("plain"), self.losses("gzip"))
-        weights = [(self.folder / run / "weights.h5").read_bytes() for run in ("plain", "gzip")]
+        weights = [(self.folder / run / "weights.safetensors").read_bytes() for run in ("plain", "gzip")]
         self.assertEqual(*weights)
         self.assertLess((self.folder / "gzip.h5").stat().st_size, (self.folder / "plain.h5").stat().st_size)
         self.assertIn("gzip", self.configured("data", "pack", "--out", "x.h5", "--compress", "lzf", code=2))

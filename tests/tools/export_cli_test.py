@@ -53,7 +53,7 @@ class Weights(ProgramTest):
     def test_weights_go_out_and_come_in(self):
         self.train("a")
         out = self.run_it("export", "--run", "a", "-o", "a.safetensors")
-        self.assertEqual(out, "a.safetensors: lenet5 of 'a/weights.h5', with our own names\n")
+        self.assertEqual(out, "a.safetensors: lenet5 of 'a/weights.safetensors', with our own names\n")
         found, about = tensors(self.folder / "a.safetensors")
         self.assertEqual(found["conv1.weight"][0], [6, 3, 5, 5])
         self.assertEqual(about["format"], "pt")
@@ -81,7 +81,7 @@ class Weights(ProgramTest):
         self.train("a")
         for words, texts in ((["model.weights=none.safetensors"], ["cannot be opened"]),
                              (["model.weights=s.yaml"], ["s.yaml': is no safetensors file"]),
-                             (["model.weights=a/weights.h5", "model.name=cnn_bn"],
+                             (["model.weights=a/weights.safetensors", "model.name=cnn_bn"],
                               ["does not fit cnn_bn", "missing: ", "left over: 'fc3.bias' [10]"])):
             for mode in ([], ["--dry-run"]):
                 with self.subTest(words=words, mode=mode):
@@ -89,8 +89,8 @@ class Weights(ProgramTest):
                     for text in texts:
                         self.assertIn(text, error)
                     self.assertFalse((self.folder / "c").exists())
-        out = self.run_it("doctor", "--config", "s.yaml", "model.weights=a/weights.h5")
-        self.assertIn("weights: a/weights.h5: 10 of 10 tensors", out)
+        out = self.run_it("doctor", "--config", "s.yaml", "model.weights=a/weights.safetensors")
+        self.assertIn("weights: a/weights.safetensors: 10 of 10 tensors", out)
 
     def test_values_that_training_refuses_are_refused_by_dry_run_and_doctor(self):
         self.train("a")
@@ -123,7 +123,7 @@ class Weights(ProgramTest):
                           self.run_it("export", "--run", "a", "-o", "a.onnx", code=MISUSE))
             return
         self.assertEqual(self.run_it("export", "--run", "a", "-o", "a.onnx"),
-                         "a.onnx: lenet5 of 'a/weights.h5', ONNX for any batch\n")
+                         "a.onnx: lenet5 of 'a/weights.safetensors', ONNX for any batch\n")
         self.assertIn(b"logits", (self.folder / "a.onnx").read_bytes())
         self.assertIn("ONNX for batches of 4",
                       self.run_it("export", "--run", "a", "-o", "a.onnx", "--batch", 4))

@@ -198,7 +198,7 @@ class Endings(Test):
         self.assertEqual(done.stderr.count("the batch is skipped"), 9)
         self.assertIn("the weights are lost: 10 batches in a row were skipped, all of an epoch", done.stderr)
         self.assertNotIn("final test accuracy", done.stdout)
-        self.assertFalse((run / "weights.h5").exists())
+        self.assertFalse((run / "weights.safetensors").exists())
         nothing = [line for line in metrics(run) if line["phase"] == "train"][-1]
         self.assertEqual((nothing["loss"], nothing["accuracy"]), (None, None))
 
@@ -213,7 +213,7 @@ class Endings(Test):
             done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", "train.epochs=0.1",
                                     f"run.dir={self.folder / mode}", f"train.non_finite={mode}", code=DIVERGED)
             self.assertRegex(done.stderr, "training: the test loss at its end is -?(nan|inf): the weights are lost")
-            self.assertFalse((self.folder / mode / "weights.h5").exists())
+            self.assertFalse((self.folder / mode / "weights.safetensors").exists())
 
     def test_a_file_larger_than_the_limit_is_like_a_full_disk(self):
         def limited():

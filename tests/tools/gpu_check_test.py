@@ -46,7 +46,7 @@ elif arguments[0] == "devices":
 elif arguments[0] == "train":
     folder = pathlib.Path(next(a for a in arguments if a.startswith("run.dir=")).split("=")[1])
     folder.mkdir(parents=True)
-    (folder / "weights.h5").write_bytes(os.urandom(8) if bad == "bits" else b"weights")
+    (folder / "weights.safetensors").write_bytes(os.urandom(8) if bad == "bits" else b"weights")
 elif arguments[0] == "tune":
     if bad == "tune":
         sys.exit("trainer: no memory")

@@ -71,9 +71,9 @@ def result_of(run):
     """What must be the same: weights, the last checkpoint, metrics without the speed."""
     lines = (run / "metrics.csv").read_text().splitlines()
     metrics = [line.rsplit(",", 2)[0] for line in lines]
-    checkpoint = run / "checkpoints" / f"step-{STEPS:09d}.h5"
+    checkpoint = run / "checkpoints" / f"step-{STEPS:09d}.safetensors"
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
-    return (run / "weights.h5").read_bytes(), checkpoint.read_bytes(), metrics, kept
+    return (run / "weights.safetensors").read_bytes(), checkpoint.read_bytes(), metrics, kept
 
 
 def wait_for_window(process, window):

@@ -89,7 +89,7 @@ def main():
             if output:
                 (folder / output).write_text(done.stdout)
             run[page] = run.get(page, 0) + 1
-        for made in ("plan.html", "pack.h5", "C.yaml", "problem.csv", "runs/resnet/weights.h5"):
+        for made in ("plan.html", "pack.h5", "C.yaml", "problem.csv", "runs/resnet/weights.safetensors"):
             if not (folder / made).exists():
                 sys.exit(f"{made} was not made")
     if run["README"] < 20 or run["docs/troubleshooting.md"] < 20:

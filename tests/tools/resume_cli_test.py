@@ -85,10 +85,10 @@ class Resuming(ProgramTest):
         self.assertEqual(process.returncode, 0, out + err)
         step = int(re.search(r"(?m)^checkpoint after step (\d+), as a signal asks$", out).group(1))
         self.assertIn(step, range(3, 60))
-        saved = sorted(path.name for path in (self.run_folder / "checkpoints").glob("step-*.h5"))
-        self.assertEqual(saved, [f"step-{step:09}.h5", "step-000000060.h5"])
-        self.assertEqual((self.run_folder / "weights.h5").read_bytes(),
-                         (self.folder / "whole" / "weights.h5").read_bytes())
+        saved = sorted(path.name for path in (self.run_folder / "checkpoints").glob("step-*.safetensors"))
+        self.assertEqual(saved, [f"step-{step:09}.safetensors", "step-000000060.safetensors"])
+        self.assertEqual((self.run_folder / "weights.safetensors").read_bytes(),
+                         (self.folder / "whole" / "weights.safetensors").read_bytes())
         nothing = subprocess.Popen([TRAINER, *TINY, *words, "checkpoint.keep=0", "~checkpoint.best", "run.dir=none"],
                                    cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while "step 3 " not in nothing.stdout.readline():
@@ -108,7 +108,7 @@ class Resuming(ProgramTest):
         err = process.stderr.read()
         process.stderr.close()
         self.assertEqual(process.wait(), 128 + signal.SIGPIPE, err)
-        self.assertTrue(list((self.run_folder / "checkpoints").glob("step-*.h5")))
+        self.assertTrue(list((self.run_folder / "checkpoints").glob("step-*.safetensors")))
         self.assertIn("Broken pipe", err)
 
     def test_nohup_is_heeded(self):
@@ -174,25 +174,24 @@ class Resuming(ProgramTest):
         self.assertIn("--overwrite", (self.run_folder / "command.txt").read_text(encoding="utf-8"))
         self.assertEqual((self.run_folder / "command.txt").read_text(encoding="utf-8").count("\n"), 1)
 
-    @unittest.skipUnless(importlib.util.find_spec("h5py"), "no h5py here (Debian: python3-h5py)")
     def test_the_example_of_the_documentation_reads_a_checkpoint(self):
         text = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
         example = re.search(r"```python\n(.*?)```", text, re.S)[1]
-        file = re.search(r'"(runs/.*?\.h5)"', example)[1]
+        file = re.search(r'"(runs/.*?\.safetensors)"', example)[1]
         self.trainer("train.steps=2")
         (self.folder / file).parent.mkdir(parents=True)
-        (self.run_folder / "checkpoints" / "step-000000002.h5").rename(self.folder / file)
+        (self.run_folder / "checkpoints" / "step-000000002.safetensors").rename(self.folder / file)
         done = subprocess.run([sys.executable, "-c", example], cwd=self.folder, text=True,
                               capture_output=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_training_is_not_overwritten_by_accident(self):
         self.trainer("train.steps=5")
-        weights = (self.run_folder / "weights.h5").read_bytes()
+        weights = (self.run_folder / "weights.safetensors").read_bytes()
         _, err = self.trainer("train.steps=9", code=MISUSE)
         for word in ("'run' holds a training already", "--resume", "--overwrite", "run.dir"):
             self.assertIn(word, err)
-        self.assertEqual((self.run_folder / "weights.h5").read_bytes(), weights)
+        self.assertEqual((self.run_folder / "weights.safetensors").read_bytes(), weights)
         out, _ = self.trainer("--resume", "train.steps=9")
         self.assertIn("resumed after step 5 of 9", out)
         self.trainer("--overwrite", "train.steps=9")
@@ -203,7 +202,7 @@ class Resuming(ProgramTest):
         self.assertIn("nothing to resume in 'run/checkpoints': starting afresh", out)
         out, _ = self.trainer("--resume=run", "train.steps=6")
         self.assertIn("resumed after step 4 of 6", out)
-        out, _ = self.trainer("--resume=run/checkpoints/step-000000004.h5", "train.steps=6")
+        out, _ = self.trainer("--resume=run/checkpoints/step-000000004.safetensors", "train.steps=6")
         self.assertIn("resumed after step 4 of 6", out)
         self.trainer("--resume=nowhere", code=BAD_CHECKPOINT)
         _, err = self.trainer("--resume", "train.steps=6", "optimizer.lr=0.5", code=MISUSE)
@@ -232,7 +231,7 @@ class Resuming(ProgramTest):
         self.assertEqual(loss("--checkpoint", str(first)),
                          f"(loss {losses[int(first.stem[5:])]:.4f}")
         self.assertIn("no such file", loss("--checkpoint=other", code=BAD_CHECKPOINT).lower())
-        (self.run_folder / "weights.h5").unlink()
+        (self.run_folder / "weights.safetensors").unlink()
         self.assertIn("--checkpoint=latest", loss(code=BAD_CHECKPOINT))
 
     def test_tensorboard_sees_every_step_once(self):
@@ -257,7 +256,7 @@ class Resuming(ProgramTest):
         every = ["train.epochs=2", "train.log_every=1st", "checkpoint.every=5st", "checkpoint.keep=9"]
         self.trainer(*every)
         same_as_metrics()
-        self.trainer(*every, "--resume=run/checkpoints/step-000000005.h5")
+        self.trainer(*every, "--resume=run/checkpoints/step-000000005.safetensors")
         same_as_metrics()
         self.trainer(*every, "--overwrite", "train.epochs=1", "seed=2")
         same_as_metrics()
@@ -282,7 +281,7 @@ class Resuming(ProgramTest):
             self.assertIn("another process is training", err)
         process.terminate()
         self.assertEqual(process.wait(), 143)
-        self.assertFalse((self.run_folder / "weights.h5").exists())
+        self.assertFalse((self.run_folder / "weights.safetensors").exists())
 
     def test_dry_run_refuses_what_the_training_refuses(self):
         self.trainer("train.steps=5")
@@ -305,7 +304,7 @@ class Resuming(ProgramTest):
         # Room for the weights and the report, but not for a checkpoint, which has momenta too.
         words = ["model.widths=[64,64,96,96]", "train.steps=2", "train.log_every=1st"]
         self.trainer(*words)
-        weights = (self.run_folder / "weights.h5").stat().st_size
+        weights = (self.run_folder / "weights.safetensors").stat().st_size
         room = weights + 4096
         others = [path for path in self.run_folder.iterdir() if path.is_file()]
         self.assertLessEqual(max(path.stat().st_size for path in others), room)
@@ -315,9 +314,9 @@ class Resuming(ProgramTest):
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
         self.assertEqual(done.returncode, BAD_CHECKPOINT, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"final test accuracy [\d.]+ %")
-        self.assertIn("the weights after step 2 are in 'run/weights.h5'", done.stderr)
+        self.assertIn("the weights after step 2 are in 'run/weights.safetensors'", done.stderr)
         out, _ = self.trainer_plain("eval", "--run", "run", code=0)
-        self.assertIn("evaluating run/weights.h5, after step 2\n", out)
+        self.assertIn("evaluating run/weights.safetensors, after step 2\n", out)
 
     def test_a_place_that_cannot_be_used(self):
         (self.folder / "file").write_text("")
@@ -327,7 +326,7 @@ class Resuming(ProgramTest):
     def test_lengths_of_time(self):
         self.trainer("train.steps=3", "checkpoint.every=10min", "checkpoint.best=none")
         self.assertEqual([path.name for path in (self.run_folder / "checkpoints").glob("step-*")],
-                         ["step-000000003.h5"])
+                         ["step-000000003.safetensors"])
         _, err = self.trainer("checkpoint.every=10parsecs", code=MISUSE)
         self.assertIn("500st, 10min or 1h", err)
         _, err = self.trainer("schedule.warmup=10min", code=MISUSE)

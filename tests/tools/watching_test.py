@@ -113,21 +113,21 @@ class Watching(Test):
         first, last = done.stderr.splitlines()
         self.assertIn("metrics.jsonl' cannot be written: No space left on device", first)
         self.assertIn("metrics.jsonl' lacks 8 of 8 lines", last)
-        self.assertTrue((run / "weights.h5").exists())
+        self.assertTrue((run / "weights.safetensors").exists())
         self.assertIn("</html>", (run / "report.html").read_text())
         self.assertEqual(len((run / "metrics.csv").read_text().splitlines()), 9)
 
     def test_weights_that_cannot_be_written(self):
         run = self.folder / "run"
-        (run / "weights.h5" / "in_the_way").mkdir(parents=True)
+        (run / "weights.safetensors" / "in_the_way").mkdir(parents=True)
         done = self.run_program("--config", QUICKSTART, *TINY, f"run.dir={run}")
         self.assertEqual(done.returncode, BAD_WEIGHTS, done.stderr)
-        self.assertRegex(done.stderr, r"weights.h5': cannot be written .*; the last checkpoint is "
-                                      r"'.*/step-000000012.h5': remedy that and go on .* --resume")
-        (run / "weights.h5" / "in_the_way").rmdir()
-        (run / "weights.h5").rmdir()
+        self.assertRegex(done.stderr, r"weights.safetensors': cannot be written .*; the last checkpoint is "
+                                      r"'.*/step-000000012.safetensors': remedy that and go on .* --resume")
+        (run / "weights.safetensors" / "in_the_way").rmdir()
+        (run / "weights.safetensors").rmdir()
         self.succeed("--config", QUICKSTART, *TINY, f"run.dir={run}", "--resume")
-        self.assertTrue((run / "weights.h5").is_file())
+        self.assertTrue((run / "weights.safetensors").is_file())
 
 
 class LostOutput(Test):
@@ -161,7 +161,7 @@ class LostOutput(Test):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, f"tessera warning: training: {self.WHY}; what was to be read "
                                       "there is in 'run'\n")
-        self.assertTrue((self.folder / "run" / "weights.h5").exists())
+        self.assertTrue((self.folder / "run" / "weights.safetensors").exists())
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def same_bits(machine, runs, steps):
                 f"run.dir={folder}/run", "checkpoint.keep=0")
             if code != 0:
                 break
-            weights = pathlib.Path(folder, "run", "weights.h5").read_bytes()
+            weights = pathlib.Path(folder, "run", "weights.safetensors").read_bytes()
         digests.append(hashlib.sha256(weights).hexdigest())
     return {"runs": len(digests), "wanted": runs, "steps": steps, "different": len(set(digests)),
             "code": code}

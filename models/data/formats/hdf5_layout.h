@@ -13,15 +13,9 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+#include "tessera/models/data/formats/array_spec.h"
 
-// What an array is.
-struct ArraySpec {
-  std::string name;            // "fc.b" or "weights/fc.b"
-  std::string dtype;           // float32, float64, uint8, int32, int64, or text: UTF-8 bytes
-  std::vector<int64_t> shape;  // empty: a scalar. Of a text: {its bytes}, which h5py shows as one
-  bool operator==(const ArraySpec&) const = default;
-};
+namespace tessera {
 
 // Bytes of an element; 0 for a dtype that is not known.
 size_t hdf5_size_of(const std::string& dtype);

@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMaxTexts = 65536, kMaxChunkBytes = int64_t{256} << 20;
 constexpr size_t kMaxTextBytes = size_t{16} << 20;
 constexpr int kMaxLinks = 64, kMaxDepth = 16;
-constexpr size_t kMaxObjects = 4096;
+constexpr size_t kMaxObjects = 1 << 16;
 // zlib makes no more than so many bytes of one.
 constexpr int64_t kMaxInflation = 1032;
 
@@ -190,7 +190,14 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
     const Hdf5Id object = find(path);
     return object >= 0 && (name.empty() || H5Aexists(object, name.c_str()) > 0);
   }
-  std::vector<std::string> texts(const std::string& place) const;
+  bool has_floats(const std::string& path) const {
+    const Hdf5Id data = find(path);
+    if (H5Iget_type(data) != H5I_DATASET) return false;
+    const Hdf5Id type(H5Dget_type(data)), space(H5Dget_space(data));
+    const std::optional<Hdf5Number> number = number_of(type);
+    return number && number->kind == Hdf5Number::Kind::kFloat && !extents(space).empty();
+  }
+  std::vector<std::string> texts(const std::string& place, Texts count) const;
   std::vector<double> numbers(const std::string& place) const;
 
  private:
@@ -203,7 +210,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
                           : H5Dread(object, as, H5S_ALL, H5S_ALL, transfer, to);
     }
   };
-  Values values(const std::string& place) const;
+  Values values(const std::string& place, int64_t least = 1) const;
   std::vector<std::string> variable_texts(const std::string& place, const Values& from) const;
   std::vector<std::string> fixed_texts(const std::string& place, const Values& from) const;
 
@@ -403,11 +410,13 @@ std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) co
     info.filters = filters_of(path, creation);
   }
   check_size(info, data);
+  if (const haddr_t at = H5Dget_offset(data); info.chunk.empty() && at <= hsize_t{INT64_MAX})
+    info.offset = static_cast<int64_t>(at);
   return std::make_shared<LibraryData>(std::move(info), shared_from_this(), std::move(data),
                                        std::move(type));
 }
 
-Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place) const {
+Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place, int64_t least) const {
   const auto [path, name] = parted(place);
   Hdf5Id object = need(path, name.empty() ? H5I_DATASET : H5I_BADID);
   const bool is_attribute = !name.empty();
@@ -423,8 +432,8 @@ Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place) const {
   Hdf5Id type(is_attribute ? H5Aget_type(object) : H5Dget_type(object));
   Hdf5Id space(is_attribute ? H5Aget_space(object) : H5Dget_space(object));
   const int64_t count = H5Sget_simple_extent_npoints(space);
-  if (count < 1 || count > kMaxTexts)
-    fail_at(place, fmt::format("it has {} values, 1 to {} are read", count, kMaxTexts));
+  if (count < least || count > kMaxTexts)
+    fail_at(place, fmt::format("it has {} values, {} to {} are read", count, least, kMaxTexts));
   return {std::move(object), std::move(type), std::move(space), is_attribute, count};
 }
 
@@ -469,8 +478,9 @@ std::vector<std::string> Hdf5File::Impl::fixed_texts(const std::string& place,
   return texts;
 }
 
-std::vector<std::string> Hdf5File::Impl::texts(const std::string& place) const {
-  const Values from = values(place);
+std::vector<std::string> Hdf5File::Impl::texts(const std::string& place, Texts count) const {
+  const Values from = values(place, count == Texts::any_number ? 0 : 1);
+  if (from.count == 0) return {};
   if (H5Tget_class(from.type) != H5T_STRING)
     fail_at(place, fmt::format("its values are {}, not texts", class_name(from.type)));
   std::vector<std::string> texts =
@@ -507,9 +517,13 @@ std::shared_ptr<const Hdf5Data> Hdf5File::open(const std::string& path) const {
   const Hdf5Turn turn;
   return impl_->open(path);
 }
-std::vector<std::string> Hdf5File::texts(const std::string& place) const {
+bool Hdf5File::has_floats(const std::string& path) const {
   const Hdf5Turn turn;
-  return impl_->texts(place);
+  return impl_->has_floats(path);
+}
+std::vector<std::string> Hdf5File::texts(const std::string& place, Texts count) const {
+  const Hdf5Turn turn;
+  return impl_->texts(place, count);
 }
 std::vector<double> Hdf5File::numbers(const std::string& place) const {
   const Hdf5Turn turn;

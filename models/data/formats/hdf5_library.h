@@ -1,6 +1,6 @@
 // HDF5 files that users bring, through libhdf5: every version of the format, nested groups, chunks,
-// types of many kinds. What our own programs write is read without it (hdf5_read.h), because
-// libhdf5 believes what a file says: a file made to do harm can end the process here.
+// types of many kinds. Our own weights and checkpoints are no HDF5 (safetensors.h), because libhdf5
+// believes what a file says: a file made to do harm can end the process here.
 //
 // Refused by name, with a remedy: links and data that lead to other files (external links, external
 // storage, virtual data sets), filters other than gzip, shuffle and fletcher32, types that are no
@@ -30,6 +30,7 @@ struct Hdf5DataInfo {
   std::vector<int64_t> chunk;       // extents of one; empty: in one piece
   std::vector<Hdf5Filter> filters;  // in the order in which they were applied
   int64_t file_bytes = 0;           // of the whole file
+  int64_t offset = -1;  // in it, of values in one piece; -1: they lie in chunks or in the header
 };
 
 // A data set of numbers whose stored bytes can be read. Thread-safe.
@@ -69,9 +70,12 @@ class Hdf5File {
   bool has(const std::string& place) const;
   // Checks type, shape, storage and filters, and that the file is large enough for the shape.
   std::shared_ptr<const Hdf5Data> open(const std::string& path) const;
+  // Whether there is a data set of floats with an extent, which open() takes if it is sound.
+  bool has_floats(const std::string& path) const;
   // Texts of fixed or variable length, ASCII or UTF-8, up to 65536 of 16 MiB together; of a single
-  // one its lines. What is no printable character becomes '?'.
-  std::vector<std::string> texts(const std::string& place) const;
+  // one its lines. What is no printable character becomes '?'. any_number: none may be there, too.
+  enum class Texts { some, any_number };
+  std::vector<std::string> texts(const std::string& place, Texts count = Texts::some) const;
   // Up to 65536 numbers of any type.
   std::vector<double> numbers(const std::string& place) const;
   // Paths of the data sets, in the order of their names; the first so many.

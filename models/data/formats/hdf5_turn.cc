@@ -1,7 +1,16 @@
 #include "tessera/models/data/formats/hdf5_turn.h"
 
-#include <hdf5.h>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 
+#include <fmt/format.h>
+#include <hdf5.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
@@ -31,6 +40,31 @@ Hdf5Turn::~Hdf5Turn() {
 
 Hdf5Id::~Hdf5Id() {
   if (id_ >= 0) H5Idec_ref(id_);
+}
+
+bool survives_hdf5(const std::function<void()>& use) {
+  constexpr unsigned kSeconds = 60;
+  const pid_t child = [] {
+    const Hdf5Turn turn;  // of no other thread, in the child too
+    return ::fork();
+  }();
+  if (child < 0)
+    throw Error(fmt::format("no child process to try it in: {}", std::strerror(errno)));
+  if (child == 0) {
+    const rlimit none = {0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    ::close(STDERR_FILENO);  // of what the C library says when it ends the process
+    std::signal(SIGALRM, SIG_DFL);
+    ::alarm(kSeconds);
+    try {
+      use();
+    } catch (...) {
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 std::string hdf5_library_error() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -40,6 +41,11 @@ class Hdf5Id {
  private:
   int64_t id_ = -1;  // below 0: of nothing
 };
+
+// Runs `use` in a child process and returns whether that came to its end, in time and with or
+// without an exception. A damaged file can end the process within libhdf5: what opens a file that
+// is not vouched for is tried so first. Throws Error if there can be no child.
+bool survives_hdf5(const std::function<void()>& use);
 
 // The innermost message of the last call that failed.
 std::string hdf5_library_error();

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -25,8 +24,6 @@ constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr size_t kMostDimensions = 8;
 constexpr char kMetadata[] = "__metadata__";
 
-using Metadata = std::vector<std::pair<std::string, std::string>>;
-
 std::string in_quotes(const std::string& name) {
   constexpr size_t kMost = 120;
   const std::string text = utf8_printable(name);
@@ -34,19 +31,35 @@ std::string in_quotes(const std::string& name) {
   return fmt::format("'{}...'", text.substr(0, utf8_start(text, kMost)));
 }
 
+struct Type {
+  const char *name, *ours;
+  uint64_t bytes;
+};
+constexpr Type kTypes[] = {
+    {"BOOL", "bool", 1},     {"U8", "uint8", 1},   {"I8", "int8", 1},     {"F8_E5M2", "", 1},
+    {"F8_E4M3", "", 1},      {"I16", "int16", 2},  {"U16", "uint16", 2},  {"F16", "float16", 2},
+    {"BF16", "bfloat16", 2}, {"I32", "int32", 4},  {"U32", "uint32", 4},  {"F32", "float32", 4},
+    {"I64", "int64", 8},     {"U64", "uint64", 8}, {"F64", "float64", 8}, {"C64", "", 8}};
+
 // 0 for one that is not known.
 uint64_t bytes_of(const std::string& dtype) {
-  struct Known {
-    const char* name;
-    uint64_t bytes;
-  };
-  constexpr Known kKnown[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1},
-                              {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-                              {"BF16", 2},    {"I32", 4}, {"U32", 4}, {"F32", 4},
-                              {"I64", 8},     {"U64", 8}, {"F64", 8}, {"C64", 8}};
-  for (const Known& known : kKnown)
-    if (dtype == known.name) return known.bytes;
+  for (const Type& type : kTypes)
+    if (dtype == type.name) return type.bytes;
   return 0;
+}
+
+// Sets the bytes of a tensor that is to be written.
+void check_writable(SafeTensor& tensor) {
+  if (tensor.name.empty() || tensor.name == kMetadata)
+    throw Error(fmt::format("{} cannot be the name of a tensor", in_quotes(tensor.name)));
+  tensor.bytes = bytes_of(tensor.dtype);
+  bool fits = tensor.shape.size() <= kMostDimensions;
+  for (const int64_t extent : tensor.shape)
+    fits = fits && extent >= 0 &&
+           !__builtin_mul_overflow(tensor.bytes, static_cast<uint64_t>(extent), &tensor.bytes);
+  if (!fits || bytes_of(tensor.dtype) == 0)
+    throw Error(fmt::format("{} cannot be written as {} [{}]", in_quotes(tensor.name), tensor.dtype,
+                            fmt::join(tensor.shape, "x")));
 }
 
 // Makes tensors of the header's events. `depth`: how many objects and lists are open; 1 is within
@@ -289,29 +302,45 @@ void read_values(const ByteSource& file, const SafeTensor& tensor, uint64_t firs
   }
 }
 
-std::string safetensors_front(std::vector<SafeTensor>& tensors, const Metadata& metadata) {
+ArraySpec SafeTensor::spec() const {
+  for (const Type& type : kTypes)
+    if (dtype == type.name && *type.ours != 0) return {name, type.ours, shape};
+  return {name, dtype, shape};
+}
+
+SafeTensor safe_tensor(const ArraySpec& array) {
+  for (const Type& type : kTypes)
+    if (array.dtype == type.ours) return {array.name, type.name, array.shape, 0, 0};
+  return {array.name, array.dtype, array.shape, 0, 0};
+}
+
+std::string safetensors_front(std::vector<SafeTensor>& tensors,
+                              const SafetensorsMetadata& metadata) {
   std::vector<Json::Member> members;
   if (!metadata.empty()) {
-    std::vector<Json::Member> texts;
-    for (const auto& [name, text] : metadata) texts.emplace_back(name, text);
+    const std::vector<Json::Member> texts(metadata.begin(), metadata.end());
     members.emplace_back(kMetadata, Json::object(texts));
   }
   std::set<std::string> names;
-  uint64_t at = 0;
+  std::vector<SafeTensor*> order;
   for (SafeTensor& tensor : tensors) {
+    check_writable(tensor);
     if (!names.insert(tensor.name).second)
-      throw Error(fmt::format("tensor {} would be there twice", in_quotes(tensor.name)));
-    tensor.dtype = "F32";
-    tensor.bytes =
-        std::accumulate(tensor.shape.begin(), tensor.shape.end(), sizeof(float),
-                        [](uint64_t a, int64_t b) { return a * static_cast<uint64_t>(b); });
-    tensor.offset = at;
-    at += tensor.bytes;
-    const std::vector<Json> shape(tensor.shape.begin(), tensor.shape.end());
-    members.emplace_back(tensor.name,
-                         Json::object({{"dtype", "F32"},
+      throw Error(fmt::format("the name {} is given twice", in_quotes(tensor.name)));
+    order.push_back(&tensor);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const SafeTensor* a, const SafeTensor* b) {
+    return bytes_of(a->dtype) > bytes_of(b->dtype);
+  });
+  uint64_t at = 0;
+  for (SafeTensor* tensor : order) {
+    tensor->offset = at;
+    at += tensor->bytes;
+    const std::vector<Json> shape(tensor->shape.begin(), tensor->shape.end());
+    members.emplace_back(tensor->name,
+                         Json::object({{"dtype", tensor->dtype},
                                        {"shape", Json::list(shape)},
-                                       {"data_offsets", Json::list({tensor.offset, at})}}));
+                                       {"data_offsets", Json::list({tensor->offset, at})}}));
   }
   std::string header = Json::object(members).text();
   header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');

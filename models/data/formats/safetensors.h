@@ -1,5 +1,6 @@
-// The safetensors format, in which pretrained weights are published: eight bytes with the length of
-// a header, the header in JSON, and the values of all tensors one behind the other.
+// The safetensors format, in which pretrained weights are published and ours are kept: eight bytes
+// with the length of a header, the header in JSON, and the values of all tensors one behind the
+// other.
 //
 // Reading is for files that nobody vouches for: the header is bounded, every number is checked
 // before it is used, and values must fill what is behind the header without holes and without two
@@ -13,8 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/models/data/formats/hdf5_read.h"
+#include "tessera/models/data/formats/array_spec.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/byte_source.h"
 
 namespace tessera {
 
@@ -25,11 +27,15 @@ struct SafeTensor {
   uint64_t offset = 0, bytes = 0;  // within the file
 
   uint64_t elements() const;
+  // The same with our word for the dtype, or the format's where we have none.
+  ArraySpec spec() const;
 };
+
+using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SafetensorsContents {
   std::vector<SafeTensor> tensors;  // sorted by name
-  std::vector<std::pair<std::string, std::string>> metadata;
+  SafetensorsMetadata metadata;     // sorted
 };
 
 // Where the file is damaged or not of the format. Names the tensor where it is known.
@@ -48,10 +54,13 @@ bool is_fractional(const std::string& dtype);
 void read_values(const ByteSource& file, const SafeTensor& tensor, uint64_t first,
                  std::span<double> to);
 
-// What stands before the values of float32 tensors in a file: the eight bytes and the header, of
-// which the first value begins at a multiple of eight. Places are filled in. Throws Error for a
-// name that is given twice.
+// Returns what stands before the values in a file, the length and the header, and gives each tensor
+// its place: those of larger elements first, otherwise in their order, so that every value lies at
+// a multiple of its size. Throws Error for a name that is empty or given twice, and a dtype or a
+// shape that no file can have.
 std::string safetensors_front(std::vector<SafeTensor>& tensors,
-                              const std::vector<std::pair<std::string, std::string>>& metadata);
+                              const SafetensorsMetadata& metadata);
+// A tensor without a place yet.
+SafeTensor safe_tensor(const ArraySpec& array);
 
 }  // namespace tessera

@@ -1,17 +1,20 @@
-// HDF5 files that end with their own checksum: behind the HDF5 data, where HDF5 does not look,
-// stands the line "tessera crc32 01234567\n", the CRC-32 (zlib's) of all bytes before it. HDF5
-// believes most of what a damaged file says, so damage is found before anything is believed.
+// Files that end with their own checksum: the line "tessera crc32 01234567\n", the CRC-32 (zlib's)
+// of all bytes before it. So damage is found before anything in a file is believed. In a
+// safetensors file the line is its last tensor.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
+#include "tessera/models/data/formats/array_spec.h"
 #include "tessera/runtime/files/byte_source.h"
 #include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 
 inline constexpr size_t kSealBytes = 23;
+// The last tensor of a safetensors file that is sealed.
+inline const ArraySpec kSealArray = {"checksum", "uint8", {kSealBytes}};
 
 // Writes the line for `bytes`. Allocates nothing.
 void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> seal) noexcept;

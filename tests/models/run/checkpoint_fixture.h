@@ -12,6 +12,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/engine/store.h"
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/checkpoint.h"
 
 namespace tessera::testing_checkpoint {
@@ -25,6 +26,13 @@ inline std::string read_all(const std::string& path) {
 
 inline void write_all(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// With its checksum.
+inline std::string sealed(std::string bytes) {
+  char seal[kSealBytes];
+  make_seal(std::as_bytes(std::span(bytes)), seal);
+  return bytes.append(seal, kSealBytes);
 }
 
 // A folder of this test alone, gone when it is over.

@@ -49,8 +49,9 @@ TEST_F(Folder, KeepsTheNewestAndTheBest) {
   EXPECT_FALSE(save(*writer, state_at(10), 10).fault);
   for (int64_t step : {20, 30, 40}) EXPECT_FALSE(save(*writer, state_at(step), 10).fault);
   EXPECT_EQ(folder_.steps(), (Steps{10, 30, 40}));
-  EXPECT_EQ(names(), (std::vector<std::string>{"best", "latest", "step-000000010.h5",
-                                               "step-000000030.h5", "step-000000040.h5"}));
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"best", "latest", "step-000000010.safetensors",
+                                      "step-000000030.safetensors", "step-000000040.safetensors"}));
   EXPECT_EQ(folder_.named("best"), 10);
   EXPECT_EQ(folder_.named("latest"), 40);
   EXPECT_FALSE(save(*writer, state_at(50), 50).fault);
@@ -78,24 +79,27 @@ TEST_F(Folder, ALatestThatIsMissingOrDamagedIsNotNeeded) {
   const Tensors4 tensors;
   const auto writer = this->writer(tensors, 3);
   for (int64_t step : {10, 20, 30}) save(*writer, state_at(step));
-  for (const char* text : {"", "step-000000020.h5", "../step-000000020.h5\n", "step-20.h5\n",
-                           "step-000000020.h5.partial\n", "/etc/passwd\n", "step--00000020.h5\n"}) {
+  for (const char* text : {"", "step-000000020.safetensors", "../step-000000020.safetensors\n",
+                           "step-20.safetensors\n", "step-000000020.safetensors.partial\n",
+                           "/etc/passwd\n", "step--00000020.safetensors\n"}) {
     write_all(folder_.dir() + "/latest", text);
     EXPECT_EQ(folder_.named("latest"), std::nullopt) << text;
     EXPECT_EQ(folder_.candidates(), (Steps{30, 20, 10})) << text;
   }
-  write_all(folder_.dir() + "/latest", "step-000000020.h5\n");
+  write_all(folder_.dir() + "/latest", "step-000000020.safetensors\n");
   EXPECT_EQ(folder_.candidates(), (Steps{20, 10, 30}));
 }
 
 TEST_F(Folder, OnlyOurOwnFilesCount) {
-  for (const char* name : {"step-1.h5", "step-000000001.h5.partial", "step-000000002.h5x", "best",
-                           "step-0000000003.h5", "latest.partial", "notes.partial"})
+  for (const char* name :
+       {"step-1.safetensors", "step-000000001.safetensors.partial", "step-000000002.safetensorsx",
+        "best", "step-0000000003.safetensors", "latest.partial", "notes.partial"})
     write_all(folder_.dir() + "/" + name, "x");
   EXPECT_EQ(folder_.steps(), Steps());
   remove_run_files(temporary_.path());
-  EXPECT_EQ(names(), (std::vector<std::string>{"notes.partial", "step-0000000003.h5",
-                                               "step-000000002.h5x", "step-1.h5"}));
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"notes.partial", "step-0000000003.safetensors",
+                                      "step-000000002.safetensorsx", "step-1.safetensors"}));
 }
 
 TEST_F(Folder, APipeIsNotWaitedFor) {

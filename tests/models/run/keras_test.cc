@@ -164,7 +164,7 @@ TEST(OlderKeras, FilesThatLieAreRefusedByName) {
          "depthwise_conv2d/depthwise_kernel:0" + std::string(1, '\0'));
   expect("'a_name_of_its_own/a_name_of_its_own/bias:0' belongs to no layer", kKeras2,
          "a_name_of_its_own" + std::string(1, '\0'), "a_name_of_its_owm" + std::string(1, '\0'));
-  expect("a heap of texts", kWholeModel, "GCOL", "GCOK");
+  expect("global heap", kWholeModel, "GCOL", "GCOK");
 }
 
 // Every byte in turn: an error that is told, or tensors that can be read.
@@ -174,7 +174,7 @@ TEST(OlderKeras, NoByteIsBelieved) {
   for (const char* original : {kWholeModel, kKeras2}) {
     const std::string whole = read_text(original);
     int refused = 0;
-    for (size_t at = 0; at < whole.size(); at += 11) {
+    for (size_t at = 0; at < whole.size(); at += 37) {
       std::string bytes = whole;
       bytes[at] = static_cast<char>(~bytes[at]);
       std::ofstream(path, std::ios::binary) << bytes;
@@ -188,7 +188,7 @@ TEST(OlderKeras, NoByteIsBelieved) {
         ++refused;
       }
     }
-    EXPECT_GT(refused, 100);
+    EXPECT_GT(refused, 30);
   }
 }
 

@@ -59,9 +59,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedShape>& a
                        const std::vector<std::vector<float>>& values = {}) {
   std::vector<SafeTensor> tensors;
   for (const NamedShape& one : all) {
-    tensors.emplace_back();
-    tensors.back().name = one.name;
-    tensors.back().shape = one.shape;
+    tensors.push_back(safe_tensor({one.name, "float32", one.shape}));
   }
   const std::string front = safetensors_front(tensors, {});
   std::ofstream file(path, std::ios::binary);
@@ -283,7 +281,7 @@ TEST_F(PretrainedTest, TheNetworkOfAFileIsRecognisedForAnyNumberOfClasses) {
   }
   Store store;
   make_network(config_of("resnet18_cifar", 7), {32, 32, 3}, store);
-  const std::string own = folder_.path("weights.h5");
+  const std::string own = folder_.path("weights.safetensors");
   save_weights(store, own, 7, "{}");
   try {
     Pretrained(own).match(config_of("resnet18", 7), {224, 224, 3});
@@ -389,7 +387,7 @@ TEST_F(PretrainedTest, NegativeVariancesAreRefused) {
       "a.yaml");
   Store store(1);
   make_network(config, {3, 3, 1}, store);
-  const std::string path = folder_.path("weights.h5");
+  const std::string path = folder_.path("weights.safetensors");
   for (const bool negative : {false, true}) {
     const std::vector<float> values = {1, 0, negative ? -0.25F : 0.25F};
     Tensor variances = store.buffers()[1];
@@ -440,10 +438,18 @@ TEST_F(PretrainedTest, OurOwnFilesAreReadWithTheirNamesAndOrder) {
   const ImageShape image{28, 28, 1};
   Store trained(3);
   make_network(config_of("lenet5", 10), image, trained);
-  const std::string path = folder_.path("weights.h5");
+  const std::string path = folder_.path("weights.safetensors");
   save_weights(trained, path, 7, "{}");
-  for (const int64_t classes : {10, 4}) {
-    Pretrained pretrained(path);
+  const std::string old = folder_.path("weights.h5");  // of earlier versions
+  Hdf5Writer file(old);
+  for (const Tensor& tensor : trained.parameters())
+    file.array(
+        {tensor.impl()->storage->name, "float32", {tensor.shape().begin(), tensor.shape().end()}},
+        tensor.to_vector<float>().data());
+  file.close();
+  for (const auto& [from, classes] :
+       {std::pair(path, 10), std::pair(path, 4), std::pair(old, 10), std::pair(old, 4)}) {
+    Pretrained pretrained(from);
     const std::string told = pretrained.match(config_of("lenet5", classes), image);
     EXPECT_TRUE(has(told, classes == 10 ? ": 10 of 10 tensors" : "fc3 is new")) << told;
     Store store(4);

@@ -10,6 +10,7 @@
 
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/trained_network.h"
 #include "tessera/models/study/dry_run.h"
 #include "tessera/models/study/evaluate_run.h"
 #include "tessera/models/training/checkpointing.h"
@@ -115,24 +116,25 @@ TEST_F(RunFolderOwner, AFinishedTrainingWithoutCheckpointsIsNotOverwritten) {
   config_.seed = 4;
   for (const TrainOptions& options : {TrainOptions{}, TrainOptions{.resume = "auto"}}) {
     const std::string text = refusal("run", options);
-    EXPECT_NE(text.find("holds a training already (weights.h5, but no checkpoint"), text.npos)
+    EXPECT_NE(text.find("holds a training already (weights.safetensors, but no checkpoint"),
+              text.npos)
         << text;
     EXPECT_NE(text.find("--overwrite"), text.npos) << text;
     EXPECT_EQ(text.find("--resume"), text.npos) << text;
   }
   EXPECT_EQ(all_files("run"), before);
   run("run", {.overwrite = true});
-  EXPECT_NE(file("run", "weights.h5"), before.at("weights.h5"));
+  EXPECT_NE(file("run", "weights.safetensors"), before.at("weights.safetensors"));
 }
 
 TEST_F(RunFolderOwner, WhatWasBrokenOffIsBegunAnewOnlyWhenAsked) {
   config_.checkpoint.keep = 0;
   run("run");
-  std::filesystem::remove(path("run", "weights.h5"));
+  std::filesystem::remove(path("run", "weights.safetensors"));
   EXPECT_NE(refusal("run").find("(metrics.csv, but no checkpoint"), std::string::npos);
   run("run", {.resume = "auto"});  // as a job is started again that was killed early
   EXPECT_NE(said_.find("starting afresh"), std::string::npos);
-  EXPECT_TRUE(has("run", "weights.h5"));
+  EXPECT_TRUE(has("run", "weights.safetensors"));
 }
 
 TEST_F(RunFolderOwner, CheckpointsAreResumedFromWhereNoneAreKeptAnyMore) {
@@ -145,10 +147,44 @@ TEST_F(RunFolderOwner, CheckpointsAreResumedFromWhereNoneAreKeptAnyMore) {
   EXPECT_TRUE(CheckpointFolder(checkpoints_path(temporary_.path("run"))).steps().empty());
 }
 
+TEST_F(RunFolderOwner, WhatEarlierVersionsLeftInHdf5IsRefusedWithTheRemedyAndOverwritten) {
+  const std::string old = path("run", "checkpoints/step-000000006.h5");
+  std::filesystem::create_directories(path("run", "checkpoints"));
+  write_all(old, "\x89HDF\r\n\x1a\n of an earlier version");
+  write_all(path("run", "checkpoints/step-6.h5"), "mine");
+  for (const bool weights : {false, true}) {
+    if (weights) write_all(path("run", "weights.h5"), "as well");
+    const std::string named = weights ? path("run", "weights.h5") : old;
+    for (const TrainOptions& options : {TrainOptions{}, TrainOptions{.resume = "auto"},
+                                        TrainOptions{.resume = temporary_.path("run")}})
+      EXPECT_EQ(refusal("run", options),
+                "run folder: '" + temporary_.path("run") +
+                    "' is of an earlier version of this program, whose HDF5 files are not gone on "
+                    "from; train in another run.dir with model.weights=" +
+                    named + ", which begins with these weights");
+  }
+  write_all(path("run", "config.resolved.yaml"), print_config(config_for("run")));
+  try {
+    trained_network(temporary_.path("run"), "latest");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("of an earlier version"), std::string::npos);
+  }
+  try {
+    run("run", {.resume = old});
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_NE(std::string(error.what()).find("is HDF5, as earlier versions"), std::string::npos);
+  }
+  run("run", {.overwrite = true});
+  EXPECT_FALSE(has("run", "weights.h5") || std::filesystem::exists(old));
+  EXPECT_EQ(file("run", "checkpoints/step-6.h5"), "mine");
+}
+
 TEST_F(RunFolderOwner, OverwritingRemovesAllThatATrainingWroteAndNothingElse) {
   run("run", {.command = "trainer"});
-  write_all(path("run", "checkpoints/step-000000004.h5.partial"), "half");
-  write_all(path("run", "weights.h5.partial"), "half");
+  write_all(path("run", "checkpoints/step-000000004.safetensors.partial"), "half");
+  write_all(path("run", "weights.safetensors.partial"), "half");
   const std::map<std::string, std::string> own = {{"notes.txt", "mine"},
                                                   {"checkpoints/notes.txt", "mine"},
                                                   {"events.out.tfevents.1700000000.host.1.0", "x"}};
@@ -156,8 +192,8 @@ TEST_F(RunFolderOwner, OverwritingRemovesAllThatATrainingWroteAndNothingElse) {
   config_.seed = 4;
   config_.mode = Mode::kEager;  // writes no plan
   begin("run", {.overwrite = true});
-  for (const char* name : {"weights.h5", "weights.h5.partial", "report.html", "plan.json",
-                           "plan.html", "model.txt", "command.txt"})
+  for (const char* name : {"weights.safetensors", "weights.safetensors.partial", "report.html",
+                           "plan.json", "plan.html", "model.txt", "command.txt"})
     EXPECT_FALSE(has("run", name)) << name;
   EXPECT_EQ(CheckpointFolder(checkpoints_path(temporary_.path("run"))).steps(),
             std::vector<int64_t>{0});
@@ -202,12 +238,12 @@ TEST_F(RunFolderOwner, ATrainingThatEndsWhileAnotherGetsReadyIsKept) {
   files.happen = [&] {
     config_.seed = 4;
     run("run");
-    weights = file("run", "weights.h5");
+    weights = file("run", "weights.safetensors");
   };
   EXPECT_NE(refusal("run", {.resume = from, .files = &files}).find("holds a training already"),
             std::string::npos);
   EXPECT_NE(weights, "");
-  EXPECT_EQ(file("run", "weights.h5"), weights);
+  EXPECT_EQ(file("run", "weights.safetensors"), weights);
 }
 
 TEST_F(RunFolderOwner, WhatIsNotFiniteIsNeverTheBest) {
@@ -233,9 +269,10 @@ TEST_F(RunFolderOwner, ABestThatIsNotFiniteIsForgotten) {
   run("run");
   const CheckpointFolder folder(checkpoints_path(temporary_.path("run")));
   std::string bytes = read_all(folder.path(6));
-  const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
+  const SafetensorsContents contents =
+      read_safetensors(MemorySource(std::as_bytes(std::span(bytes))));
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const Hdf5Array& array : contents.arrays)
+  for (const SafeTensor& array : contents.tensors)
     if (array.name == "training/best_value") std::memcpy(&bytes[array.offset], &nan, sizeof nan);
   bytes.resize(bytes.size() - kSealBytes);
   ASSERT_FALSE(
@@ -287,7 +324,8 @@ TEST_F(RunFolderOwner, ADiskThatIsFullAtTheEndCostsNoResult) {
   } catch (const ResultNotKept& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("could not be written"), text.npos) << text;
-    EXPECT_NE(text.find("the weights after step 6 are in '" + path("run", "weights.h5")), text.npos)
+    EXPECT_NE(text.find("the weights after step 6 are in '" + path("run", "weights.safetensors")),
+              text.npos)
         << text;
     EXPECT_EQ(error.exit_code(), 5);
     EXPECT_EQ(error.result.steps, 6);
@@ -304,18 +342,18 @@ TEST_F(RunFolderOwner, AnEvaluationSaysOfWhichStep) {
                  [&](const std::string& line) { all += line + "\n"; });
     return all;
   };
-  EXPECT_NE(said("").find("weights.h5, after step 6\n"), std::string::npos) << said("");
+  EXPECT_NE(said("").find("weights.safetensors, after step 6\n"), std::string::npos) << said("");
   EXPECT_NE(said("best").find("step-00000000"), std::string::npos);
   config_.train.steps = 8;
   config_.checkpoint.every = {1, Duration::Unit::kSteps};
   const CheckpointFolder folder(checkpoints_path(temporary_.path("run")));
   std::filesystem::copy(folder.path(6), temporary_.path("six.h5"));
   run("run", {.resume = "auto"});
-  std::filesystem::remove(path("run", "weights.h5"));
+  std::filesystem::remove(path("run", "weights.safetensors"));
   config_.train.steps = 6;
   run("six", {.resume = temporary_.path("six.h5")});
-  std::filesystem::copy(path("six", "weights.h5"), path("run", "weights.h5"));
-  EXPECT_NE(said("").find("weights.h5, after step 6; the training has gone on to step 8"),
+  std::filesystem::copy(path("six", "weights.safetensors"), path("run", "weights.safetensors"));
+  EXPECT_NE(said("").find("weights.safetensors, after step 6; the training has gone on to step 8"),
             std::string::npos)
       << said("");
 }

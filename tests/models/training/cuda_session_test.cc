@@ -106,7 +106,7 @@ TEST_F(CudaSession, WhatATrainingTakesOfTheHostIsWhatIsPlannedToTheByte) {
   config.data.image_size = 16;
   config.run.dir = folder.path("run");
   std::vector<HostBuffer> planned = memory_need(config).blocks;
-  // Taken when weights.h5 is written, and given back.
+  // Taken when weights.safetensors is written, and given back.
   EXPECT_EQ(std::erase_if(planned, [](const HostBuffer& b) { return b.name == "weights"; }), 1u);
   RawMemory& staging = context(parse_device("gpu:0")).staging_memory();
   const size_t before = staging.statistics().live_bytes;

@@ -87,8 +87,9 @@ class CudaTraining : public OnGpu {
   std::string values_of_tensors(const std::string& name, int64_t step) const {
     const std::string bytes = read_all(CheckpointFile(checkpoint_of(name, step)).path());
     std::string all;
-    for (const Hdf5Array& array : read_hdf5(MemorySource(std::as_bytes(std::span(bytes)))).arrays)
-      if (array.name != "config" && !array.name.starts_with("training/"))
+    for (const SafeTensor& array :
+         read_safetensors(MemorySource(std::as_bytes(std::span(bytes)))).tensors)
+      if (array.name != kSealArray.name && !array.name.starts_with("training/"))
         all += array.name + bytes.substr(array.offset, array.bytes);
     return all;
   }

@@ -64,7 +64,7 @@ TEST(Export, WhatIsMissingIsNamed) {
   const TemporaryFolder folder;
   EXPECT_THROW(trained_network(folder.path("nothing"), ""), ConfigError);
   const Config config = trained_in(folder);
-  std::filesystem::remove(folder.path("run/weights.h5"));
+  std::filesystem::remove(folder.path("run/weights.safetensors"));
   try {
     trained_network(config.run.dir, "");
     FAIL();

@@ -53,7 +53,7 @@ class Methods : public testing::Test {
     return train(config, [](const std::string&) {}, {.resume = resume});
   }
   std::string weights(const std::string& name) const {
-    return read_all(temporary_.path(name) + "/weights.h5");
+    return read_all(temporary_.path(name) + "/weights.safetensors");
   }
 
   // The same bits after a stop, in eager mode, and with other threads.
@@ -78,9 +78,10 @@ class Methods : public testing::Test {
     const CheckpointFolder folder(checkpoints_path(temporary_.path(name)));
     const std::string bytes = read_all(folder.path(step));
     std::string all;
-    const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
-    for (const Hdf5Array& array : contents.arrays)
-      if (array.name != "config" && !array.name.starts_with("training/"))
+    const SafetensorsContents contents =
+        read_safetensors(MemorySource(std::as_bytes(std::span(bytes))));
+    for (const SafeTensor& array : contents.tensors)
+      if (array.name != kSealArray.name && !array.name.starts_with("training/"))
         all += array.name + bytes.substr(array.offset, array.bytes);
     return all;
   }
@@ -90,7 +91,8 @@ class Methods : public testing::Test {
     const CheckpointFolder folder(checkpoints_path(temporary_.path(name)));
     const std::string bytes = read_all(folder.path(step));
     std::vector<float> all;
-    for (const Hdf5Array& array : read_hdf5(MemorySource(std::as_bytes(std::span(bytes)))).arrays)
+    for (const SafeTensor& array :
+         read_safetensors(MemorySource(std::as_bytes(std::span(bytes)))).tensors)
       if (array.name.starts_with("weights/")) {
         const size_t at = all.size();
         all.resize(at + array.bytes / sizeof(float));
@@ -189,7 +191,7 @@ TEST_F(Methods, EveryWayToTrainResumesWithTheSameBits) {
   }
 }
 
-// weights.h5 holds the averages, a checkpoint both.
+// weights.safetensors holds the averages, a checkpoint both.
 TEST_F(Methods, AveragedWeightsAreEvaluatedAndSaved) {
   Config config = small_config();
   config.ema.decay = 0.75;

@@ -82,7 +82,7 @@ class Resume : public testing::Test {
     return values_after(temporary_.path(run), *config_.train.steps);
   }
   void expect_same(const std::string& run, const std::string& reference) const {
-    EXPECT_EQ(file(run, "weights.h5"), file(reference, "weights.h5")) << run;
+    EXPECT_EQ(file(run, "weights.safetensors"), file(reference, "weights.safetensors")) << run;
     EXPECT_EQ(without_speed(file(run, "metrics.csv")),
               without_speed(file(reference, "metrics.csv")))
         << run;
@@ -165,42 +165,31 @@ TEST_F(Resume, AFinishedTrainingGoesOnWhenItIsMadeLonger) {
   EXPECT_GT(again.test_loss, 0);
   config_.train.steps = steps;
   run("longer", {.resume = temporary_.path("longer")});
-  EXPECT_EQ(file("longer", "weights.h5"), file("whole", "weights.h5"));
+  EXPECT_EQ(file("longer", "weights.safetensors"), file("whole", "weights.safetensors"));
   config_.train.steps = 3;
   const std::string resolved = file("longer", "config.resolved.yaml");
   EXPECT_THROW(run("longer", {.resume = "auto"}), ConfigError);
   EXPECT_EQ(file("longer", "config.resolved.yaml"), resolved) << "a refusal changes nothing";
 }
 
-// A checkpoint without that array, as earlier programs wrote it.
-std::string without_array(const std::string& bytes, const std::string& name) {
-  const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
-  std::vector<ArraySpec> specs;
-  std::vector<std::string> values;
-  for (const Hdf5Array& array : contents.arrays) {
-    if (array.name == name) continue;
-    specs.push_back(array);
-    values.push_back(bytes.substr(array.offset, array.bytes));
-  }
-  EXPECT_EQ(specs.size() + 1, contents.arrays.size());
-  const Hdf5Layout layout(specs, contents.attributes);
-  std::string image(layout.bytes(), '\0');
-  layout.write(std::as_writable_bytes(std::span(image)));
-  for (size_t i = 0; i < specs.size(); ++i)
-    image.replace(layout.offset(i), values[i].size(), values[i]);
-  char seal[kSealBytes];
-  make_seal(std::as_bytes(std::span(image)), seal);
-  return image.append(seal, kSealBytes);
+// A checkpoint in which the field is 0.
+std::string with_zero(std::string bytes, const std::string& name) {
+  const SafetensorsContents contents =
+      read_safetensors(MemorySource(std::as_bytes(std::span(bytes))));
+  for (const SafeTensor& tensor : contents.tensors)
+    if (tensor.name == name)
+      bytes.replace(tensor.offset, tensor.bytes, std::string(tensor.bytes, '\0'));
+  return sealed(bytes.substr(0, bytes.size() - kSealBytes));
 }
 
-// Version 0 of the schedule's formulas is that of a checkpoint which names none.
+// Version 0 of the schedule's formulas is that of programs which had no other.
 TEST_F(Resume, AOneCycleOfAnEarlierProgramEndsAsItBegan) {
   config_.schedule.name = ScheduleKind::kOneCycle;
   config_.train.log_every = {1, Duration::Unit::kSteps};
   run("now");
   run("old", {}, 1);  // the first step has the same rate in both versions
   const CheckpointFolder folder(checkpoints_path(temporary_.path("old")));
-  write_all(folder.path(1), without_array(read_all(folder.path(1)), "training/schedule_version"));
+  write_all(folder.path(1), with_zero(read_all(folder.path(1)), "training/schedule_version"));
   EXPECT_EQ(CheckpointFile(folder.path(1)).state().schedule_version, 0);
   run("old", {.resume = "auto"}, 6);
   EXPECT_NE(said_.find("one_cycle goes on by the formula that the training began with"),
@@ -220,7 +209,7 @@ TEST_F(Resume, AOneCycleOfAnEarlierProgramEndsAsItBegan) {
     }
     EXPECT_EQ(step, steps) << version;
   }
-  EXPECT_NE(file("old", "weights.h5"), file("now", "weights.h5"));
+  EXPECT_NE(file("old", "weights.safetensors"), file("now", "weights.safetensors"));
 }
 
 TEST_F(Resume, WithNothingThereStartsAfreshAndSaysSo) {
@@ -276,13 +265,14 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeTaken) {
   bytes[bytes.size() / 2] ^= 4;
   write_all(folder.path(15), bytes);
   run("run", {.resume = "auto"});
-  EXPECT_NE(warnings_.find("step-000000015.h5': is damaged"), std::string::npos) << warnings_;
+  EXPECT_NE(warnings_.find("step-000000015.safetensors': is damaged"), std::string::npos)
+      << warnings_;
   EXPECT_NE(said_.find("resumed after step 14"), std::string::npos) << said_;
   expect_same("run", "whole");
 
   for (int64_t step : folder.steps()) write_all(folder.path(step), "no checkpoint");
   EXPECT_THROW(run("run", {.resume = "auto"}), CheckpointError);
-  EXPECT_EQ(file("run", "weights.h5"), file("whole", "weights.h5"));
+  EXPECT_EQ(file("run", "weights.safetensors"), file("whole", "weights.safetensors"));
 }
 
 TEST_F(Resume, AnOlderCheckpointOrOneOfAnotherRunCanBeNamed) {
@@ -290,7 +280,7 @@ TEST_F(Resume, AnOlderCheckpointOrOneOfAnotherRunCanBeNamed) {
   run("whole");
   const CheckpointFolder folder(checkpoints_path(temporary_.path("whole")));
   run("fork", {.resume = folder.path(7)});
-  EXPECT_EQ(file("fork", "weights.h5"), file("whole", "weights.h5"));
+  EXPECT_EQ(file("fork", "weights.safetensors"), file("whole", "weights.safetensors"));
   EXPECT_EQ(file("fork", "metrics.csv").find("\n1,6,"), std::string::npos);
   const std::string metrics = without_speed(file("whole", "metrics.csv"));
   run("whole", {.resume = folder.path(7)}, 1);
@@ -310,7 +300,7 @@ TEST_F(Resume, AFullDiskCostsACheckpointButNotTheTraining) {
   expect_same("full", "whole");
   files.set({"write", 1, ENOSPC, true, "/checkpoints/"});
   EXPECT_THROW(run("always", {.files = &files}), CheckpointError);
-  EXPECT_EQ(file("always", "weights.h5"), file("whole", "weights.h5"));
+  EXPECT_EQ(file("always", "weights.safetensors"), file("whole", "weights.safetensors"));
 }
 
 TEST_F(Resume, AFullDiskCostsMetricsButNotTheTraining) {
@@ -319,7 +309,7 @@ TEST_F(Resume, AFullDiskCostsMetricsButNotTheTraining) {
     FullDisk disk(name, 300);
     const TrainResult result = run("full", {.overwrite = true, .files = &disk});
     EXPECT_EQ(result.steps, *config_.train.steps);
-    EXPECT_EQ(file("full", "weights.h5"), file("whole", "weights.h5"));
+    EXPECT_EQ(file("full", "weights.safetensors"), file("whole", "weights.safetensors"));
     EXPECT_EQ(last_values("full"), last_values("whole"));
     EXPECT_NE(warnings_.find("cannot be written: No space left"), std::string::npos) << warnings_;
     EXPECT_NE(warnings_.find("the run folder is not complete: "), std::string::npos) << warnings_;
@@ -342,7 +332,7 @@ TEST_F(Resume, AfterAFullDiskMetricsGoOnWhereTheyStand) {
   const std::string whole = without_speed(file("whole", "metrics.csv"));
   const std::string later = whole.substr(whole.find("\n1.66666667,10,") + 1);
   EXPECT_TRUE(all.ends_with(later)) << all;
-  EXPECT_EQ(file("run", "weights.h5"), file("whole", "weights.h5"));
+  EXPECT_EQ(file("run", "weights.safetensors"), file("whole", "weights.safetensors"));
 }
 
 TEST_F(Resume, MetricsThatCannotBeSynchronisedCostNoCheckpoint) {
@@ -356,20 +346,20 @@ TEST_F(Resume, MetricsThatCannotBeSynchronisedCostNoCheckpoint) {
 
 TEST_F(Resume, WeightsThatCannotBeWrittenCostNoCheckpoint) {
   run("whole");
-  const std::string in_the_way = temporary_.path("run") + "/weights.h5/in/the/way";
+  const std::string in_the_way = temporary_.path("run") + "/weights.safetensors/in/the/way";
   std::filesystem::create_directories(in_the_way);
   try {
     run("run");
     FAIL();
   } catch (const CheckpointError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("weights.h5': cannot be written"), text.npos) << text;
-    EXPECT_NE(text.find("step-000000016.h5': remedy that and go on from it with --resume"),
+    EXPECT_NE(text.find("weights.safetensors': cannot be written"), text.npos) << text;
+    EXPECT_NE(text.find("step-000000016.safetensors': remedy that and go on from it with --resume"),
               text.npos)
         << text;
   }
   EXPECT_NE(file("run", "report.html"), "");
-  std::filesystem::remove_all(temporary_.path("run") + "/weights.h5");
+  std::filesystem::remove_all(temporary_.path("run") + "/weights.safetensors");
   run("run", {.resume = "auto"});
   expect_same("run", "whole");
 }

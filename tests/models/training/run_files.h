@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/data/formats/hdf5_read.h"
+#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 
@@ -33,14 +33,16 @@ inline std::vector<double> losses_of(const std::string& csv) {
   return losses;
 }
 
-// A checkpoint but for the configuration, which names the folder.
+// The tensors of a checkpoint: the configuration names the folder.
 inline std::string values_after(const std::string& run_dir, int64_t step) {
   const CheckpointFolder folder(checkpoints_path(run_dir));
   const std::string bytes = read_all(CheckpointFile(folder.path(step)).path());
   std::string all;
-  const Hdf5Contents contents = read_hdf5(MemorySource(std::as_bytes(std::span(bytes))));
-  for (const Hdf5Array& array : contents.arrays)
-    if (array.name != "config") all += array.name + bytes.substr(array.offset, array.bytes);
+  const SafetensorsContents contents =
+      read_safetensors(MemorySource(std::as_bytes(std::span(bytes))));
+  for (const SafeTensor& tensor : contents.tensors)
+    if (tensor.name != kSealArray.name)
+      all += tensor.name + bytes.substr(tensor.offset, tensor.bytes);
   return all;
 }
 

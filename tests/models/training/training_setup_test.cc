@@ -142,7 +142,7 @@ TEST(TrainingSetup, ATrainingBeginsWithTheWeightsOfAFile) {
   config.data.train_count = config.data.test_count = 20;
   config.run.dir = folder.path("first");
   config.seed = 5;
-  const std::string weights = folder.path("weights.h5");
+  const std::string weights = folder.path("weights.safetensors");
   std::vector<float> values;
   {
     const TrainingSetup first = set_up_training(config, [](const std::string&) {}, {});

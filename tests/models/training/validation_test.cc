@@ -77,8 +77,8 @@ TEST_F(Validation, TheTestSetDecidesNothing) {
   const TrainResult second = run();
   EXPECT_EQ(first.best_step, second.best_step);
   EXPECT_EQ(first.best_value, second.best_value);
-  EXPECT_EQ(read_all(folder_.path("run") + "/weights.h5"),
-            read_all(folder_.path("other") + "/weights.h5"));
+  EXPECT_EQ(read_all(folder_.path("run") + "/weights.safetensors"),
+            read_all(folder_.path("other") + "/weights.safetensors"));
 }
 
 TEST_F(Validation, AFinishedTrainingThatIsResumedTestsAgainWithoutASecondLine) {
@@ -100,7 +100,7 @@ TEST_F(Validation, ATestThatIsBrokenOffIsMadeUpForOnce) {
   EXPECT_EQ(train(config_, print, {.stop = &stop}).stopped_by, 15);
   EXPECT_EQ(lines("validation").size(), 4u);
   EXPECT_TRUE(lines("test").empty());
-  EXPECT_FALSE(std::filesystem::exists(config_.run.dir + "/weights.h5"));
+  EXPECT_FALSE(std::filesystem::exists(config_.run.dir + "/weights.safetensors"));
   const TrainResult result = run({.resume = "auto"});
   EXPECT_EQ(result.stopped_by, 0);
   EXPECT_EQ(result.test_accuracy, whole.test_accuracy);
@@ -189,17 +189,17 @@ TEST_F(Collapse, GoesOnFromTheLastStepWithTheSameBits) {
   const TrainResult whole = run();
   ASSERT_TRUE(whole.best_kept);
   const std::string values = values_after(config_.run.dir, whole.steps);
-  const std::string weights = read_all(config_.run.dir + "/weights.h5");
+  const std::string weights = read_all(config_.run.dir + "/weights.safetensors");
   config_.run.dir = folder_.path("pieces");
   config_.train.epochs = 4;
   ASSERT_TRUE(run().best_kept);
   config_.train.epochs = 5;
   run({.resume = "auto"});
   EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
-  EXPECT_EQ(read_all(config_.run.dir + "/weights.h5"), weights);
+  EXPECT_EQ(read_all(config_.run.dir + "/weights.safetensors"), weights);
   run({.resume = "auto"});  // nothing is left to do
   EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
-  EXPECT_EQ(read_all(config_.run.dir + "/weights.h5"), weights);
+  EXPECT_EQ(read_all(config_.run.dir + "/weights.safetensors"), weights);
 }
 
 // The process is killed when the test's line is written and the last checkpoint is not yet.
@@ -246,7 +246,8 @@ TEST_F(Collapse, ABestCheckpointThatIsDamagedCostsNothingElse) {
   set_log_sink([&](LogLevel, std::string_view text) { warnings += text; });
   const TrainResult again = run({.resume = "auto"});
   set_log_sink({});
-  EXPECT_NE(warnings.find("weights.h5 holds the last weights, not the best"), std::string::npos)
+  EXPECT_NE(warnings.find("weights.safetensors holds the last weights, not the best"),
+            std::string::npos)
       << warnings;
   EXPECT_FALSE(again.best_kept);
   EXPECT_EQ(again.test_loss, last.test_loss);

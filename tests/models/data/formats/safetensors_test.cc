@@ -194,9 +194,8 @@ TEST(Safetensors, PartsOfATensorAreReadWhereTheyLie) {
 }
 
 TEST(Safetensors, WhatIsWrittenIsReadAgain) {
-  std::vector<SafeTensor> tensors(2);
-  tensors[0].name = "z", tensors[0].shape = {2, 3};
-  tensors[1].name = "a\"b", tensors[1].shape = {};
+  std::vector<SafeTensor> tensors = {safe_tensor({"z", "float32", {2, 3}}),
+                                     safe_tensor({"a\"b", "float32", {}})};
   const std::string front = safetensors_front(tensors, {{"format", "pt"}});
   EXPECT_EQ(front.size() % 8, 0u);
   const Text file(front + std::string(28, '\0'));
@@ -209,4 +208,33 @@ TEST(Safetensors, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(contents.metadata.at(0).second, "pt");
   tensors[1].name = "z";
   EXPECT_THROW(safetensors_front(tensors, {}), Error);
+}
+
+TEST(Safetensors, EveryValueIsWrittenAtAMultipleOfItsSize) {
+  std::vector<SafeTensor> tensors;
+  for (const char* dtype : {"uint8", "float32", "int64", "uint8", "float64", "int32"})
+    tensors.push_back(safe_tensor({std::to_string(tensors.size()), dtype, {3}}));
+  const size_t front = safetensors_front(tensors, {}).size();
+  std::vector<uint64_t> places;
+  for (const SafeTensor& tensor : tensors) places.push_back(tensor.offset - front);
+  EXPECT_EQ(places, (std::vector<uint64_t>{72, 48, 0, 75, 24, 60}));
+  EXPECT_EQ(front % 8, 0u);
+}
+
+TEST(Safetensors, WhatNoFileCanHoldIsNotWritten) {
+  const auto refused = [](const ArraySpec& array) {
+    std::vector<SafeTensor> tensors = {safe_tensor(array)};
+    try {
+      safetensors_front(tensors, {});
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused({"a/b", "float64", {0, 4}}));
+  EXPECT_TRUE(refused({"", "float32", {1}}));
+  EXPECT_TRUE(refused({"__metadata__", "float32", {1}}));
+  EXPECT_TRUE(refused({"a", "text", {1}}));
+  EXPECT_TRUE(refused({"a", "float32", {-1}}));
+  EXPECT_TRUE(refused({"a", "float32", {int64_t{1} << 40, int64_t{1} << 40}}));
 }
