@@ -7,14 +7,15 @@
 //
 // k runs over the channels of q's group, and x is zero outside the image.
 //
-// Another algorithm is another file beside these: a class derived from Convolution, its factory and
-// the bytes of its scratch declared below, and its line in conv2d.cc's list.
+// Another algorithm is another file beside these, with a class derived from Convolution and an
+// entry of the list in algorithms.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/layers/shared/epilogue_hook.h"
 #include "tessera/runtime/thread_pool.h"
 
@@ -47,6 +48,15 @@ enum class ConvPass {
   weight_grad,  // x, dy -> df, the gradient of sum(y * dy) with respect to f
 };
 
+// A convolution or a gradient of one over dense NHWC images and OHWI filters, on any device.
+struct ConvRequest {
+  ConvPass pass = ConvPass::forward;
+  ConvShape shape;
+  DType dtype = DType::f32;  // or f64
+  int64_t alignment = 16;    // of the first bytes of inputs and output: read for GPUs alone
+  bool operator==(const ConvRequest&) const = default;
+};
+
 // What is done to tensors on their way: `prologue` to the first input, where it is there,
 // `epilogue` to y or dx; df has none.
 template <class T>
@@ -57,42 +67,45 @@ struct ConvHooks {
 
 // What run() is given.
 struct ConvForm {
-  bool prologue = false;  // maybe with a prologue, where it takes any
-  bool packed = false;    // filters that pack() has made; forward alone, where packs_filters()
+  bool prologue = false;  // maybe with a prologue, where the algorithm takes any
+  bool packed = false;    // filters that pack() has made; forward alone, where it packs_filters()
   bool operator==(const ConvForm&) const = default;
 };
 
-// One pass for one shape: all that follows from the shape is computed when it is made.
-template <class T>
-class Convolution {
+// A Convolution of any element type.
+class AnyConvolution {
  public:
-  virtual ~Convolution() = default;
-  // a and b are the inputs as ConvPass lists them. `scratch` is 64-byte aligned, of the bytes that
-  // the algorithm's function below gives for the pool's size or more. Where there is a prologue,
-  // for algorithms that take one, `a` is what it reads, and is only fetched into the cache.
-  // Allocates nothing. The result depends on the shape, the algorithm and the instruction set
-  // alone, never on the number of threads. One caller for each scratch at a time.
+  virtual ~AnyConvolution() = default;
+  // Returns the bytes that run() needs with a pool of so many threads.
+  virtual size_t scratch(int threads) const = 0;
+  // Returns how many elements pack() writes, of a convolution that is made for packed filters.
+  virtual int64_t packed_elements() const { return 0; }
+  // Computes tables that pack() and run() read. Called once before them.
+  virtual void prepare() {}
+};
+
+// One pass for one shape: all that follows from the shape is computed when it is made and prepared.
+template <class T>
+class Convolution : public AnyConvolution {
+ public:
+  // a and b are the inputs as ConvPass lists them. `scratch` is 64-byte aligned, of scratch(threads
+  // of the pool) bytes or more. If there is a prologue, for algorithms that take one, `a` is what
+  // it reads, and is only fetched into the cache. Allocates nothing. The result depends on the
+  // shape, the algorithm and the instruction set alone, never on the number of threads. One caller
+  // for each scratch at a time.
   virtual void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
                    const ConvHooks<T>& hooks) const = 0;
-
-  // Of one that is made for packed filters.
-  virtual int64_t packed_elements() const { return 0; }
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
 };
 
-// Written by hand, for AVX2 and AVX-512: where has_native_kernels() only. `element` is
-// sizeof(float) or sizeof(double), `threads` the size of the pool.
-bool native_takes_prologue(ConvPass pass, const ConvShape& shape, size_t element);
-bool native_packs_filters(ConvPass pass, const ConvShape& shape, size_t element);
-size_t native_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads,
-                           ConvForm form = {});
-template <class T>
-std::shared_ptr<const Convolution<T>> native_convolution(ConvPass pass, const ConvShape& shape,
-                                                         ConvForm form = {});
+// Returns C<T>(args...) for the C++ type T of the dtype.
+template <template <class> class C, class... Args>
+std::unique_ptr<AnyConvolution> make_convolution(DType dtype, const Args&... args) {
+  return visit_float(dtype, [&]<class T>(T) -> std::unique_ptr<AnyConvolution> {
+    return std::make_unique<C<T>>(args...);
+  });
+}
 
-// Products of patches by Eigen, everywhere.
-size_t eigen_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads);
-template <class T>
-std::unique_ptr<Convolution<T>> eigen_convolution(ConvPass pass, const ConvShape& shape);
+inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
 }  // namespace tessera

@@ -1,13 +1,15 @@
-#include "tessera/layers/conv2d_cpu/depthwise3x3.h"
-
+// Depthwise convolutions with 3x3 filters, stride 1 or 2 and no dilation. What they take is the
+// time to read and write images, so nothing is copied: rows are read where they lie, each into the
+// first-level cache once for two rows of outputs.
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/layers/conv2d_cpu/algorithms.h"
 #include "tessera/layers/conv2d_cpu/depthwise3x3_simd.h"
 #include "tessera/layers/conv2d_cpu/geometry.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
-#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
@@ -42,8 +44,8 @@ struct RowBlocks {
   int64_t height, rows, per_image, count;
 };
 
-RowBlocks row_blocks(const GatherGeometry& g, size_t element) {
-  const int64_t row = g.in_c * static_cast<int64_t>(element);
+RowBlocks row_blocks(const GatherGeometry& g, DType dtype) {
+  const int64_t row = g.in_c * bytes_of(dtype);
   return {g.n, g.out_h, g.in_w * row * g.in_step_h / g.out_step_h, g.out_w * row};
 }
 
@@ -85,8 +87,10 @@ DepthwiseRows<T> rows_for(const GatherGeometry& g, const T* image, int64_t first
 template <class T>
 class Depthwise3x3 final : public Convolution<T> {
  public:
-  Depthwise3x3(const ConvShape& shape, bool backward)
-      : g_(shape, backward), blocks_(row_blocks(g_, sizeof(T))) {}
+  explicit Depthwise3x3(const ConvRequest& request)
+      : g_(request.shape, request.pass == ConvPass::input_grad),
+        blocks_(row_blocks(g_, request.dtype)) {}
+  size_t scratch(int) const override { return lay_out<T>(g_.shape, 0, nullptr).size; }
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
 
@@ -173,15 +177,15 @@ void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, T* ou
 template <class T>
 class Depthwise3x3WeightGrad final : public Convolution<T> {
  public:
-  explicit Depthwise3x3WeightGrad(const ConvShape& shape)
-      : g_(shape, false), blocks_(row_blocks(g_, sizeof(T))) {
+  explicit Depthwise3x3WeightGrad(const ConvRequest& request)
+      : g_(request.shape, false), blocks_(row_blocks(g_, request.dtype)) {
     const int64_t wanted =
-        std::clamp<int64_t>(shape.pixels() * shape.c / kDepthwiseTaskWork, 1, kMostSums);
+        std::clamp<int64_t>(g_.shape.pixels() * g_.shape.c / kDepthwiseTaskWork, 1, kMostSums);
     runs_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, blocks_.count));
   }
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
            const ConvHooks<T>&) const override;
-  size_t scratch() const { return lay_out<T>(g_.shape, runs_, nullptr).size; }
+  size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, nullptr).size; }
 
  private:
   void add_block(int64_t block, const T* x, const T* dy, const T* zeros, T* sum) const;
@@ -225,27 +229,19 @@ void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T
 
 }  // namespace
 
-bool depthwise3x3_applies(const ConvShape& s) {
-  return s.depthwise() && s.kh == 3 && s.kw == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
-         s.stride_h == s.stride_w && s.stride_h <= 2;
-}
-
-template <class T>
-size_t depthwise3x3_scratch(ConvPass pass, const ConvShape& shape) {
-  if (pass == ConvPass::weight_grad) return Depthwise3x3WeightGrad<T>(shape).scratch();
-  return lay_out<T>(shape, 0, nullptr).size;
-}
-
-template <class T>
-std::unique_ptr<Convolution<T>> make_depthwise3x3(ConvPass pass, const ConvShape& shape) {
-  if (pass == ConvPass::weight_grad) return std::make_unique<Depthwise3x3WeightGrad<T>>(shape);
-  return std::make_unique<Depthwise3x3<T>>(shape, pass == ConvPass::input_grad);
-}
-
-#define TESSERA_DEPTHWISE3X3(T)                                        \
-  template size_t depthwise3x3_scratch<T>(ConvPass, const ConvShape&); \
-  template std::unique_ptr<Convolution<T>> make_depthwise3x3(ConvPass, const ConvShape&);
-TESSERA_DEPTHWISE3X3(float)
-TESSERA_DEPTHWISE3X3(double)
+const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
+    .name = "depthwise3x3",
+    .applies =
+        [](const ConvRequest& r, const CpuSettings&) {
+          const ConvShape& s = r.shape;
+          return s.depthwise() && s.kh == 3 && s.kw == 3 && s.dilation_h == 1 &&
+                 s.dilation_w == 1 && s.stride_h == s.stride_w && s.stride_h <= 2;
+        },
+    .make =
+        [](const ConvRequest& r, ConvForm) {
+          return r.pass == ConvPass::weight_grad
+                     ? make_convolution<Depthwise3x3WeightGrad>(r.dtype, r)
+                     : make_convolution<Depthwise3x3>(r.dtype, r);
+        }};
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/layers/conv2d_cpu/algorithms.h"
 #include "tessera/layers/conv2d_cpu/eigen_depthwise.h"
 #include "tessera/layers/conv2d_cpu/eigen_tiling.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
@@ -46,16 +47,16 @@ struct ThreadScratch {
 template <class T>
 class EigenForward final : public Convolution<T> {
  public:
-  EigenForward(const ConvShape& shape, bool backward)
-      : s_(shape),
-        backward_(backward),
+  explicit EigenForward(const ConvRequest& request)
+      : s_(request.shape),
+        backward_(request.pass == ConvPass::input_grad),
         columns_(s_.kh * s_.kw * (s_.c / s_.groups)),
         pixels_(std::clamp<int64_t>(ceil_div(s_.pixels(), eigen_tasks(s_)), kMinPixels, kPixels)),
-        depth_(s_.pointwise() ? (backward ? s_.o / s_.groups : columns_) : piece<T>(columns_)),
-        own_(s_.pointwise() ? 0 : pixels_ * depth_, pixels_, (backward ? s_.c : s_.o) / s_.groups,
+        depth_(s_.pointwise() ? (backward_ ? s_.o / s_.groups : columns_) : piece<T>(columns_)),
+        own_(s_.pointwise() ? 0 : pixels_ * depth_, pixels_, (backward_ ? s_.c : s_.o) / s_.groups,
              depth_) {}
 
-  size_t scratch(int threads) const { return threads * own_.elements() * sizeof(T); }
+  size_t scratch(int threads) const override { return threads * own_.elements() * sizeof(T); }
 
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override {
@@ -104,15 +105,15 @@ class EigenForward final : public Convolution<T> {
 template <class T>
 class EigenInputGrad final : public Convolution<T> {
  public:
-  explicit EigenInputGrad(const ConvShape& shape)
-      : s_(shape),
-        bands_(shape),
+  explicit EigenInputGrad(const ConvRequest& request)
+      : s_(request.shape),
+        bands_(s_),
         row_columns_(s_.kw * (s_.c / s_.groups)),
         columns_(piece<T>(row_columns_)),
         pixels_(std::clamp<int64_t>(bands_.rows * s_.out_w(), 1, kPixels)),
         own_(pixels_ * columns_, pixels_, columns_, s_.o / s_.groups) {}
 
-  size_t scratch(int threads) const { return threads * own_.elements() * sizeof(T); }
+  size_t scratch(int threads) const override { return threads * own_.elements() * sizeof(T); }
 
   void run(ThreadPool& pool, const T* dy, const T* filters, T* dx, void* scratch,
            const ConvHooks<T>& hooks) const override {
@@ -164,17 +165,17 @@ class EigenInputGrad final : public Convolution<T> {
 template <class T>
 class EigenWeightGrad final : public Convolution<T> {
  public:
-  explicit EigenWeightGrad(const ConvShape& shape)
-      : s_(shape),
+  explicit EigenWeightGrad(const ConvRequest& request)
+      : s_(request.shape),
         columns_(s_.kh * s_.kw * (s_.c / s_.groups)),
         width_(piece<T>(columns_)),
         slices_(ceil_div(columns_, width_)),
         pixels_(piece<T>(s_.pixels())),
         blocks_(ceil_div(s_.pixels(), pixels_)),
-        runs_(eigen_runs(s_, slices_ * s_.groups, blocks_, sizeof(T))),
+        runs_(eigen_runs(s_, slices_ * s_.groups, blocks_, request.dtype)),
         own_(s_.pointwise() ? 0 : pixels_ * width_, s_.o / s_.groups, width_, pixels_) {}
 
-  size_t scratch(int threads) const {
+  size_t scratch(int threads) const override {
     return (partial_elements() + threads * own_.elements()) * sizeof(T);
   }
 
@@ -223,33 +224,18 @@ class EigenWeightGrad final : public Convolution<T> {
   const ThreadScratch<T> own_;
 };
 
-// Calls use(the algorithm for the pass), made on the stack.
-template <class T, class Use>
-auto with_algorithm(ConvPass pass, const ConvShape& shape, Use use) {
-  if (shape.depthwise()) return use(EigenDepthwise<T>(pass, shape));
-  if (pass == ConvPass::weight_grad) return use(EigenWeightGrad<T>(shape));
-  if (pass == ConvPass::forward || shape.pointwise())
-    return use(EigenForward<T>(shape, pass == ConvPass::input_grad));
-  return use(EigenInputGrad<T>(shape));
-}
-
 }  // namespace
 
-size_t eigen_conv_scratch(ConvPass pass, const ConvShape& shape, size_t element, int threads) {
-  const auto bytes = [&](const auto& algorithm) { return algorithm.scratch(threads); };
-  return element == sizeof(float) ? with_algorithm<float>(pass, shape, bytes)
-                                  : with_algorithm<double>(pass, shape, bytes);
-}
-
-template <class T>
-std::unique_ptr<Convolution<T>> eigen_convolution(ConvPass pass, const ConvShape& shape) {
-  return with_algorithm<T>(pass, shape, [](const auto& algorithm) {
-    using Algorithm = std::decay_t<decltype(algorithm)>;
-    return std::unique_ptr<Convolution<T>>(std::make_unique<Algorithm>(algorithm));
-  });
-}
-
-template std::unique_ptr<Convolution<float>> eigen_convolution(ConvPass, const ConvShape&);
-template std::unique_ptr<Convolution<double>> eigen_convolution(ConvPass, const ConvShape&);
+const ConvAlgorithm ConvAlgorithm::eigen = {
+    .name = "eigen",
+    .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
+    .make =
+        [](const ConvRequest& r, ConvForm) {
+          if (r.shape.depthwise()) return make_eigen_depthwise(r);
+          if (r.pass == ConvPass::weight_grad) return make_convolution<EigenWeightGrad>(r.dtype, r);
+          if (r.pass == ConvPass::forward || r.shape.pointwise())
+            return make_convolution<EigenForward>(r.dtype, r);
+          return make_convolution<EigenInputGrad>(r.dtype, r);
+        }};
 
 }  // namespace tessera

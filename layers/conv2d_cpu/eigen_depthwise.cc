@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/layers/conv2d_cpu/eigen_tiling.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/shared/gemm_eigen_simd.h"
 
@@ -38,22 +39,34 @@ void for_taps(const ConvShape& s, int64_t line, int64_t row, int64_t rows, Use u
   }
 }
 
-}  // namespace
-
 template <class T>
-EigenDepthwise<T>::EigenDepthwise(ConvPass pass, const ConvShape& shape)
-    : pass_(pass),
-      s_(shape),
-      taps_(s_.kh * s_.kw),
-      line_rows_(std::max<int64_t>(1, ceil_div(s_.n * s_.out_h(), eigen_tasks(s_)))),
-      bands_(shape),
-      runs_(eigen_runs(s_, 1, s_.n * s_.out_h(), sizeof(T))) {}
+class EigenDepthwise final : public Convolution<T> {
+ public:
+  explicit EigenDepthwise(const ConvRequest& request)
+      : pass_(request.pass),
+        s_(request.shape),
+        taps_(s_.kh * s_.kw),
+        line_rows_(std::max<int64_t>(1, ceil_div(s_.n * s_.out_h(), eigen_tasks(s_)))),
+        bands_(s_),
+        runs_(eigen_runs(s_, 1, s_.n * s_.out_h(), request.dtype)) {}
+  // Filters as [tap][channel], or the partial sums of their gradient.
+  size_t scratch(int) const override {
+    return (pass_ == ConvPass::weight_grad ? runs_ : 1) * s_.weights() * sizeof(T);
+  }
+  void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
+           const ConvHooks<T>& hooks) const override;
 
-// Filters as [tap][channel], or the partial sums of their gradient.
-template <class T>
-size_t EigenDepthwise<T>::scratch(int /*threads*/) const {
-  return (pass_ == ConvPass::weight_grad ? runs_ : 1) * s_.weights() * sizeof(T);
-}
+ private:
+  void forward(int64_t begin, int64_t end, const T* x, const T* f, T* y) const;
+  void input_grad(int64_t image, int64_t row, int64_t rows, const T* dy, const T* f, T* dx) const;
+  void weight_grad(int64_t begin, int64_t end, const T* x, const T* dy, T* df) const;
+
+  const ConvPass pass_;
+  const ConvShape s_;
+  const int64_t taps_, line_rows_;  // rows of y, over all images, of a task
+  const EigenBands bands_;
+  const int64_t runs_;
+};
 
 template <class T>
 void EigenDepthwise<T>::forward(int64_t begin, int64_t end, const T* x, const T* f, T* y) const {
@@ -122,7 +135,10 @@ void EigenDepthwise<T>::run(ThreadPool& pool, const T* a, const T* b, T* out, vo
   });
 }
 
-template class EigenDepthwise<float>;
-template class EigenDepthwise<double>;
+}  // namespace
+
+std::unique_ptr<AnyConvolution> make_eigen_depthwise(const ConvRequest& request) {
+  return make_convolution<EigenDepthwise>(request.dtype, request);
+}
 
 }  // namespace tessera

@@ -3,28 +3,10 @@
 // what is multiplied and where it is added.
 #pragma once
 
-#include "tessera/layers/conv2d_cpu/eigen_tiling.h"
+#include "tessera/layers/conv2d_cpu/convolution.h"
 
 namespace tessera {
 
-template <class T>
-class EigenDepthwise final : public Convolution<T> {
- public:
-  EigenDepthwise(ConvPass pass, const ConvShape& shape);
-  size_t scratch(int threads) const;
-  void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
-           const ConvHooks<T>& hooks) const override;
-
- private:
-  void forward(int64_t begin, int64_t end, const T* x, const T* f, T* y) const;
-  void input_grad(int64_t image, int64_t row, int64_t rows, const T* dy, const T* f, T* dx) const;
-  void weight_grad(int64_t begin, int64_t end, const T* x, const T* dy, T* df) const;
-
-  const ConvPass pass_;
-  const ConvShape s_;
-  const int64_t taps_, line_rows_;  // rows of y, over all images, of a task
-  const EigenBands bands_;
-  const int64_t runs_;
-};
+std::unique_ptr<AnyConvolution> make_eigen_depthwise(const ConvRequest& request);
 
 }  // namespace tessera

@@ -30,8 +30,8 @@ struct EigenBands {
 
 // Runs of the pixels that make partial sums in the gradient of the filters, where its own parts are
 // too few tasks. The sums take 8 MB at most: memory that is written and read once more.
-inline int64_t eigen_runs(const ConvShape& s, int64_t parts, int64_t blocks, size_t element) {
-  const int64_t bytes = std::max<int64_t>(1, s.weights() * static_cast<int64_t>(element));
+inline int64_t eigen_runs(const ConvShape& s, int64_t parts, int64_t blocks, DType dtype) {
+  const int64_t bytes = std::max<int64_t>(1, s.weights() * bytes_of(dtype));
   const int64_t runs =
       std::min(ceil_div(eigen_tasks(s), std::max<int64_t>(1, parts)), (8 << 20) / bytes);
   return std::clamp<int64_t>(runs, 1, std::max<int64_t>(1, blocks));

@@ -230,19 +230,14 @@ size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const Tensor
   return layout.size();
 }
 
-template <class T>
-std::unique_ptr<Kernel> fused_kernel(std::shared_ptr<const Convolution<T>> convolution,
+std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      bool takes_prologue, const ConvFusion& fusion,
                                      std::span<const TensorSpec> in, const TensorSpec& result) {
-  return std::make_unique<FusedKernel<T>>(std::move(convolution), takes_prologue, fusion, in,
-                                          result);
+  return visit_float(result.dtype, [&]<class T>(T) -> std::unique_ptr<Kernel> {
+    return std::make_unique<FusedKernel<T>>(
+        std::static_pointer_cast<const Convolution<T>>(convolution), takes_prologue, fusion, in,
+        result);
+  });
 }
-
-template std::unique_ptr<Kernel> fused_kernel(std::shared_ptr<const Convolution<float>>, bool,
-                                              const ConvFusion&, std::span<const TensorSpec>,
-                                              const TensorSpec&);
-template std::unique_ptr<Kernel> fused_kernel(std::shared_ptr<const Convolution<double>>, bool,
-                                              const ConvFusion&, std::span<const TensorSpec>,
-                                              const TensorSpec&);
 
 }  // namespace tessera

@@ -60,8 +60,7 @@ std::optional<FusedMore> with_reader(const ConvFusion& own, const OpPtr& reader,
 // Bytes that the kernel needs besides the convolution's scratch. One that takes no prologue is
 // given its input as a whole.
 size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first);
-template <class T>
-std::unique_ptr<Kernel> fused_kernel(std::shared_ptr<const Convolution<T>> convolution,
+std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      bool takes_prologue, const ConvFusion& fusion,
                                      std::span<const TensorSpec> in, const TensorSpec& result);
 

@@ -1,16 +1,18 @@
-// The native convolution and its input gradient: every task gathers its pixels' patches, where they
+// The direct convolution and its input gradient: every task gathers its pixels' patches, where they
 // lie or from a padded copy of a few rows, and multiplies them with packed filters. No matrix of
-// all patches is ever made.
-#include "tessera/layers/conv2d_cpu/gather.h"
-
+// all patches is ever made. With a prologue every task copies what it reads (geometry.h), so that
+// the prologue can make it.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "tessera/layers/conv2d_cpu/algorithms.h"
 #include "tessera/layers/conv2d_cpu/geometry.h"
+#include "tessera/layers/conv2d_cpu/lanes.h"
 #include "tessera/layers/conv2d_cpu/microkernels.h"
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
 #include "tessera/layers/conv2d_cpu/tiling.h"
+#include "tessera/layers/conv2d_cpu/weight_grad.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
@@ -75,10 +77,10 @@ void fill_offsets(const GatherGeometry& g, const GatherTiling& tiling, Phase& p)
 }
 
 // Runs of consecutive elements, cut where a chunk is full.
-void fill_segments(const GatherGeometry& g, size_t element, Phase& p) {
+void fill_segments(const GatherGeometry& g, DType dtype, Phase& p) {
   const int64_t per_run = g.joins_taps ? p.h.taps : 1;
   const int64_t run = per_run * (g.in_c / g.shape.groups);
-  const int64_t count = chunk_count(p.depth, element);
+  const int64_t count = chunk_count(p.depth, dtype);
   int64_t k = 0;
   for (int64_t c = 0; c < count; ++c) {
     const int64_t end = p.depth * (c + 1) / count;
@@ -110,7 +112,12 @@ struct TaskRows {
 template <class T>
 class Gather final : public Convolution<T> {
  public:
-  Gather(const ConvShape& shape, bool backward, ConvForm form);
+  Gather(const ConvRequest& request, ConvForm form);
+  size_t scratch(int threads) const override {
+    const int64_t blocks = block_elements<T>(geometry_, tiling_) * threads;
+    return static_cast<size_t>(blocks + (packed_ ? 0 : filters_)) * sizeof(T);
+  }
+  void prepare() override;
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
   int64_t packed_elements() const override { return filters_; }
@@ -139,9 +146,9 @@ class Gather final : public Convolution<T> {
 };
 
 template <class T>
-Gather<T>::Gather(const ConvShape& shape, bool backward, ConvForm form)
-    : geometry_(shape, backward, form.prologue),
-      tiling_(geometry_, sizeof(T)),
+Gather<T>::Gather(const ConvRequest& request, ConvForm form)
+    : geometry_(request.shape, request.pass == ConvPass::input_grad, form.prologue),
+      tiling_(geometry_, request.dtype),
       packed_(form.packed) {
   for (int64_t i = 0; i < geometry_.phases; ++i) {
     Phase p{};
@@ -150,9 +157,15 @@ Gather<T>::Gather(const ConvShape& shape, bool backward, ConvForm form)
     p.group_stride = group_elements<T>(geometry_, p.depth);
     p.filters = filters_;
     filters_ += filter_elements<T>(geometry_, p.depth);
-    fill_offsets(geometry_, tiling_, p);
-    if (!geometry_.shape.depthwise()) fill_segments(geometry_, sizeof(T), p);
     phases_.push_back(std::move(p));
+  }
+}
+
+template <class T>
+void Gather<T>::prepare() {
+  for (Phase& p : phases_) {
+    fill_offsets(geometry_, tiling_, p);
+    if (!geometry_.shape.depthwise()) fill_segments(geometry_, dtype_of<T>, p);
   }
 }
 
@@ -284,7 +297,7 @@ void Gather<T>::multiply(const Phase& p, const TaskRows& rows, const T* in, cons
   const int64_t groups = geometry_.shape.groups;
   const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
   const int64_t panel = 2 * microkernel.lanes;
-  const int64_t together = columns_together(sizeof(T)), chunks = std::ssize(p.chunks);
+  const int64_t together = columns_together(dtype_of<T>), chunks = std::ssize(p.chunks);
   GatherProduct<T> product{};
   for (int64_t g = 0; g < groups; ++g) {
     const T* filters = packed + p.filters + g * p.group_stride;
@@ -376,24 +389,20 @@ void Gather<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, voi
 
 }  // namespace
 
-template <class T>
-size_t gather_scratch(const ConvShape& shape, bool backward, ConvForm form, int threads) {
-  const GatherGeometry g(shape, backward, form.prologue);
-  int64_t elements = block_elements<T>(g, GatherTiling(g, sizeof(T))) * threads;
-  if (!form.packed)
-    for (int64_t i = 0; i < g.phases; ++i) elements += filter_elements<T>(g, g.depth(i));
-  return static_cast<size_t>(elements) * sizeof(T);
-}
-
-template <class T>
-std::unique_ptr<Convolution<T>> make_gather(const ConvShape& shape, bool backward, ConvForm form) {
-  return std::make_unique<Gather<T>>(shape, backward, form);
-}
-
-#define TESSERA_GATHER(T)                                                   \
-  template size_t gather_scratch<T>(const ConvShape&, bool, ConvForm, int); \
-  template std::unique_ptr<Convolution<T>> make_gather(const ConvShape&, bool, ConvForm);
-TESSERA_GATHER(float)
-TESSERA_GATHER(double)
+const ConvAlgorithm ConvAlgorithm::direct = {
+    .name = "direct",
+    .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
+    .make =
+        [](const ConvRequest& r, ConvForm form) {
+          return r.pass == ConvPass::weight_grad ? make_weight_grad(r, form)
+                                                 : make_convolution<Gather>(r.dtype, r, form);
+        },
+    .takes_prologue =
+        [](const ConvRequest& r) {
+          return r.pass == ConvPass::weight_grad ? weight_grad_takes_prologue(r)
+                                                 : r.pass == ConvPass::forward;
+        },
+    .absorbs_prologue = forward_is_direct,
+    .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; }};
 
 }  // namespace tessera

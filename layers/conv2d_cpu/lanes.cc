@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tessera/layers/conv2d_cpu/algorithms.h"
 #include "tessera/layers/conv2d_cpu/lanes_tiling.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
@@ -26,7 +27,8 @@ struct LanesPhase {
 template <class T>
 class Lanes final : public Convolution<T> {
  public:
-  Lanes(const ConvShape& shape, bool backward, LanesAre lanes_are);
+  Lanes(const ConvRequest& request, LanesAre lanes_are);
+  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
   LanesBuffers<T> lay_out(int threads, void* scratch) const;
@@ -44,11 +46,11 @@ class Lanes final : public Convolution<T> {
 };
 
 template <class T>
-Lanes<T>::Lanes(const ConvShape& shape, bool backward, LanesAre lanes_are)
-    : g_(shape, backward),
-      tiling_(g_, lanes_are, sizeof(T), lanes_kernels<T>().lanes),
-      in_c_(g_.in_c / shape.groups),
-      out_c_(g_.out_c / shape.groups) {
+Lanes<T>::Lanes(const ConvRequest& request, LanesAre lanes_are)
+    : g_(request.shape, request.pass == ConvPass::input_grad),
+      tiling_(g_, lanes_are, request.dtype, lanes_kernels<T>().lanes),
+      in_c_(g_.in_c / g_.shape.groups),
+      out_c_(g_.out_c / g_.shape.groups) {
   int64_t filters = 0;
   for (int64_t i = 0; i < g_.phases; ++i) {
     phases_.push_back({g_.axis(true, i), g_.axis(false, i), filters});
@@ -150,28 +152,31 @@ void Lanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void
   });
 }
 
+template <LanesAre kLanes>
+bool lanes_apply(const ConvRequest& request, const CpuSettings&) {
+  return lanes_for(request) == kLanes;
+}
+
+template <LanesAre kLanes>
+std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvForm) {
+  return request.pass == ConvPass::weight_grad
+             ? make_lanes_weight_grad(request, kLanes)
+             : make_convolution<Lanes>(request.dtype, request, kLanes);
+}
+
 }  // namespace
 
 bool may_be_lanes(LanesAre lanes, const ConvShape& shape) {
   return lanes == LanesAre::images || shape.stride_w == 1;
 }
 
-template <class T>
-size_t lanes_scratch(ConvPass pass, const ConvShape& shape, LanesAre lanes, int threads) {
-  if (pass == ConvPass::weight_grad) return lanes_weight_grad_scratch<T>(shape, lanes, threads);
-  return Lanes<T>(shape, pass == ConvPass::input_grad, lanes).lay_out(threads, nullptr).size;
-}
-
-template <class T>
-std::unique_ptr<Convolution<T>> make_lanes(ConvPass pass, const ConvShape& shape, LanesAre lanes) {
-  if (pass == ConvPass::weight_grad) return make_lanes_weight_grad<T>(shape, lanes);
-  return std::make_unique<Lanes<T>>(shape, pass == ConvPass::input_grad, lanes);
-}
-
-#define TESSERA_LANES(T)                                                       \
-  template size_t lanes_scratch<T>(ConvPass, const ConvShape&, LanesAre, int); \
-  template std::unique_ptr<Convolution<T>> make_lanes(ConvPass, const ConvShape&, LanesAre);
-TESSERA_LANES(float)
-TESSERA_LANES(double)
+const ConvAlgorithm ConvAlgorithm::image_lanes = {.name = "image_lanes",
+                                                  .applies = lanes_apply<LanesAre::images>,
+                                                  .make = make_lanes<LanesAre::images>,
+                                                  .absorbs_prologue = forward_is_direct};
+const ConvAlgorithm ConvAlgorithm::column_lanes = {.name = "column_lanes",
+                                                   .applies = lanes_apply<LanesAre::columns>,
+                                                   .make = make_lanes<LanesAre::columns>,
+                                                   .absorbs_prologue = forward_is_direct};
 
 }  // namespace tessera

@@ -19,21 +19,17 @@ namespace tessera {
 
 enum class LanesAre { images, columns };
 
-// Which of them is the faster of the native ways, by a count made from the shape alone, if any is.
-std::optional<LanesAre> lanes_for(ConvPass pass, const ConvShape& shape, size_t element);
+// Returns which of them takes less time than direct convolution, by a count made from the shape
+// alone, if any does.
+std::optional<LanesAre> lanes_for(const ConvRequest& request);
+// Returns whether the forward pass, or the gradient with respect to the filters, is of a
+// convolution whose forward pass is better computed directly than with lanes.
+bool forward_is_direct(const ConvRequest& request);
 
 // Columns: whether the stride lets them.
 bool may_be_lanes(LanesAre lanes, const ConvShape& shape);
 
-template <class T>
-size_t lanes_scratch(ConvPass pass, const ConvShape& shape, LanesAre lanes, int threads);
-template <class T>
-std::unique_ptr<Convolution<T>> make_lanes(ConvPass pass, const ConvShape& shape, LanesAre lanes);
-
-// For ConvPass::weight_grad the two below.
-template <class T>
-size_t lanes_weight_grad_scratch(const ConvShape& shape, LanesAre lanes, int threads);
-template <class T>
-std::unique_ptr<Convolution<T>> make_lanes_weight_grad(const ConvShape& shape, LanesAre lanes);
+// Requires ConvPass::weight_grad.
+std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request, LanesAre lanes);
 
 }  // namespace tessera

@@ -78,7 +78,7 @@ double depth_of(const GatherGeometry& g) {
 template <class T>
 double lanes_cost(ConvPass pass, const GatherGeometry& g, LanesAre lanes_are) {
   const int lanes = lanes_kernels<T>().lanes;
-  const LanesTiling tiling(g, lanes_are, sizeof(T), lanes);
+  const LanesTiling tiling(g, lanes_are, dtype_of<T>, lanes);
   if (!may_be_lanes(lanes_are, g.shape) || !fits<T>(pass, g, tiling))
     return std::numeric_limits<double>::infinity();
   const bool images = lanes_are == LanesAre::images, sums = pass == ConvPass::weight_grad;
@@ -111,8 +111,12 @@ std::optional<LanesAre> choose(ConvPass pass, const ConvShape& s) {
 
 }  // namespace
 
-std::optional<LanesAre> lanes_for(ConvPass pass, const ConvShape& shape, size_t element) {
-  return element == sizeof(float) ? choose<float>(pass, shape) : choose<double>(pass, shape);
+std::optional<LanesAre> lanes_for(const ConvRequest& r) {
+  return visit_float(r.dtype, [&]<class T>(T) { return choose<T>(r.pass, r.shape); });
+}
+
+bool forward_is_direct(const ConvRequest& r) {
+  return r.pass != ConvPass::input_grad && !lanes_for({ConvPass::forward, r.shape, r.dtype});
 }
 
 }  // namespace tessera

@@ -39,7 +39,7 @@ void for_turns(const GatherGeometry& g, const LanesTiling& t, const LanesTask& t
 
 }  // namespace
 
-LanesTiling::LanesTiling(const GatherGeometry& g, LanesAre lanes_are, size_t element, int lanes)
+LanesTiling::LanesTiling(const GatherGeometry& g, LanesAre lanes_are, DType dtype, int lanes)
     : lanes_are(lanes_are), lanes(lanes) {
   if (lanes_are == LanesAre::images) {
     images = lanes, vectors = g.out_w;
@@ -54,7 +54,7 @@ LanesTiling::LanesTiling(const GatherGeometry& g, LanesAre lanes_are, size_t ele
     next_vector = lanes;
   }
   const int64_t groups = ceil_div(g.n, images), count = std::max<int64_t>(1, g.rows.count);
-  const int64_t row_bytes = std::max<int64_t>(1, row) * static_cast<int64_t>(element);
+  const int64_t row_bytes = std::max<int64_t>(1, row) * bytes_of(dtype);
   const int64_t halo = std::max<int64_t>(0, g.rows.reach - g.rows.base - g.in_step_h);
   const int64_t fit = std::max<int64_t>(1, (kTaskInputBytes / row_bytes - halo) / g.in_step_h);
   const int64_t work = g.shape.weights() * g.shape.pixels();

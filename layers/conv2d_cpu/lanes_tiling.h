@@ -25,7 +25,7 @@ struct LanesTask {
 // Distances are in values. Outputs of a row are vectors, [column][channel][image] or
 // [some columns][channel][column].
 struct LanesTiling {
-  LanesTiling(const GatherGeometry& geometry, LanesAre lanes_are, size_t element, int lanes);
+  LanesTiling(const GatherGeometry& geometry, LanesAre lanes_are, DType dtype, int lanes);
 
   LanesAre lanes_are;
   int64_t lanes, images, rows, bands, tasks;

@@ -29,6 +29,7 @@ template <class T>
 class LanesWeightGrad final : public Convolution<T> {
  public:
   LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are);
+  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
            const ConvHooks<T>&) const override;
   LanesWeightGradBuffers<T> lay_out(int threads, void* scratch) const;
@@ -49,7 +50,7 @@ class LanesWeightGrad final : public Convolution<T> {
 
 template <class T>
 LanesWeightGrad<T>::LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are)
-    : g_(shape, false), tiling_(g_, lanes_are, sizeof(T), lanes_kernels<T>().lanes) {
+    : g_(shape, false), tiling_(g_, lanes_are, dtype_of<T>, lanes_kernels<T>().lanes) {
   for (int64_t v = 0; v < shape.kw; ++v)
     for (int64_t k = 0; k < shape.c / shape.groups; ++k)
       offsets_.push_back(v * shape.dilation_w * tiling_.column + k * tiling_.channel);
@@ -148,20 +149,8 @@ void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, v
 
 }  // namespace
 
-template <class T>
-size_t lanes_weight_grad_scratch(const ConvShape& shape, LanesAre lanes, int threads) {
-  return LanesWeightGrad<T>(shape, lanes).lay_out(threads, nullptr).size;
+std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request, LanesAre lanes) {
+  return make_convolution<LanesWeightGrad>(request.dtype, request.shape, lanes);
 }
-
-template <class T>
-std::unique_ptr<Convolution<T>> make_lanes_weight_grad(const ConvShape& shape, LanesAre lanes) {
-  return std::make_unique<LanesWeightGrad<T>>(shape, lanes);
-}
-
-#define TESSERA_LANES_WEIGHT_GRAD(T)                                             \
-  template size_t lanes_weight_grad_scratch<T>(const ConvShape&, LanesAre, int); \
-  template std::unique_ptr<Convolution<T>> make_lanes_weight_grad(const ConvShape&, LanesAre);
-TESSERA_LANES_WEIGHT_GRAD(float)
-TESSERA_LANES_WEIGHT_GRAD(double)
 
 }  // namespace tessera

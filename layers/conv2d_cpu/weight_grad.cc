@@ -1,4 +1,3 @@
-// The native gradient of a convolution with respect to its filters.
 #include "tessera/layers/conv2d_cpu/weight_grad.h"
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 #include "tessera/layers/conv2d_cpu/padded_copy.h"
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/conv2d_cpu/weight_grad_tiling.h"
-#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
@@ -305,6 +304,9 @@ template <class T>
 class WeightGrad final : public Convolution<T> {
  public:
   WeightGrad(const ConvShape& shape, ConvForm form);
+  size_t scratch(int threads) const override {
+    return lay_out<T>(tiling_, form_, threads, nullptr).size;
+  }
   void run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
            const ConvHooks<T>& hooks) const override;
 
@@ -319,7 +321,7 @@ class WeightGrad final : public Convolution<T> {
 
 template <class T>
 WeightGradTiling make_tiling(const ConvShape& shape) {
-  return {shape, sizeof(T), microkernels<T>().lanes, microkernels<T>().row_tile};
+  return {shape, dtype_of<T>, microkernels<T>().lanes, microkernels<T>().row_tile};
 }
 
 template <class T>
@@ -381,26 +383,15 @@ void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* 
 
 }  // namespace
 
-bool weight_grad_takes_prologue(const ConvShape& s, size_t element) {
-  const WeightGradTiling tiling =
-      element == sizeof(float) ? make_tiling<float>(s) : make_tiling<double>(s);
-  return !tiling.direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
+bool weight_grad_takes_prologue(const ConvRequest& request) {
+  const ConvShape& s = request.shape;
+  const bool direct =
+      visit_float(request.dtype, [&]<class T>(T) { return make_tiling<T>(s).direct; });
+  return !direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
 }
 
-template <class T>
-size_t weight_grad_scratch(const ConvShape& shape, ConvForm form, int threads) {
-  return lay_out<T>(make_tiling<T>(shape), form, threads, nullptr).size;
+std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvForm form) {
+  return make_convolution<WeightGrad>(request.dtype, request.shape, form);
 }
-
-template <class T>
-std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape, ConvForm form) {
-  return std::make_unique<WeightGrad<T>>(shape, form);
-}
-
-#define TESSERA_WEIGHT_GRAD(T)                                             \
-  template size_t weight_grad_scratch<T>(const ConvShape&, ConvForm, int); \
-  template std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape&, ConvForm);
-TESSERA_WEIGHT_GRAD(float)
-TESSERA_WEIGHT_GRAD(double)
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The native gradient of a convolution with respect to its filters.
+// The direct gradient of a convolution with respect to its filters.
 #pragma once
 
 #include "tessera/layers/conv2d_cpu/convolution.h"
@@ -7,10 +7,7 @@ namespace tessera {
 
 // Takes a prologue: for 1x1 filters, where tiles of x are copied anyway; each task applies it to
 // the channels of each block of pixels that its tiles are of.
-bool weight_grad_takes_prologue(const ConvShape& shape, size_t element);
-template <class T>
-size_t weight_grad_scratch(const ConvShape& shape, ConvForm form, int threads);
-template <class T>
-std::unique_ptr<Convolution<T>> make_weight_grad(const ConvShape& shape, ConvForm form);
+bool weight_grad_takes_prologue(const ConvRequest& request);
+std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvForm form);
 
 }  // namespace tessera

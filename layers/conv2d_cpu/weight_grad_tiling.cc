@@ -62,10 +62,10 @@ void WeightGradTiling::cut(int64_t size) {
   runs = std::clamp<int64_t>(runs, 1, blocks);
 }
 
-WeightGradTiling::WeightGradTiling(const ConvShape& given, size_t element, int lanes, int row_tile)
+WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype, int lanes, int row_tile)
     : shape(given), lanes(lanes), row_tile(row_tile) {
   ConvShape& s = shape;
-  const int64_t size = static_cast<int64_t>(element);
+  const int64_t size = bytes_of(dtype);
   if (s.pointwise()) s.w *= s.n * s.h, s.n = s.h = 1;  // pixels are independent: one long row
   out_h = s.out_h(), out_w = s.out_w();
   rows = s.kh, row_columns = s.kw * (s.c / s.groups);

@@ -18,7 +18,7 @@ namespace tessera {
 
 struct WeightGradTiling {
   // lanes: elements of a vector; row_tile: filters that the microkernel takes at once.
-  WeightGradTiling(const ConvShape& shape, size_t element, int lanes, int row_tile);
+  WeightGradTiling(const ConvShape& shape, DType dtype, int lanes, int row_tile);
 
   ConvShape shape;
   int64_t lanes, row_tile;
@@ -50,7 +50,7 @@ struct WeightGradTiling {
   }
 
  private:
-  void cut(int64_t element);
+  void cut(int64_t size);
 };
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tessera/layers/conv2d_cpu/algorithms.h"
 #include "tessera/layers/conv2d_cpu/winograd_steps.h"
 #include "tessera/runtime/integers.h"
 
@@ -21,29 +22,31 @@ constexpr int64_t kTasks = 16;
 
 class WinogradConvolution final : public Convolution<float> {
  public:
-  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, bool packed)
+  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvForm form)
       : s_(pass, shape, m, kTiles, kTogether),
         parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.together) : 1),
         filter_position_(s_.in.c * s_.columns + kWinogradSkew),
-        packed_(packed) {}
+        form_(form) {}
+  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
-  WinogradScratch lay_out(int threads, bool prologue, void* base) const {
-    return s_.lay_out(base, packed_ ? 0 : 1, filter_position_, threads, threads, prologue);
-  }
   int64_t packed_elements() const override { return s_.filter_positions * filter_position_; }
   void pack(ThreadPool& pool, const float* w, float* packed) const override {
     s_.transform_all(pool, w, packed, filter_position_);
   }
 
  private:
+  WinogradScratch lay_out(int threads, void* base) const {
+    return s_.lay_out(base, form_.packed ? 0 : 1, filter_position_, threads, threads,
+                      form_.prologue);
+  }
   WinogradFetch next_input(int64_t index, const float* in) const;
   void run_part(int64_t index, int64_t part, const float* in, float* out,
                 const Prologue<float>& prologue, const WinogradScratch& own) const;
 
   const WinogradSteps s_;
   const int64_t parts_, filter_position_;
-  const bool packed_;
+  const ConvForm form_;
 };
 
 // The rows that the next block reads and this one has not.
@@ -80,8 +83,8 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
 void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* filters, float* out,
                               void* scratch, const ConvHooks<float>& hooks) const {
   const Epilogue<float>& epilogue = hooks.epilogue;
-  WinogradScratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
-  if (packed_)
+  WinogradScratch all = lay_out(pool.size(), scratch);
+  if (form_.packed)
     all.filters = filters;
   else
     s_.transform_all(pool, filters, all.own_filters, filter_position_);
@@ -97,27 +100,44 @@ void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* fi
                       [&](int64_t index) { s_.finish(s_.blocks.block(index), out, epilogue); });
 }
 
+template <int kTile>
+bool winograd_applies(const ConvRequest& r, const CpuSettings& settings) {
+  return r.dtype == DType::f32 && settings.winograd != Winograd::off &&
+         winograd_tile(r.pass, r.shape) == kTile;
+}
+
+template <int kTile>
+std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvForm form) {
+  if (r.pass == ConvPass::weight_grad)
+    return make_winograd_weight_grad(r.shape, kTile, form.prologue);
+  if (winograd_goes_by_filters(r.shape, kTile))
+    return make_winograd_by_filters(r.pass, r.shape, kTile, form);
+  return std::make_unique<WinogradConvolution>(r.pass, r.shape, kTile, form);
+}
+
+bool winograd_takes_prologue(const ConvRequest& r) {
+  return r.pass != ConvPass::weight_grad || winograd_weight_grad_takes_prologue(r.shape);
+}
+bool winograd_absorbs_prologue(const ConvRequest& r) { return r.pass != ConvPass::input_grad; }
+
+template <int kTile>
+bool packs_winograd_filters(const ConvRequest& r) {
+  return winograd_packs_filters(r.shape, kTile);
+}
+
 }  // namespace
 
-bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape) {
-  return pass != ConvPass::weight_grad || winograd_weight_grad_takes_prologue(shape);
-}
-
-size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads, ConvForm form) {
-  if (pass == ConvPass::weight_grad)
-    return winograd_weight_grad_scratch(shape, m, threads, form.prologue);
-  if (winograd_goes_by_filters(shape, m))
-    return winograd_by_filters_scratch(pass, shape, m, threads, form);
-  return WinogradConvolution(pass, shape, m, form.packed)
-      .lay_out(threads, form.prologue, nullptr)
-      .size;
-}
-
-std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m,
-                                                  bool packed) {
-  if (pass == ConvPass::weight_grad) return make_winograd_weight_grad(shape, m);
-  if (winograd_goes_by_filters(shape, m)) return make_winograd_by_filters(pass, shape, m, packed);
-  return std::make_unique<WinogradConvolution>(pass, shape, m, packed);
-}
+const ConvAlgorithm ConvAlgorithm::winograd4 = {.name = "winograd4",
+                                                .applies = winograd_applies<4>,
+                                                .make = make_winograd<4>,
+                                                .takes_prologue = winograd_takes_prologue,
+                                                .absorbs_prologue = winograd_absorbs_prologue,
+                                                .packs_filters = packs_winograd_filters<4>};
+const ConvAlgorithm ConvAlgorithm::winograd2 = {.name = "winograd2",
+                                                .applies = winograd_applies<2>,
+                                                .make = make_winograd<2>,
+                                                .takes_prologue = winograd_takes_prologue,
+                                                .absorbs_prologue = winograd_absorbs_prologue,
+                                                .packs_filters = packs_winograd_filters<2>};
 
 }  // namespace tessera

@@ -24,34 +24,21 @@
 
 namespace tessera {
 
-// The m with which a pass takes least time by a count of what it computes and moves, 2 or 4; 0
-// where the direct convolution does.
+// Returns the m with which a pass takes least time by a count of what it computes and moves, 2 or
+// 4; 0 if the direct convolution does.
 int winograd_tile(ConvPass pass, const ConvShape& shape);
 
 // Whether filters that do not change are better kept transformed, which takes 16/9 or 4 times their
 // bytes: where there are few tiles for each filter.
 bool winograd_packs_filters(const ConvShape& shape, int m);
 
-// Takes a prologue: it is then applied to the rows that a block of tiles reads.
-bool winograd_takes_prologue(ConvPass pass, const ConvShape& shape);
-
-// Bytes; more with a prologue.
-size_t winograd_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
-                        ConvForm form = {});
-// 3x3 filters, dilation 1, one group; stride 1, padding up to 2 and m = 2 or 4, or stride 2,
-// padding 1 and m = 4.
-std::unique_ptr<Convolution<float>> make_winograd(ConvPass pass, const ConvShape& shape, int m,
-                                                  bool packed = false);
-
-// What these take where transformed filters would not stay in L3.
+// What they take if transformed filters would not stay in L3.
 bool winograd_goes_by_filters(const ConvShape& shape, int m);
-size_t winograd_by_filters_scratch(ConvPass pass, const ConvShape& shape, int m, int threads,
-                                   ConvForm form);
-std::unique_ptr<Convolution<float>> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
-                                                             int m, bool packed);
-// For ConvPass::weight_grad.
-size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads, bool prologue);
+std::unique_ptr<AnyConvolution> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
+                                                         int m, ConvForm form);
+// For ConvPass::weight_grad. A prologue is applied to the rows that a block of tiles reads.
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape);
-std::unique_ptr<Convolution<float>> make_winograd_weight_grad(const ConvShape& shape, int m);
+std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvShape& shape, int m,
+                                                          bool prologue);
 
 }  // namespace tessera

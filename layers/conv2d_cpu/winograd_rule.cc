@@ -46,7 +46,7 @@ bool applies(const ConvShape& s, int m) {
 }  // namespace
 
 int winograd_tile(ConvPass pass, const ConvShape& s) {
-  if (s.c < kLeast || s.o < kLeast || s.pixels() == 0) return 0;
+  if (!applies(s, 4) || s.c < kLeast || s.o < kLeast || s.pixels() == 0) return 0;
   const double pairs = static_cast<double>(s.c) * s.o;
   double least = kWinogradGain * static_cast<double>(s.n) *
                  taps(s.h, s.out_h(), s.stride_h, s.pad_h) *

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "tessera/layers/conv2d_cpu/microkernels.h"
-#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 

@@ -7,8 +7,8 @@
 #include "tessera/layers/conv2d_cpu/partial_sums.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/layers/conv2d_cpu/winograd_tiling.h"
-#include "tessera/runtime/integers.h"
 #include "tessera/layers/shared/scratch_layout.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
@@ -40,12 +40,13 @@ struct Scratch {
 
 class WinogradWeightGrad final : public Convolution<float> {
  public:
-  WinogradWeightGrad(const ConvShape& shape, int m);
+  WinogradWeightGrad(const ConvShape& shape, int m, bool prologue);
+  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const float* x, const float* dy, float* df, void* scratch,
            const ConvHooks<float>& hooks) const override;
-  Scratch lay_out(int threads, bool prologue, void* base) const;
 
  private:
+  Scratch lay_out(int threads, void* base) const;
   // The inputs, channels of x and of dy, and what a thread works in.
   struct Task {
     const float *x, *dy;
@@ -59,6 +60,7 @@ class WinogradWeightGrad final : public Convolution<float> {
   void run_task(const Task& task, int64_t run, float* df) const;
 
   const ConvShape s_;
+  const bool prologue_;
   const WinogradTransforms& transforms_;
   const ImageRead in_;
   const int64_t positions_, filter_positions_;
@@ -67,8 +69,9 @@ class WinogradWeightGrad final : public Convolution<float> {
   int64_t runs_, x_position_, dy_position_, sum_position_;
 };
 
-WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
+WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m, bool prologue)
     : s_(s),
+      prologue_(prologue),
       transforms_(winograd_transforms(s, m)),
       in_(image_read(s, transforms_, ConvPass::weight_grad)),
       positions_(transforms_.positions),
@@ -84,14 +87,14 @@ WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m)
   sum_position_ = filters_.size * channels_.size + kWinogradSkew;
 }
 
-Scratch WinogradWeightGrad::lay_out(int threads, bool prologue, void* base) const {
+Scratch WinogradWeightGrad::lay_out(int threads, void* base) const {
   ScratchLayout layout(base);
   Scratch all{};
   if (runs_ > 1) all.partial = layout.take<float>(runs_ * s_.weights());
   all.sums = layout.take<float>(threads * filter_positions_ * sum_position_);
   all.x = layout.take<float>(threads * positions_ * x_position_);
   all.dy = layout.take<float>(threads * positions_ * dy_position_);
-  all.window = layout.take<float>(prologue ? threads * blocks_.window(in_) : 0);
+  all.window = layout.take<float>(prologue_ ? threads * blocks_.window(in_) : 0);
   all.size = layout.size();
   return all;
 }
@@ -151,7 +154,7 @@ void WinogradWeightGrad::run_task(const Task& task, int64_t run, float* df) cons
 
 void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, float* df,
                              void* scratch, const ConvHooks<float>& hooks) const {
-  const Scratch all = lay_out(pool.size(), hooks.prologue.read != nullptr, scratch);
+  const Scratch all = lay_out(pool.size(), scratch);
   const int64_t parts = channels_.count * filters_.count;
   pool.parallel_for_thread(runs_ * parts, [&](int64_t index, int thread) {
     const int64_t run = index / parts, ci = index % channels_.count;
@@ -175,15 +178,12 @@ void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, 
 
 }  // namespace
 
-size_t winograd_weight_grad_scratch(const ConvShape& shape, int m, int threads, bool prologue) {
-  return WinogradWeightGrad(shape, m).lay_out(threads, prologue, nullptr).size;
-}
-
 // Where channels are cut, each part would make anew what all of them read.
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape) { return shape.c <= kChannels; }
 
-std::unique_ptr<Convolution<float>> make_winograd_weight_grad(const ConvShape& shape, int m) {
-  return std::make_unique<WinogradWeightGrad>(shape, m);
+std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvShape& shape, int m,
+                                                          bool prologue) {
+  return std::make_unique<WinogradWeightGrad>(shape, m, prologue);
 }
 
 }  // namespace tessera

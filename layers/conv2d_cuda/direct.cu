@@ -182,15 +182,13 @@ void run(const ConvRequest& request, CudaContext& where, const void* a, const vo
 size_t direct_conv_scratch(const ConvRequest& request) {
   if (request.pass != ConvPass::weight_grad) return 0;
   const int64_t parts = parts_of(request.shape);
-  return parts == 1 ? 0 : static_cast<size_t>(request.shape.weights() * parts) * request.element;
+  return parts == 1 ? 0
+                    : static_cast<size_t>(request.shape.weights() * parts) * size_of(request.dtype);
 }
 
 void direct_conv(const ConvRequest& request, CudaContext& where, const void* a, const void* b,
                  void* out, void* scratch) {
-  if (request.element == sizeof(double))
-    run<double>(request, where, a, b, out, scratch);
-  else
-    run<float>(request, where, a, b, out, scratch);
+  visit_float(request.dtype, [&]<class T>(T) { run<T>(request, where, a, b, out, scratch); });
 }
 
 }  // namespace tessera

@@ -73,7 +73,7 @@ Names names_of(ConvPass pass) {
 
 bool conv_may_have_plan(const ConvRequest& request) {
   const ConvShape& s = request.shape;
-  return request.element == sizeof(float) &&
+  return request.dtype == DType::f32 &&
          std::min({s.n, s.h, s.w, s.c, s.o, s.out_h(), s.out_w()}) > 0;
 }
 

@@ -10,19 +10,11 @@
 
 namespace tessera {
 
-// A convolution or a gradient of one over dense NHWC images and OHWI filters.
-struct ConvRequest {
-  ConvPass pass = ConvPass::forward;
-  ConvShape shape;
-  size_t element = sizeof(float);  // or sizeof(double)
-  int64_t alignment = 16;          // of the first bytes of inputs and output
-};
-
 // What the op asks for with inputs of these specs, if it is a convolution or a gradient of one.
 std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in);
 
 // "forward x 32x56x56x64 w 64x3x3x64 stride 1x1 padding 1x1 dilation 1x1 groups 1": all of it but
-// element and alignment.
+// dtype and alignment.
 std::string conv_text(const ConvRequest& request);
 
 }  // namespace tessera

@@ -68,12 +68,12 @@ Json algorithm_json(const AlgorithmTime& one, const AlgorithmTime& running) {
 }  // namespace
 
 std::string AlgorithmTimes::text() const {
-  std::string text = fmt::format("{:>10} {:>12} {:>10}  {:<10} {}\n", "us", "scratch MiB",
+  std::string text = fmt::format("{:>10} {:>12} {:>10}  {:<12} {}\n", "us", "scratch MiB",
                                  "ms per MiB", "algorithm", "step, op, place; shape");
   for (const OpAlgorithms& op : ops)
     for (const AlgorithmTime& one : op.algorithms) {
       const std::optional<double> ms = price(one, op.algorithms.front());
-      text += fmt::format("{:>10.1f} {:>12.3f} {:>10}  {:<10}", one.us,
+      text += fmt::format("{:>10.1f} {:>12.3f} {:>10}  {:<12}", one.us,
                           static_cast<double>(one.scratch_bytes) / kMiB,
                           ms ? fmt::format("{:.3f}", *ms) : "", one.name);
       if (&one == &op.algorithms.front())

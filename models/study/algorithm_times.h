@@ -12,7 +12,7 @@
 namespace tessera {
 
 struct AlgorithmTime {
-  std::string name;  // native | winograd4 | winograd2 | eigen
+  std::string name;  // native | winograd4 | direct | eigen | ...
   int64_t scratch_bytes = 0;
   double us = 0;  // the median
 };

@@ -31,7 +31,7 @@ struct ProfiledOp {
   std::string op;         // "conv2d", "conv2d again" where it has run before (memory.budget)
   std::string place;      // in the model: "layer1.0.conv1"; outside of modules what it updates
   std::string phase;      // forward | backward | update
-  std::string algorithm;  // native | winograd4 | eigen | default
+  std::string algorithm;  // native | winograd4 | direct | eigen | default | ...
   std::string shape;      // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
   Cost cost;
   Spread us;  // microseconds

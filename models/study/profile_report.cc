@@ -90,11 +90,11 @@ std::string ops_text(const Profile& profile, size_t most) {
   std::stable_sort(longest.begin(), longest.end(),
                    [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
   const size_t shown = most == 0 ? longest.size() : std::min(most, longest.size());
-  std::string text = fmt::format("{:>10} {:>9} {:>9} {}  {:<9} {:<8} {}\n", "us", "min", "max",
+  std::string text = fmt::format("{:>10} {:>9} {:>9} {}  {:<12} {:<8} {}\n", "us", "min", "max",
                                  kRateTitles, "algorithm", "phase", "step, op, place; shape");
   for (size_t i = 0; i < shown; ++i) {
     const ProfiledOp& op = *longest[i];
-    text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<9} {:<8} {} {}; {}\n", op.us.median,
+    text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<12} {:<8} {} {}; {}\n", op.us.median,
                         op.us.min, op.us.max, rates_text(profile, work_of(op)), op.algorithm,
                         op.phase, op.node, op_title(op.op, op.place), op.shape);
   }

@@ -118,7 +118,13 @@ class ProfileCosts final : public StepCosts {
     const std::string there = key(name, place_of(graph, node), phase_name(node.phase), cost);
     if (const auto op = ops_.find(there); op != ops_.end()) return op->second.ratio();
     const Algorithm chosen = choose_algorithm(*node.op, in, context(node.device).target());
-    const auto like = kinds_.find(kind(std::string(node.op->name()), std::string(chosen.name)));
+    const auto named = [&](std::string_view algorithm) {
+      return kinds_.find(kind(std::string(node.op->name()), std::string(algorithm)));
+    };
+    auto like = named(chosen.name);
+    // Older profiles call all of a convolution's algorithms "native" that are not of these.
+    if (like == kinds_.end() && chosen.name != "eigen" && !chosen.name.starts_with("winograd"))
+      like = named("native");
     return like != kinds_.end() ? like->second.ratio(cost) : all_.ratio();
   }
 

@@ -16,8 +16,9 @@ inline constexpr const char* kMachineFormat = "tessera machine 1";
 // The times that a profile found (trainer profile --json, or --machine for those of several
 // networks): of an op, by name, place, phase and what it computes and moves. One that is not there
 // takes what is counted times the ratio, measured over counted, of the nearest of its name and
-// algorithm, by operations and bytes; where there are none, of all. Throws DataError, which names
-// the file, where the text is no profile.
+// algorithm, by operations and bytes; where there are none, of all. In older profiles "native" is
+// any algorithm of a convolution but Winograd's and Eigen's. Throws DataError, which names the
+// file, where the text is no profile.
 std::shared_ptr<const StepCosts> profile_costs(const std::string& text, const std::string& name);
 
 // "counted", or the path of such a profile. Throws DataError where it cannot be read.

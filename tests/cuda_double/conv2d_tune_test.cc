@@ -80,7 +80,7 @@ TEST_P(Conv2dTune, APlanWithoutMemoryForItsWorkspaceHasNoTime) {
 
 TEST_P(Conv2dTune, NothingIsMeasuredForWhatCudnnIsNotAsked) {
   PlanCache cache("");
-  EXPECT_TRUE(tune_conv({ConvPass::forward, kShape, sizeof(double)}, where(), cache).empty());
+  EXPECT_TRUE(tune_conv({ConvPass::forward, kShape, tessera::DType::f64}, where(), cache).empty());
 }
 
 // In a process of its own, whose device stays lost.

@@ -8,13 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "tessera/layers/conv2d_cpu/convolution.h"
+#include "tessera/layers/conv2d_cpu/algorithms.h"
 #include "tessera/layers/conv2d_cpu/lanes.h"
 #include "tessera/layers/conv2d_cpu/winograd.h"
 #include "tessera/runtime/simd/isa.h"
@@ -265,53 +266,29 @@ struct Results {
   std::vector<T> y, dx, dw;
 };
 
-// The algorithms that there are; native ones where this build and processor have them. Native takes
-// lanes of images or columns where a rule says so; here they are asked for on any shape that they
-// can compute.
-enum class Algorithm { native, eigen, winograd2, winograd4, image_lanes, column_lanes };
-constexpr const char* kNames[] = {"native",    "eigen",       "winograd2",
-                                  "winograd4", "image_lanes", "column_lanes"};
-
-std::optional<LanesAre> lanes_of(Algorithm algorithm) {
-  if (algorithm == Algorithm::image_lanes) return LanesAre::images;
-  if (algorithm == Algorithm::column_lanes) return LanesAre::columns;
-  return std::nullopt;
+// By its name, where this build and processor have it; "native" is the first of those that are no
+// Winograd's. Each is asked for on any shape that it can compute, whatever its rule says.
+const ConvAlgorithm& algorithm_of(std::string_view name, const ConvRequest& request) {
+  if (name != "native") return conv_algorithm(name);
+  return *conv_algorithms(request, {.winograd = Winograd::off}).front();
 }
 
-int tile_of(Algorithm algorithm) {
-  return algorithm == Algorithm::winograd2 ? 2 : algorithm == Algorithm::winograd4 ? 4 : 0;
-}
+bool is_winograd(std::string_view name) { return name.starts_with("winograd"); }
 
 template <class T>
-std::shared_ptr<const Convolution<T>> make(Algorithm algorithm, ConvPass pass, const ConvShape& s) {
-  if constexpr (kNativeKernels) {
-    if (algorithm == Algorithm::native) return native_convolution<T>(pass, s);
-    if (const auto lanes = lanes_of(algorithm)) return make_lanes<T>(pass, s, *lanes);
-    if constexpr (std::is_same_v<T, float>)
-      if (const int m = tile_of(algorithm)) return make_winograd(pass, s, m);
-  }
-  return eigen_convolution<T>(pass, s);
-}
-
-size_t scratch_of(Algorithm algorithm, ConvPass pass, const ConvShape& s, size_t element,
-                  int threads) {
-  if constexpr (kNativeKernels) {
-    if (algorithm == Algorithm::native) return native_conv_scratch(pass, s, element, threads);
-    if (const auto lanes = lanes_of(algorithm))
-      return element == sizeof(float) ? lanes_scratch<float>(pass, s, *lanes, threads)
-                                      : lanes_scratch<double>(pass, s, *lanes, threads);
-    if (const int m = tile_of(algorithm)) return winograd_scratch(pass, s, m, threads);
-  }
-  return eigen_conv_scratch(pass, s, element, threads);
+std::shared_ptr<const Convolution<T>> make(std::string_view name, const ConvRequest& request,
+                                           ConvForm form = {}) {
+  return std::static_pointer_cast<const Convolution<T>>(
+      shared_convolution(algorithm_of(name, request), request, form));
 }
 
 // Twice, the second time with the scratch that the first one left: nothing may depend on it.
 template <class T>
-void run_pass(Algorithm algorithm, ConvPass pass, const ConvShape& s, ThreadPool& pool,
+void run_pass(std::string_view algorithm, ConvPass pass, const ConvShape& s, ThreadPool& pool,
               const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& out,
               int64_t pixel) {
-  Scratch scratch(scratch_of(algorithm, pass, s, sizeof(T), pool.size()));
-  const auto convolution = make<T>(algorithm, pass, s);
+  const auto convolution = make<T>(algorithm, {pass, s, dtype_of<T>});
+  Scratch scratch(convolution->scratch(pool.size()));
   Seen<T> seen(std::ssize(out), pixel);
   convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(),
                    {{}, {Seen<T>::apply, &seen}});
@@ -323,73 +300,46 @@ void run_pass(Algorithm algorithm, ConvPass pass, const ConvShape& s, ThreadPool
 }
 
 // The first input comes out of a prologue: the same bits.
-void run_with_prologue(Algorithm algorithm, ConvPass pass, const ConvShape& s, ThreadPool& pool,
-                       const std::vector<float>& a, const std::vector<float>& b,
+void run_with_prologue(std::string_view algorithm, ConvPass pass, const ConvShape& s,
+                       ThreadPool& pool, const std::vector<float>& a, const std::vector<float>& b,
                        const std::vector<float>& wanted) {
-  if constexpr (kNativeKernels) {
-    const int m = tile_of(algorithm);
-    const bool takes =
-        m != 0 ? winograd_takes_prologue(pass, s)
-               : algorithm == Algorithm::native && native_takes_prologue(pass, s, sizeof(float));
-    if (!takes) return;
-    Scratch scratch(
-        m != 0 ? winograd_scratch(pass, s, m, pool.size(), {.prologue = true})
-               : native_conv_scratch(pass, s, sizeof(float), pool.size(), {.prologue = true}));
-    const std::vector<float> half = [&] {
-      std::vector<float> halves = a;
-      for (float& value : halves) value /= 2;
-      return halves;
-    }();
-    const auto twice = [](void* context, float* to, int64_t first, int64_t count) {
-      const auto& from = *static_cast<const std::vector<float>*>(context);
-      ASSERT_TRUE(first >= 0 && count > 0 && first + count <= std::ssize(from));
-      for (int64_t i = 0; i < count; ++i) to[i] = 2 * from[static_cast<size_t>(first + i)];
-    };
-    std::vector<float> out(wanted.size(), NAN);
-    const ConvHooks<float> hooks{{twice, const_cast<std::vector<float>*>(&half)}, {}};
-    if (m != 0)
-      make_winograd(pass, s, m)
-          ->run(pool, half.data(), b.data(), out.data(), scratch.data(), hooks);
-    else
-      native_convolution<float>(pass, s, {.prologue = true})
-          ->run(pool, half.data(), b.data(), out.data(), scratch.data(), hooks);
-    EXPECT_EQ(out, wanted);
-    EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
-  }
+  const ConvRequest request{pass, s};
+  if (!algorithm_of(algorithm, request).takes_prologue(request)) return;
+  const auto convolution = make<float>(algorithm, request, {.prologue = true});
+  Scratch scratch(convolution->scratch(pool.size()));
+  std::vector<float> half = a;
+  for (float& value : half) value /= 2;
+  const auto twice = [](void* context, float* to, int64_t first, int64_t count) {
+    const auto& from = *static_cast<const std::vector<float>*>(context);
+    ASSERT_TRUE(first >= 0 && count > 0 && first + count <= std::ssize(from));
+    for (int64_t i = 0; i < count; ++i) to[i] = 2 * from[static_cast<size_t>(first + i)];
+  };
+  std::vector<float> out(wanted.size(), NAN);
+  convolution->run(pool, half.data(), b.data(), out.data(), scratch.data(), {{twice, &half}, {}});
+  EXPECT_EQ(out, wanted);
+  EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
 }
 
 // Filters that were packed before: the same bits.
 template <class T>
-void run_with_packed(Algorithm algorithm, const ConvShape& s, ThreadPool& pool,
+void run_with_packed(std::string_view algorithm, const ConvShape& s, ThreadPool& pool,
                      const std::vector<T>& x, const std::vector<T>& w,
                      const std::vector<T>& wanted) {
-  if constexpr (kNativeKernels) {
-    const ConvForm form{.packed = true};
-    std::shared_ptr<const Convolution<T>> convolution;
-    size_t bytes = 0;
-    if (algorithm == Algorithm::native && native_packs_filters(ConvPass::forward, s, sizeof(T))) {
-      convolution = native_convolution<T>(ConvPass::forward, s, form);
-      bytes = native_conv_scratch(ConvPass::forward, s, sizeof(T), pool.size(), form);
-    }
-    if constexpr (std::is_same_v<T, float>)
-      if (const int m = tile_of(algorithm)) {
-        convolution = make_winograd(ConvPass::forward, s, m, true);
-        bytes = winograd_scratch(ConvPass::forward, s, m, pool.size(), form);
-      }
-    if (!convolution) return;
-    Scratch scratch(bytes);
-    Scratch packed(static_cast<size_t>(convolution->packed_elements()) * sizeof(T));
-    convolution->pack(pool, w.data(), static_cast<T*>(packed.data()));
-    std::vector<T> out(wanted.size(), T(NAN));
-    convolution->run(pool, x.data(), static_cast<const T*>(packed.data()), out.data(),
-                     scratch.data(), {});
-    EXPECT_EQ(out, wanted);
-    EXPECT_TRUE(scratch.intact() && packed.intact()) << "memory is overrun";
-  }
+  const auto convolution =
+      make<T>(algorithm, {ConvPass::forward, s, dtype_of<T>}, {.packed = true});
+  if (convolution->packed_elements() == 0) return;
+  Scratch scratch(convolution->scratch(pool.size()));
+  Scratch packed(static_cast<size_t>(convolution->packed_elements()) * sizeof(T));
+  convolution->pack(pool, w.data(), static_cast<T*>(packed.data()));
+  std::vector<T> out(wanted.size(), T(NAN));
+  convolution->run(pool, x.data(), static_cast<const T*>(packed.data()), out.data(), scratch.data(),
+                   {});
+  EXPECT_EQ(out, wanted);
+  EXPECT_TRUE(scratch.intact() && packed.intact()) << "memory is overrun";
 }
 
 template <class T>
-Results<T> run(Algorithm algorithm, const ConvShape& s, int threads) {
+Results<T> run(std::string_view algorithm, const ConvShape& s, int threads) {
   const auto x = values<T>(x_size(s), 1), w = values<T>(w_size(s), 2), dy = values<T>(y_size(s), 3);
   Results<T> r{std::vector<T>(y_size(s), T(NAN)), std::vector<T>(x_size(s), T(NAN)),
                std::vector<T>(w_size(s), T(NAN))};
@@ -406,7 +356,7 @@ Results<T> run(Algorithm algorithm, const ConvShape& s, int threads) {
 }
 
 template <class T>
-void compare(Algorithm algorithm, const Case& test, double tolerance) {
+void compare(std::string_view algorithm, const Case& test, double tolerance) {
   const ConvShape& s = test.shape;
   const auto x = values<T>(x_size(s), 1), w = values<T>(w_size(s), 2), dy = values<T>(y_size(s), 3);
   std::vector<double> y(y_size(s)), dx(x_size(s)), dw(w_size(s));
@@ -421,19 +371,19 @@ void compare(Algorithm algorithm, const Case& test, double tolerance) {
   EXPECT_LE(error(r.dw, dw), tolerance);
 }
 
-class Conv2dAlgorithms : public testing::TestWithParam<std::tuple<Algorithm, Case>> {
+class Conv2dAlgorithms : public testing::TestWithParam<std::tuple<const char*, Case>> {
  protected:
-  Algorithm algorithm() const { return std::get<0>(GetParam()); }
+  std::string_view algorithm() const { return std::get<0>(GetParam()); }
   const Case& test() const { return std::get<1>(GetParam()); }
   void SetUp() override {
-    if (algorithm() != Algorithm::eigen && !has_native_kernels())
+    if (algorithm() != "eigen" && !has_native_kernels())
       GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   }
 };
 
 TEST_P(Conv2dAlgorithms, AgreeWithTheDefinition) {
-  compare<float>(algorithm(), test(), tile_of(algorithm()) ? 5e-6 : 3e-6);
-  if (!tile_of(algorithm())) compare<double>(algorithm(), test(), 1e-14);
+  compare<float>(algorithm(), test(), is_winograd(algorithm()) ? 5e-6 : 3e-6);
+  if (!is_winograd(algorithm())) compare<double>(algorithm(), test(), 1e-14);
 }
 
 TEST_P(Conv2dAlgorithms, SameBitsForAnyNumberOfThreads) {
@@ -477,43 +427,40 @@ TEST(Conv2dAlgorithm, NativeAndEigenAgreeOnRandomShapes) {
     s.h = std::max(s.h, s.dilation_h * (s.kh - 1) + 1 - 2 * s.pad_h);
     s.w = std::max(s.w, s.dilation_w * (s.kw - 1) + 1 - 2 * s.pad_w);
     SCOPED_TRACE(i);
-    const auto a = run<float>(Algorithm::native, s, 2), b = run<float>(Algorithm::eigen, s, 2);
+    const auto a = run<float>("native", s, 2), b = run<float>("eigen", s, 2);
     expect_close(a.y, b.y, 1e-5), expect_close(a.dx, b.dx, 1e-5), expect_close(a.dw, b.dw, 1e-5);
-    const auto c = run<double>(Algorithm::native, s, 2), d = run<double>(Algorithm::eigen, s, 2);
+    const auto c = run<double>("native", s, 2), d = run<double>("eigen", s, 2);
     expect_close(c.y, d.y, 1e-12), expect_close(c.dx, d.dx, 1e-12), expect_close(c.dw, d.dw, 1e-12);
   }
 }
 
-std::string case_name(const testing::TestParamInfo<std::tuple<Algorithm, Case>>& info) {
+std::string case_name(const testing::TestParamInfo<std::tuple<const char*, Case>>& info) {
   const auto& [algorithm, test] = info.param;
-  std::string name = std::string(kNames[static_cast<int>(algorithm)]) + "_" +
-                     std::to_string(info.index) + "_" + test.why;
+  std::string name = std::string(algorithm) + "_" + std::to_string(info.index) + "_" + test.why;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dAlgorithms,
-                         testing::Combine(testing::Values(Algorithm::native, Algorithm::eigen,
-                                                          Algorithm::image_lanes),
+                         testing::Combine(testing::Values("native", "direct", "eigen",
+                                                          "image_lanes"),
                                           testing::ValuesIn(kCases)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LanesShapes, Conv2dAlgorithms,
-                         testing::Combine(testing::Values(Algorithm::native,
-                                                          Algorithm::image_lanes),
+                         testing::Combine(testing::Values("native", "direct", "image_lanes"),
                                           testing::ValuesIn(kLanesCases)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(ColumnsShapes, Conv2dAlgorithms,
-                         testing::Combine(testing::Values(Algorithm::column_lanes),
+                         testing::Combine(testing::Values("column_lanes"),
                                           testing::ValuesIn(cases_of_columns())),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(WinogradShapes, Conv2dAlgorithms,
-                         testing::Combine(testing::Values(Algorithm::winograd2,
-                                                          Algorithm::winograd4),
+                         testing::Combine(testing::Values("winograd2", "winograd4"),
                                           testing::ValuesIn(kWinogradCases)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Stride2WinogradShapes, Conv2dAlgorithms,
-                         testing::Combine(testing::Values(Algorithm::winograd4),
+                         testing::Combine(testing::Values("winograd4"),
                                           testing::ValuesIn(kStride2WinogradCases)),
                          case_name);
 
@@ -554,9 +501,8 @@ TEST(Lanes, AreTakenWhereChannelsFillNoVectors) {
   if constexpr (kNativeKernels) {
     using Passes = std::vector<std::optional<LanesAre>>;
     const auto passes = [](const ConvShape& s) {
-      return Passes{lanes_for(ConvPass::forward, s, sizeof(float)),
-                    lanes_for(ConvPass::input_grad, s, sizeof(float)),
-                    lanes_for(ConvPass::weight_grad, s, sizeof(float))};
+      return Passes{lanes_for({ConvPass::forward, s}), lanes_for({ConvPass::input_grad, s}),
+                    lanes_for({ConvPass::weight_grad, s})};
     };
     const Passes images(3, LanesAre::images), columns(3, LanesAre::columns), none(3);
     EXPECT_EQ(passes(square(64, 28, 1, 6, 5, 1, 2)), images);
@@ -578,20 +524,42 @@ TEST(Conv2dScratch, StaysSmall) {
   for (const ConvShape& s : {square(32, 224, 3, 64, 7, 2, 3), square(32, 56, 64, 64, 3, 1, 1),
                              square(32, 56, 256, 64, 1, 1, 0), square(32, 14, 1024, 2048, 1, 2, 0),
                              square(32, 7, 512, 512, 3, 1, 1), square(128, 32, 64, 64, 3, 1, 1)})
-    for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
-      EXPECT_LE(eigen_conv_scratch(pass, s, 4, 8), size_t{32} << 20);
-      const Algorithm native = has_native_kernels() ? Algorithm::native : Algorithm::eigen;
-      EXPECT_LE(scratch_of(native, pass, s, 4, 8), size_t{32} << 20);
-    }
+    for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad})
+      for (const char* algorithm : {"native", "eigen"})
+        EXPECT_LE(make<float>(algorithm, {pass, s})->scratch(8), size_t{32} << 20);
 }
 
-TEST(NativeConvolution, EqualShapesShareOne) {
-  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels here";
-  if constexpr (kNativeKernels) {
-    const ConvShape shape{.n = 2, .h = 9, .w = 9, .c = 8, .o = 8, .kh = 3, .kw = 3};
-    const auto one = native_convolution<float>(ConvPass::forward, shape);
-    EXPECT_EQ(one, native_convolution<float>(ConvPass::forward, shape));
-    EXPECT_NE(one, native_convolution<float>(ConvPass::input_grad, shape));
+std::string names_of(const ConvRequest& request, const CpuSettings& settings = {}) {
+  std::string names;
+  for (const ConvAlgorithm* one : conv_algorithms(request, settings))
+    names += std::string(one->name) + " ";
+  return names;
+}
+
+TEST(ConvAlgorithms, AreListedInOrderOfPreference) {
+  const ConvShape plain = square(64, 32, 16, 16, 3, 1, 1);
+  if (!has_native_kernels()) {
+    EXPECT_EQ(names_of({ConvPass::forward, plain}), "eigen ");
+    return;
+  }
+  EXPECT_EQ(names_of({ConvPass::forward, plain}), "winograd4 direct eigen ");
+  EXPECT_EQ(names_of({ConvPass::forward, plain}, {.winograd = Winograd::off}), "direct eigen ");
+  EXPECT_EQ(names_of({ConvPass::forward, plain, DType::f64}), "direct eigen ");
+  for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
+    EXPECT_EQ(names_of({pass, square(8, 16, 64, 64, 3, 2, 1, 1, 64)}),
+              "depthwise3x3 direct eigen ");
+    EXPECT_EQ(names_of({pass, square(8, 16, 64, 64, 5, 2, 2, 1, 64)}), "direct eigen ");
+    EXPECT_EQ(names_of({pass, square(64, 28, 1, 6, 5, 1, 2)}), "image_lanes direct eigen ");
+    EXPECT_EQ(names_of({pass, square(1, 28, 1, 6, 5, 1, 2)}), "column_lanes direct eigen ");
+  }
+}
+
+TEST(ConvAlgorithms, EqualRequestsShareOneConvolution) {
+  const ConvShape shape{.n = 2, .h = 9, .w = 9, .c = 8, .o = 8, .kh = 3, .kw = 3};
+  for (const char* name : {"native", "eigen"}) {
+    const auto one = make<float>(name, {ConvPass::forward, shape});
+    EXPECT_EQ(one, make<float>(name, {ConvPass::forward, shape}));
+    EXPECT_NE(one, make<float>(name, {ConvPass::input_grad, shape}));
   }
 }
 

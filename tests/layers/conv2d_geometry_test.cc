@@ -128,7 +128,7 @@ TEST(GatherTiling, TasksCoverEveryRowOnceAndFitTheCache) {
                               .pad_h = 1,
                               .pad_w = 1};
             const GatherGeometry g(s, backward);
-            const GatherTiling t(g, sizeof(float));
+            const GatherTiling t(g, DType::f32);
             EXPECT_GE(t.images * t.rows, 1);
             EXPECT_TRUE(t.images == 1 || t.rows == g.rows.count);
             EXPECT_EQ(t.blocks_per_image, (g.rows.count + t.rows - 1) / t.rows);

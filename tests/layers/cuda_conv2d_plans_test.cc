@@ -85,7 +85,7 @@ TEST_F(CudaConv2dPlans, TheCapIsKeptBeyondTheFirstProposals) {
 }
 
 TEST_F(CudaConv2dPlans, OneAboutWhichCudnnIsNotAsked) {
-  EXPECT_FALSE(conv_plan({ConvPass::forward, square_, sizeof(double)}, gpu_profile("H100"), {}));
+  EXPECT_FALSE(conv_plan({ConvPass::forward, square_, DType::f64}, gpu_profile("H100"), {}));
   ConvShape empty = square_;
   empty.n = 0;
   for (const ConvPass pass : kPasses) EXPECT_FALSE(plan(empty, pass));

@@ -106,7 +106,7 @@ TEST_F(CudaConv2d, DirectComputesFloat32) {
     for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
       const auto p = static_cast<size_t>(pass);
       // Twice the scratch that is needed: that of float64, about which cuDNN is not asked.
-      const Algorithm direct = dnn_algorithms({pass, shape, sizeof(double)}, *where.facts()).back();
+      const Algorithm direct = dnn_algorithms({pass, shape, DType::f64}, *where.facts()).back();
       const Tensor a = copy(pairs[p][0], gpu), b = copy(pairs[p][1], gpu);
       const Tensor y = copy(in_dtype(noise(right[p].shape(), 4), DType::f32), gpu);
       const Tensor scratch =

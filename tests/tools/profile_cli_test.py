@@ -31,7 +31,8 @@ class Profile(ProgramTest):
                                delta=1e-3 * profile["ops_us"])
         self.assertEqual(sum(kind["ops"] for kind in profile["kinds"]), len(ops))
         conv = next(op for op in ops if op["op"] == "conv2d")
-        self.assertIn(conv["algorithm"], ("native", "winograd2", "winograd4", "eigen"))
+        self.assertIn(conv["algorithm"], ("winograd2", "winograd4", "depthwise3x3", "image_lanes", "column_lanes",
+                                          "direct", "eigen"))
         self.assertEqual(conv["phase"], "forward")
         self.assertRegex(conv["shape"], r"^\[4x.*\] -> \[4x")
         self.assertLessEqual(conv["us"]["min"], conv["us"]["median"])

@@ -29,10 +29,15 @@ double seconds(AlgorithmRun& run, int times) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / times;
 }
 
-// The algorithm of that name; of "winograd" either.
+bool is(const Algorithm& algorithm, std::string_view name) {
+  return algorithm.name.starts_with(name);
+}
+
+// The algorithm of that name; of "winograd" either; of "native" the best of those by hand that are
+// not Winograd's.
 std::optional<Algorithm> find(const std::vector<Algorithm>& all, std::string_view name) {
-  for (const Algorithm& algorithm : all)
-    if (algorithm.name.starts_with(name)) return algorithm;
+  for (const Algorithm& one : all)
+    if (name == "native" ? !is(one, "winograd") && !is(one, "eigen") : is(one, name)) return one;
   return std::nullopt;
 }
 

@@ -107,7 +107,7 @@ Profile invented() {
        .op = "conv2d",
        .place = "layer1",
        .phase = "forward",
-       .algorithm = "native",
+       .algorithm = "direct",
        .shape = "[1] -> [2]",
        .cost = {.flops = 10'000'000, .bytes_read = 1'000'000, .bytes_written = 1'000'000},
        .us = {900, 1000, 1200}});
@@ -128,8 +128,8 @@ Profile invented() {
 TEST(Profile, TheTableHasRatesAndWhatTheyAreOfThePeaks) {
   const std::string text = invented().text(0);
   EXPECT_TRUE(has(text,
-                  "1000.0     900.0    1200.0  25.0 %    10.00   50 %     2.00   25 %  native"
-                  "    forward  3 conv2d layer1; [1] -> [2]"))
+                  "1000.0     900.0    1200.0  25.0 %    10.00   50 %     2.00   25 %  direct"
+                  "       forward  3 conv2d layer1; [1] -> [2]"))
       << text;
   EXPECT_TRUE(has(text, " 75.0 %                     4.00   50 %")) << text;
   EXPECT_LT(text.rfind("slice"), text.rfind("conv2d"));  // the longest first
@@ -178,7 +178,7 @@ TEST(ProfileDiff, PairsOpsByNameAndPlaceTheLargestDifferenceFirst) {
   EXPECT_FALSE(has(text, "batch:")) << text;
   EXPECT_TRUE(has(text, "step 5.000 => 5.000 ms, ratio 1.000\n")) << text;
   EXPECT_TRUE(
-      has(text, "     1000.0      3000.0   3.000     +2000.0  conv2d layer1  native => eigen\n"))
+      has(text, "     1000.0      3000.0   3.000     +2000.0  conv2d layer1  direct => eigen\n"))
       << text;
   EXPECT_TRUE(has(text, "     3000.0                         -3000.0  slice  only in the first:"))
       << text;

@@ -101,6 +101,35 @@ TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
   EXPECT_GE(near_large, 1);
 }
 
+TEST(ProfileCosts, OlderProfilesCallAllButWinogradsNative) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels here";
+  const auto was_native = [](std::string_view op, std::string_view algorithm) {
+    return op.starts_with("conv2d") && !algorithm.starts_with("winograd");
+  };
+  Profile measured = made_up(small(4));
+  const CountedCosts counted;
+  for (ProfiledOp& op : measured.ops) {
+    const bool native = was_native(op.op, op.algorithm);
+    op.us.median = (native ? 5 : 1) * static_cast<double>(counted.nanoseconds(op.cost)) / 1000;
+    if (native) op.algorithm = "native";
+  }
+  const auto costs = profile_costs(measured.json(), "p.json");
+  const auto session = prepared_session(small(8), DataNeed(), Purpose::timing);
+  const Program& program = *session->train_step(8).program();
+  int found = 0;
+  for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
+    const Node& node = program.graph().nodes[n];
+    if (!was_native(node.op->name(), program.algorithm(n))) continue;
+    const auto once =
+        static_cast<double>(counted.nanoseconds(node.op->cost(program.graph().input_specs(node))));
+    EXPECT_NEAR(static_cast<double>(costs->nanoseconds(program.graph(), node)), 5 * once,
+                0.01 * once)
+        << program.algorithm(n);
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(ProfileCosts, AMachinesFileHasThoseOfSeveralNetworks) {
   constexpr SampleNetwork kTwo[] = {{"lenet5", 28, 2}, {"cnn_bn", 16, 2}};
   ProfileOptions options;
