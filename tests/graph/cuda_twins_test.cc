@@ -8,6 +8,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
+#include "tessera/graph/program.h"
 #include "tessera/layers/activation.h"
 #include "tessera/layers/image_normalize.h"
 #include "tessera/layers/matmul.h"
