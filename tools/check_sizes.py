@@ -16,7 +16,7 @@ AIM_FILE, AIM_FUNCTION = 450, 45  # 95 % should be below
 # Lines of C++ and CUDA that a folder may have: whoever needs more raises the number here, or better
 # takes lines away.
 BUDGETS = {"runtime": 6500, "memory": 8600, "engine": 8100, "layers": 18600, "graph": 5800,
-           "models/data": 9600, "models/zoo": 2150, "models/config": 4950, "models/run": 5450,
+           "models/data": 9700, "models/zoo": 2150, "models/config": 4950, "models/run": 5450,
            "models/training": 4800, "models/study": 2950, "tools": 5700}
 
 RAW_STRING = re.compile(r'R"([^()\\ ]{0,16})\(.*?\)\1"', re.S)
