@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/graph/program.h"
 #include "tessera/models/study/machine_profile.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
@@ -114,17 +113,17 @@ TEST(ProfileCosts, OlderProfilesCallAllButWinogradsNative) {
     if (native) op.algorithm = "native";
   }
   const auto costs = profile_costs(measured.json(), "p.json");
-  const auto session = prepared_session(small(8), DataNeed(), Purpose::timing);
-  const Program& program = *session->train_step(8).program();
+  const auto session = prepared_session({small(8), Purpose::timing, DataNeed()});
+  const CompiledGraph& compiled = *session->train_step(8).compiled_graph();
   int found = 0;
-  for (size_t n = 0; n < program.graph().nodes.size(); ++n) {
-    const Node& node = program.graph().nodes[n];
-    if (!was_native(node.op->name(), program.algorithm(n))) continue;
+  for (size_t n = 0; n < compiled.graph.nodes.size(); ++n) {
+    const Node& node = compiled.graph.nodes[n];
+    if (!was_native(node.op->name(), compiled.algorithms[n])) continue;
     const auto once =
-        static_cast<double>(counted.nanoseconds(node.op->cost(program.graph().input_specs(node))));
-    EXPECT_NEAR(static_cast<double>(costs->nanoseconds(program.graph(), node)), 5 * once,
+        static_cast<double>(counted.nanoseconds(node.op->cost(compiled.graph.input_specs(node))));
+    EXPECT_NEAR(static_cast<double>(costs->nanoseconds(compiled.graph, node)), 5 * once,
                 0.01 * once)
-        << program.algorithm(n);
+        << compiled.algorithms[n];
     ++found;
   }
   EXPECT_GT(found, 0);
