@@ -40,6 +40,19 @@ int64_t least_arena(const Run& run, int64_t of_first) {
     }
 }
 
+// Raises `least` by what checkpoints take more for holding it: a budget's text is a part of the
+// configuration in them.
+int64_t with_its_own_text(const Run& run, const Tensors& persistent, int64_t least) {
+  if (!run.device().is_cpu()) return least;
+  const int64_t now = total_bytes(blocks_beside(run, persistent));
+  int64_t budget = least;
+  for (int i = 0; i < 4; ++i) {  // until its length does not change any more
+    const Run told = run.with([&](Config& c) { c.memory.budget = ByteSize{budget}; });
+    budget = least + total_bytes(blocks_beside(told, persistent)) - now;
+  }
+  return budget;
+}
+
 }  // namespace
 
 int64_t machine_room(int64_t used) {
@@ -67,13 +80,15 @@ std::unique_ptr<Session> session_within_budget(const Run& run) {
   within.dump_after = run.options().dump_after;
   if (needed <= budget)
     return within.dump_after.empty() ? std::move(session) : run.make_session(within);
+  const Tensors persistent = session->store().persistent();
   session.reset();
   const int64_t rest = needed - need.report.arena;
   within.arena_budget = std::max<int64_t>(budget - rest, 0);
   try {
     return run.make_session(within);
   } catch (const BudgetTooSmall& error) {
-    const int64_t least = rest + least_arena(run, error.minimum());
+    const int64_t least =
+        with_its_own_text(run, persistent, rest + least_arena(run, error.minimum()));
     throw PlanInfeasible(fmt::format(
         "memory.budget: this {} needs at least {} ({} bytes), whatever is computed again, and {} "
         "without that; the budget is {}; write memory.budget={}\n{}",

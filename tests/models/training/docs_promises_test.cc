@@ -98,7 +98,7 @@ class DocsPromises : public testing::Test {
     size_t count = 0;
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(config.run.dir + "/checkpoints", error))
-      count += entry.path().extension() == ".h5";
+      count += entry.path().extension() == ".safetensors";
     return count;
   }
   // Two classes of pictures of the golden file.
