@@ -1,6 +1,7 @@
 #include "tessera/models/training/run.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -76,11 +77,14 @@ const DeviceChoice& Run::choice() const {
 }
 
 Device Run::device() const {
-  const Device device = choice().device;
-  if (std::exchange((*chosen_)->warning, false))
-    log(LogLevel::warning,
-        fmt::format("device: auto chose {}, because {}", device.name(), why_no_gpu()));
-  return device;
+  const DeviceChoice& chosen = choice();
+  static std::once_flag said;  // a driver is a fact of the process, in which there are many runs
+  if (chosen.warning)
+    std::call_once(said, [&] {
+      log(LogLevel::warning,
+          fmt::format("device: auto chose {}, because {}", chosen.device.name(), why_no_gpu()));
+    });
+  return chosen.device;
 }
 
 const DataNeed& Run::data_need() const {

@@ -15,8 +15,7 @@
 //   need       what all of it asks of the machine, byte for byte (memory_need.h)
 //   budget     the session again with smaller arenas, if the need is over it (memory_budget.h)
 //   limit      whether the need is refused, and what would fit (memory_limit.h); in eager mode
-//   asked
-//              before the session has steps
+//              asked before the session has steps
 //
 // What runs steps and what tells ahead what they need are made of it: so what is planned is what is
 // held. Not thread-safe.
@@ -79,8 +78,8 @@ class Run {
   Purpose purpose() const { return purpose_; }
   const CompileOptions& options() const { return options_; }
   Settings settings() const;
-  // Throws DeviceError with the reason if the device cannot be used. device() warns, once for all
-  // runs made of one, if auto leaves a GPU idle because of its driver.
+  // Throws DeviceError with the reason if the device cannot be used. device() warns, once a
+  // process, if auto leaves a GPU idle because of its driver.
   const DeviceChoice& choice() const;
   Device device() const;
 
