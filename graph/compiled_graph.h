@@ -43,11 +43,11 @@ struct CompiledGraph {
   std::vector<DevicePlan> plans;  // one for each device that it runs on: GPUs first
   std::vector<int64_t> offsets;  // of each block in its device's arena or, for a slot, in its slots
   std::vector<size_t> input_offsets;  // of each argument in the slots, in bytes
-  // With verify_plan: red zones stand in the plan, and nodes also run alone, with slots of their
-  // own that begin at alone_offsets of each plan (plan_guard.h).
+  // True with verify_plan: red zones stand in the plan, and nodes also run alone, with slots of
+  // their own that begin at alone_offsets of each plan (plan_guard.h).
   bool guarded = false;
   std::vector<size_t> alone_offsets;
-  // Where it runs on one GPU; nothing elsewhere and with verify_plan.
+  // Given for a program on one GPU without verify_plan.
   std::optional<SlotLayout> slot_layout;
   size_t last_reader = 0;  // nodes up to the last that reads the argument slot_layout->ahead
 

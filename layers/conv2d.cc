@@ -98,7 +98,7 @@ struct PackedFilters {
   bool operator==(const PackedFilters&) const = default;
 };
 
-// What the convolution and its gradients are made of, and which of it each reads and makes.
+// Names the tensors of a convolution; of its three ops each reads two and makes the third.
 enum Operand { kX, kW, kY };
 constexpr const char* kOperandNames[] = {"x", "w", "dy"};
 

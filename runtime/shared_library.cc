@@ -146,18 +146,6 @@ std::string loaded_library(const std::string& name) {
   return file;
 }
 
-std::vector<std::string> loaded_libraries() {
-  std::vector<std::string> files;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* to) {
-        if (info->dlpi_name != nullptr)
-          add(*static_cast<std::vector<std::string>*>(to), info->dlpi_name);
-        return 0;
-      },
-      &files);
-  return files;
-}
-
 std::string program_run_path() {
   const char* texts = nullptr;
   size_t at = 0;

@@ -32,8 +32,6 @@ LibraryTrial try_library(const std::string& file, const std::string& first = "",
                          const std::string& variable = "");
 // The file that a library of that name was loaded from; empty where none is loaded.
 std::string loaded_library(const std::string& name);
-// Every file that is mapped into this process as a library.
-std::vector<std::string> loaded_libraries();
 // The run path written into the program: "/usr/local/cuda/lib64:..."; empty where there is none.
 std::string program_run_path();
 // The number that the linker gave the program, of all that it consists of: 40 hexadecimal digits;

@@ -32,7 +32,7 @@ int winograd_tile(ConvPass pass, const ConvShape& shape);
 // bytes: where there are few tiles for each filter.
 bool winograd_packs_filters(const ConvShape& shape, int m);
 
-// What they take if transformed filters would not stay in L3.
+// Tells whether transformed filters would not stay in L3; the convolution below then computes it.
 bool winograd_goes_by_filters(const ConvShape& shape, int m);
 std::unique_ptr<AnyConvolution> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
                                                          int m, ConvForm form);

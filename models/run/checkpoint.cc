@@ -113,7 +113,7 @@ void check(const TrainingState& s) {
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 
-// Where everything lies in a file.
+// The places of all tensors in a file, and what stands before them.
 struct CheckpointLayout {
   CheckpointLayout(const std::vector<NamedTensor>& all, const std::string& config,
                    const std::string& inference) {

@@ -1,7 +1,7 @@
 // The run folder: what a training writes about itself while it goes.
 //
 //   config.resolved.yaml   every key of the configuration, with the normalization that is used
-//   inference.json         what inference needs besides weights.h5 (models/run/inference.h)
+//   inference.json         what inference needs besides weights.safetensors (models/run/inference.h)
 //   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait
 //   metrics.jsonl          the same, one JSON object a line
 //   train/, test/          the same for TensorBoard, events.out.tfevents.* as runs of their own, so

@@ -46,7 +46,7 @@ void remove_file(const std::string& path, FileSystem& files) {
   }
 }
 
-// What an earlier version wrote, which had "weights.h5" and "step-000000500.h5": the weights last.
+// Lists the files of an earlier version, "step-000000500.h5" and "weights.h5", the weights last.
 std::vector<std::string> hdf5_files(const std::string& dir) {
   const auto is_checkpoint = [](std::string_view name) {
     const size_t digits =

@@ -44,8 +44,8 @@ int64_t most_images(const Run& run) {
   return count > 0 ? std::min(count, kMaxTried) : kMaxTried;
 }
 
-// What a batch needs grows nearly like a line: the one through the two known batches that lie
-// around the limit, or both on one side of it; of a single one, through nothing.
+// Guesses the batch that takes the limit: bytes grow nearly like a line, which is drawn through the
+// two known batches around the limit, or both on one side of it, or one and nothing.
 int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fails, int64_t limit) {
   auto low = seen.find(fits), high = seen.find(fails);
   if (low != seen.end() && high == seen.end() && low != seen.begin()) high = low--;

@@ -76,14 +76,12 @@ void make_efficientnet(NetworkBuilder& net, const ModelOptions& o, const Efficie
 
 // torchvision's blocks are lists, as ours; timm's parts have names of their own, and the first
 // stage, whose blocks do not widen, has other ones.
-NameTable timm_efficientnet(const EfficientNetScale& scale) {
-  NameTable table{"timm",
-                  "",
-                  {{"features.0.0", "conv_stem"},
+void add_timm_names(NameTable& table, const EfficientNetScale& scale) {
+  table.modules = {{"features.0.0", "conv_stem"},
                    {"features.0.1", "bn1"},
                    {"features.8.0", "conv_head"},
                    {"features.8.1", "bn2"},
-                   {"classifier.1", "classifier"}}};
+                   {"classifier.1", "classifier"}};
   for (size_t stage = 0; stage < std::size(kEfficientNetStages); ++stage)
     for (int64_t i = 0; i < scale.count(kEfficientNetStages[stage]); ++i) {
       const auto part = [&](const std::string& ours, const char* theirs) {
@@ -102,7 +100,6 @@ NameTable timm_efficientnet(const EfficientNetScale& scale) {
       part(fmt::format("{}.fc2", at++), "se.conv_expand");
       unit(widens ? "conv_pwl" : "conv_pw", widens ? "bn3" : "bn2");
     }
-  return table;
 }
 
 Network efficientnet_of(int size, const EfficientNetScale& scale, double dropout,
@@ -110,7 +107,9 @@ Network efficientnet_of(int size, const EfficientNetScale& scale, double dropout
   return {fmt::format("efficientnet_b{}", size),
           {.dropout = dropout, .stochastic_depth = 0.2},
           [scale](NetworkBuilder& net, const ModelOptions& o) { make_efficientnet(net, o, scale); },
-          {{"torchvision"}, timm_efficientnet(scale)},
+          {{"torchvision"},
+           {.program = "timm",
+            .add_modules = [scale](NameTable& table) { add_timm_names(table, scale); }}},
           std::move(timed)};
 }
 

@@ -79,14 +79,12 @@ void make_mobilenet_v2(NetworkBuilder& net, const ModelOptions& o) {
 
 // timm counts stages and blocks, where ours are one list; the first block has no convolution that
 // widens.
-NameTable timm_mobilenet_v2() {
-  NameTable table{"timm",
-                  "mobilenetv2_100",
-                  {{"features.0.0", "conv_stem"},
+void add_timm_names_v2(NameTable& table) {
+  table.modules = {{"features.0.0", "conv_stem"},
                    {"features.0.1", "bn1"},
                    {"features.18.0", "conv_head"},
                    {"features.18.1", "bn2"},
-                   {"classifier.1", "classifier"}}};
+                   {"classifier.1", "classifier"}};
   const auto block = [&](int ours, size_t stage, int64_t index,
                          std::initializer_list<std::array<const char*, 2>> parts) {
     for (const auto& [here, there] : parts)
@@ -104,7 +102,6 @@ NameTable timm_mobilenet_v2() {
              {"1.1", "bn2"},
              {"2", "conv_pwl"},
              {"3", "bn3"}});
-  return table;
 }
 
 }  // namespace
@@ -113,7 +110,8 @@ Networks zoo::mobilenet_v2() {
   return {{"mobilenet_v2",
            {.dropout = 0.2},
            make_mobilenet_v2,
-           {{"torchvision"}, timm_mobilenet_v2()},
+           {{"torchvision"},
+            {.program = "timm", .network = "mobilenetv2_100", .add_modules = add_timm_names_v2}},
            {{32, 128}, {224, 16}}}};
 }
 

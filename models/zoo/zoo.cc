@@ -73,11 +73,7 @@ const Networks& networks() {
   static const Networks all = [] {
     Networks list;
     const auto add = [&](const char* family, Networks of_family) {
-      for (Network& network : of_family) {
-        network.family = family;
-        for (NameTable& table : network.tables)
-          if (table.network.empty()) table.network = network.name;
-      }
+      for (Network& network : of_family) network.family = family;
       std::ranges::move(of_family, std::back_inserter(list));
     };
 #define TESSERA_ADD_FAMILY(name) add(#name, zoo::name());

@@ -27,7 +27,7 @@ struct SafeTensor {
   uint64_t offset = 0, bytes = 0;  // within the file
 
   uint64_t elements() const;
-  // The same with our word for the dtype, or the format's where we have none.
+  // Names the dtype as ours are named, or as the format does where we have none.
   ArraySpec spec() const;
 };
 

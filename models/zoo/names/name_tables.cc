@@ -1,6 +1,8 @@
 #include "tessera/models/zoo/names/name_tables.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "tessera/models/zoo/networks.h"
 
@@ -33,10 +35,20 @@ bool NameTable::is_unused(std::string_view theirs) const { return is_within_any(
 bool NameTable::is_linear(std::string_view ours) const { return is_within_any(ours, linear); }
 
 const std::vector<NameTable>& name_tables(std::string_view network) {
+  static const auto all = [] {
+    std::map<std::string, std::vector<NameTable>, std::less<>> known;
+    for (const Network& one : networks()) {
+      std::vector<NameTable>& tables = known[one.name] = one.tables;
+      for (NameTable& table : tables) {
+        if (table.network.empty()) table.network = one.name;
+        if (table.add_modules) table.add_modules(table);
+      }
+    }
+    return known;
+  }();
   static const std::vector<NameTable> none;
-  for (const Network& known : networks())
-    if (known.name == network) return known.tables;
-  return none;
+  const auto found = all.find(network);
+  return found == all.end() ? none : found->second;
 }
 
 }  // namespace tessera

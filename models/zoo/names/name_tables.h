@@ -2,6 +2,7 @@
 // that it wrote or is to read. The tables of a network stand in its entry (models/zoo/networks.h).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,8 @@ struct NameTable {
   std::vector<std::string> unused = {};
   // Our modules whose 1x1 filters are linear layers there: [o, i] and not [o, i, 1, 1].
   std::vector<std::string> linear = {};
+  // Fills `modules` where they are many: when name_tables() is first called, not at each start.
+  std::function<void(NameTable& table)> add_modules = {};
 
   // The path or name there of one of ours.
   std::string theirs(std::string_view ours) const;

@@ -62,11 +62,12 @@ class CudaTraining : public OnGpu {
   std::vector<double> losses(const std::string& name) const {
     return losses_of(read_all(temporary_.path(name) + "/metrics.csv"));
   }
-  void expect_same_losses(const std::string& name, const std::string& reference) const {
+  void expect_same_losses(const std::string& name, const std::string& reference,
+                          double apart = 1e-5) const {
     const std::vector<double> found = losses(name), right = losses(reference);
     ASSERT_EQ(found.size(), right.size());
-    for (size_t i = 0; i < right.size(); ++i)  // with AVX2 they came to 1.4e-5 apart in 34 steps
-      EXPECT_LE(std::abs(found[i] - right[i]), 2e-5 * std::abs(right[i])) << "line " << i;
+    for (size_t i = 0; i < right.size(); ++i)
+      EXPECT_LE(std::abs(found[i] - right[i]), apart * std::abs(right[i])) << "line " << i;
   }
   // Parameters, optimizer state, statistics, sums of losses.
   void expect_same_bits(const std::string& name, const std::string& reference) const {
@@ -77,11 +78,11 @@ class CudaTraining : public OnGpu {
                 values_after(temporary_.path(reference), kSteps))
         << name;
   }
-  void expect_losses_of_the_cpu(const Config& config) const {
+  void expect_losses_of_the_cpu(const Config& config, double apart = 1e-5) const {
     run("cpu", "cpu:0", config);
     run("gpu", "gpu:0", config);
     ASSERT_EQ(losses("cpu").size(), 35u);
-    expect_same_losses("gpu", "cpu");
+    expect_same_losses("gpu", "cpu", apart);
   }
   // Without sums for lines of metrics.
   std::string values_of_tensors(const std::string& name, int64_t step) const {
@@ -105,7 +106,7 @@ class CudaTraining : public OnGpu {
 TEST_F(CudaTraining, LeNetHasTheLossesOfTheCpu) {
   Config config = config_of("lenet5");
   config.data.image_size = 28;
-  expect_losses_of_the_cpu(config);
+  expect_losses_of_the_cpu(config, 2e-5);  // 1.4e-5 after 34 steps, the CPU's by AVX2
 }
 
 TEST_F(CudaTraining, BatchNormDropoutAndFlipsHaveTheLossesOfTheCpu) {
