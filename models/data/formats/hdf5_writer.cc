@@ -29,6 +29,12 @@ Hdf5Id text_type(size_t bytes) {
   return type;
 }
 
+size_t bytes_of(const ArraySpec& array) {
+  size_t bytes = array.dtype.ends_with("64") ? 8 : array.dtype.ends_with("32") ? 4 : 1;
+  for (int64_t extent : array.shape) bytes *= static_cast<size_t>(extent);
+  return bytes;
+}
+
 Hdf5Id type_of(const ArraySpec& array) {
   if (array.dtype == "text") return text_type(static_cast<size_t>(array.shape.at(0)));
   const std::pair<const char*, hid_t> known[] = {{"uint8", H5T_STD_U8LE},
@@ -52,9 +58,9 @@ Hdf5Id space_of(const ArraySpec& array) {
 
 struct Hdf5Writer::Impl {
   std::string path;
-  Hdf5Id file, chunked, chunked_type;
-  std::vector<hsize_t> next, shape;  // of the chunked array: where append() goes on
-  size_t element_bytes = 0, chunks = 0;
+  Hdf5Id file, begun, begun_type;
+  std::vector<hsize_t> next, shape;  // of the array that was begun: where append() goes on
+  size_t row_bytes = 0, chunks = 0;  // row_bytes: of chunks, 0 where room is taken already
 
   template <class Result>
   Result check(Result result) const {
@@ -111,6 +117,8 @@ struct Hdf5Writer::Impl {
       check(H5Pset_shuffle(creation));
       check(H5Pset_deflate(creation, kGzipLevel));
       H5Pset_chunk_cache(access, 1, 0, 1);  // whole chunks are written
+    } else {
+      H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);  // all of it is written
     }
     return Hdf5Id(
         check(H5Dcreate2(file, array.name.c_str(), type, space, links, creation, access)));
@@ -164,41 +172,41 @@ void Hdf5Writer::texts(const std::string& group, const std::string& name,
 
 void Hdf5Writer::array(const ArraySpec& array, const void* values) {
   const Hdf5Turn turn;
-  size_t bytes = hdf5_size_of(array.dtype);
-  for (int64_t extent : array.shape) bytes *= static_cast<size_t>(extent);
-  impl_->reserve(bytes);
+  impl_->reserve(bytes_of(array));
   const Hdf5Id type = type_of(array), data = impl_->create(array, type, 0);
   impl_->check(H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
 }
 
-void Hdf5Writer::begin_chunked(const ArraySpec& array, int64_t rows) {
+void Hdf5Writer::begin(const ArraySpec& array, int64_t chunk) {
   const Hdf5Turn turn;
   impl_->shape.assign(array.shape.begin(), array.shape.end());
   impl_->next.assign(array.shape.size(), 0);
-  impl_->chunked_type = type_of(array);
-  impl_->element_bytes = hdf5_size_of(array.dtype);
-  impl_->chunks += static_cast<size_t>((array.shape[0] + rows - 1) / rows);
-  impl_->chunked = impl_->create(array, impl_->chunked_type, rows);
+  impl_->begun_type = type_of(array);
+  const int64_t rows = array.shape[0];
+  impl_->row_bytes = chunk > 0 ? bytes_of(array) / static_cast<size_t>(rows) : 0;
+  if (chunk > 0)
+    impl_->chunks += static_cast<size_t>((rows + chunk - 1) / chunk);
+  else
+    impl_->reserve(bytes_of(array));
+  impl_->begun = impl_->create(array, impl_->begun_type, chunk);
 }
 
 void Hdf5Writer::append(const void* values, int64_t count) {
   const Hdf5Turn turn;
   std::vector<hsize_t> size = impl_->shape;
   size[0] = static_cast<hsize_t>(count);
-  size_t bytes = impl_->element_bytes;
-  for (hsize_t extent : size) bytes *= static_cast<size_t>(extent);
-  impl_->reserve(bytes);
-  const Hdf5Id space(H5Dget_space(impl_->chunked)),
+  if (impl_->row_bytes > 0) impl_->reserve(impl_->row_bytes * static_cast<size_t>(count));
+  const Hdf5Id space(H5Dget_space(impl_->begun)),
       memory(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr));
   impl_->check(H5Sselect_hyperslab(space, H5S_SELECT_SET, impl_->next.data(), nullptr, size.data(),
                                    nullptr));
-  impl_->check(H5Dwrite(impl_->chunked, impl_->chunked_type, memory, space, H5P_DEFAULT, values));
+  impl_->check(H5Dwrite(impl_->begun, impl_->begun_type, memory, space, H5P_DEFAULT, values));
   impl_->next[0] += static_cast<hsize_t>(count);
 }
 
 void Hdf5Writer::close() {
   const Hdf5Turn turn;
-  impl_->chunked = Hdf5Id();
+  impl_->begun = Hdf5Id();
   impl_->check(H5Fflush(impl_->file, H5F_SCOPE_LOCAL));
   hsize_t size = 0;
   impl_->check(H5Fget_filesize(impl_->file, &size));

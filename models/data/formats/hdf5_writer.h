@@ -1,5 +1,5 @@
-// HDF5 files in compressed chunks, written through libhdf5; hdf5_layout.h writes all others. Takes
-// the lock of hdf5_library.h for every call.
+// HDF5 files of named arrays, written through libhdf5. Takes the lock of hdf5_library.h for every
+// call.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/data/formats/hdf5_layout.h"
+#include "tessera/models/data/formats/array_spec.h"
 
 namespace tessera {
+
+// A text when `text` is not empty, otherwise a whole number.
+struct Hdf5Attribute {
+  std::string name, text;
+  int32_t number = 0;
+};
 
 // Writes arrays and attributes of the root; groups are made as they are named. Equal contents give
 // equal bytes with one version of libhdf5. Throws Error naming the file.
@@ -28,10 +34,12 @@ class Hdf5Writer {
   // can be.
   void texts(const std::string& group, const std::string& name,
              const std::vector<std::string>& list);
-  // values: all of it.
+  // Writes an array with all its values. Its dtype is uint8, int32, int64, float32, float64, or
+  // "text": UTF-8 of shape {its bytes}, which h5py shows as one value.
   void array(const ArraySpec& array, const void* values);
-  // In chunks of `rows` rows that shuffle and gzip made smaller; append() brings the values.
-  void begin_chunked(const ArraySpec& array, int64_t rows);
+  // Begins an array whose values append() brings, in chunks of `chunk` rows that shuffle and gzip
+  // made smaller; 0: in one piece.
+  void begin(const ArraySpec& array, int64_t chunk);
   // The next rows of the array begun last; `count` is a multiple of its chunk's but for the last.
   void append(const void* values, int64_t count);
   void close();

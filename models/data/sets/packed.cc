@@ -14,13 +14,15 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "tessera/models/data/formats/hdf5_read.h"
+#include "tessera/models/data/formats/hdf5_library.h"
+#include "tessera/models/data/formats/hdf5_turn.h"
 #include "tessera/models/data/formats/hdf5_writer.h"
-#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/moments.h"
 #include "tessera/models/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/files/byte_source.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 
@@ -32,53 +34,37 @@ static_assert(std::endian::native == std::endian::little);
 constexpr char kFormat[] = "tessera data";
 constexpr int kVersion = 1;
 
-// Writes a file from front to back; gone again unless finish() is reached.
-class Writer {
+// The file in the making; gone again unless finish() is reached.
+class Partial {
  public:
-  explicit Writer(const std::string& path) : path_(path), partial_(path + ".partial") {
-    file_ =
-        files_.open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  explicit Partial(const std::string& path) : target_(path), path_(path + ".partial") {
+    file_ = files_.open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file_ < 0) fail("opened");
   }
-  ~Writer() {
+  ~Partial() {
     if (file_ < 0) return;
     files_.close(file_);
-    files_.unlink(partial_.c_str());
+    files_.unlink(path_.c_str());
   }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
 
-  void write(const void* bytes, size_t count) {
-    at_ += count;
-    for (auto* from = static_cast<const char*>(bytes); count > 0;) {
-      ssize_t done = files_.write(file_, from, count);
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) fail("written");
-      from += done;
-      count -= static_cast<size_t>(done);
-    }
-  }
-  void zeros_until(size_t place) {
-    constexpr char kZeros[64] = {};
-    while (at_ < place) write(kZeros, std::min(sizeof kZeros, place - at_));
-  }
-  const std::string& partial() const { return partial_; }
+  const std::string& path() const { return path_; }
   void finish() {
-    check_pack_target(path_, true);  // what has come there since is not replaced either
+    check_pack_target(target_, true);  // what has come there since is not replaced either
     if (files_.fsync(file_) != 0) fail("synchronised");
-    if (files_.rename(partial_.c_str(), path_.c_str()) != 0) fail("renamed");
+    if (files_.rename(path_.c_str(), target_.c_str()) != 0) fail("renamed");
     files_.close(file_);
     file_ = -1;
   }
 
  private:
   [[noreturn]] void fail(const char* what) const {
-    throw OutputError(fmt::format("'{}' cannot be {}: {}", partial_, what, std::strerror(errno)));
+    throw OutputError(fmt::format("'{}' cannot be {}: {}", path_, what, std::strerror(errno)));
   }
   FileSystem& files_ = file_system();
-  const std::string path_, partial_;
+  const std::string target_, path_;
   int file_ = -1;
-  size_t at_ = 0;
 };
 
 // One line for each name, whatever is in it.
@@ -140,127 +126,99 @@ std::vector<int32_t> labels_of(const Dataset& data) {
   return labels;
 }
 
-// An open pack: where its arrays are.
-class PackedFile {
- public:
-  explicit PackedFile(const std::string& path) : path_(path), source_(path) {
-    contents_ = read_hdf5(source_);
-    for (const Hdf5Attribute& attribute : contents_.attributes) {
-      if (attribute.name == "format" && attribute.text != kFormat)
-        fail(fmt::format("it is '{}', not '{}'", printable(attribute.text), kFormat));
-      if (attribute.name == "version" && attribute.number > kVersion)
-        fail(fmt::format("it has version {}, this program reads up to {}", attribute.number,
-                         kVersion));
-    }
-  }
+[[noreturn]] void fail_pack(const std::string& path, const std::string& why) {
+  throw DataError(fmt::format("{}: {}", path, why));
+}
 
-  const Hdf5Array* find(const std::string& name) const {
-    for (const Hdf5Array& array : contents_.arrays)
-      if (array.name == name) return &array;
-    return nullptr;
-  }
-  const Hdf5Array& need(const std::string& name, const char* dtype, size_t dims) const {
-    const Hdf5Array* array = find(name);
-    if (array == nullptr) fail(fmt::format("'{}' is missing", name));
-    if (array->dtype != dtype || array->shape.size() != dims)
-      fail(fmt::format("'{}' must be {} of {} dimensions, it is {} of {}", name, dtype, dims,
-                       array->dtype, array->shape.size()));
-    return *array;
-  }
-  template <class T>
-  std::vector<T> values(const Hdf5Array& array) const {
-    std::vector<T> values(array.bytes / sizeof(T));
-    read(array.offset, values.data(), values.size() * sizeof(T));
-    return values;
-  }
-  void read(uint64_t offset, void* to, size_t count) const {
-    try {
-      source_.read(offset, to, count);
-    } catch (const Error& error) {
-      fail(error.what());
-    }
-  }
-  [[noreturn]] void fail(const std::string& why) const {
-    throw DataError(fmt::format("{}: {}", path_, why));
-  }
-
- private:
-  const std::string path_;
-  FileSource source_;
-  Hdf5Contents contents_;
-};
-
+// Images and labels in one piece each, of the types that a pack of ours has.
 class Packed : public Dataset {
  public:
-  Packed(DatasetInfo info, std::shared_ptr<const PackedFile> file, uint64_t images,
-         std::vector<int32_t> labels)
+  Packed(DatasetInfo info, const Hdf5DataInfo& images, std::vector<int32_t> labels)
       : Dataset(std::move(info)),
-        file_(std::move(file)),
-        images_(images),
+        path_(images.file),
+        source_(images.file),
+        images_(static_cast<uint64_t>(images.offset)),
         labels_(std::move(labels)) {}
   std::vector<HostBuffer> host_buffers() const override {
     return {{name() + " labels", labels_.capacity() * sizeof(int32_t)}};
   }
 
  private:
-  void do_read(int64_t index, uint8_t* image) const override {
-    auto bytes = static_cast<size_t>(shape().bytes());
-    file_->read(images_ + static_cast<uint64_t>(index) * bytes, image, bytes);
+  void do_read(int64_t index, uint8_t* image) const override try {
+    const auto bytes = static_cast<size_t>(shape().bytes());
+    source_.read(images_ + static_cast<uint64_t>(index) * bytes, image, bytes);
+  } catch (const Error& error) {
+    fail_pack(path_, error.what());
   }
   int64_t do_label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
 
-  std::shared_ptr<const PackedFile> file_;
-  uint64_t images_;  // where the first begins
-  std::vector<int32_t> labels_;
+  const std::string path_;
+  const FileSource source_;
+  const uint64_t images_;  // where the first begins
+  const std::vector<int32_t> labels_;
 };
 
-std::shared_ptr<const Dataset> open_split(const std::shared_ptr<const PackedFile>& file,
-                                          const std::string& split, DatasetInfo info) {
-  const Hdf5Array& images = file->need(split + "/images", "uint8", 4);
-  const Hdf5Array& labels = file->need(split + "/labels", "int32", 1);
+bool is_plain(const Hdf5File& file, const std::string& split) {
+  const std::string images = split + "/images", labels = split + "/labels";
+  if (!file.has(images) || !file.has(labels)) return false;
+  const auto is = [&](const std::string& path, const Hdf5Number& type, size_t dims) {
+    const Hdf5DataInfo info = file.open(path)->info();
+    return info.offset >= 0 && info.type == type && info.shape.size() == dims;
+  };
+  return is(images, {Hdf5Number::Kind::kUnsigned, 1}, 4) &&
+         is(labels, {Hdf5Number::Kind::kSigned, 4}, 1);
+}
+
+std::vector<int32_t> labels_of(const Hdf5File& file, const std::string& split) {
+  const Hdf5DataInfo info = file.open(split + "/labels")->info();
+  std::vector<int32_t> labels(static_cast<size_t>(info.shape[0]));
+  FileSource(file.path())
+      .read(static_cast<uint64_t>(info.offset), labels.data(), labels.size() * sizeof(int32_t));
+  return labels;
+}
+
+std::shared_ptr<const Dataset> open_split(const Hdf5File& file, const std::string& split,
+                                          DatasetInfo info) {
+  const Hdf5DataInfo images = file.open(split + "/images")->info();
+  std::vector<int32_t> labels = labels_of(file, split);
   const auto& shape = images.shape;
-  for (size_t i = 0; i < 4; ++i)
-    if (shape[i] < 1 || (i > 0 && shape[i] > INT_MAX))
-      file->fail(fmt::format("'{}' has a side of {}", images.name, shape[i]));
-  if (labels.shape[0] != shape[0])
-    file->fail(fmt::format("{} {} images but {} labels", shape[0], split, labels.shape[0]));
+  for (size_t i = 1; i < 4; ++i)
+    if (shape[i] > INT_MAX)
+      fail_pack(file.path(), fmt::format("'{}/images' has a side of {}", split, shape[i]));
+  if (static_cast<int64_t>(labels.size()) != shape[0])
+    fail_pack(file.path(),
+              fmt::format("{} {} images but {} labels", shape[0], split, labels.size()));
   if (shape[3] != 1 && shape[3] != 3)
-    file->fail(fmt::format(
-        "'{}' is [{}]: images have 1 or 3 channels, which come last{}", images.name,
-        fmt::join(shape, " x "),
-        shape[1] == 1 || shape[1] == 3
-            ? fmt::format(
-                  " in a pack; where they come first, say so: data.images=/{{split}}/images "
-                  "data.labels=/{{split}}/labels data.layout=chw")
-            : ""));
+    fail_pack(
+        file.path(),
+        fmt::format(
+            "'{}/images' is [{}]: images have 1 or 3 channels, which come last{}", split,
+            fmt::join(shape, " x "),
+            shape[1] == 1 || shape[1] == 3
+                ? fmt::format(
+                      " in a pack; where they come first, say so: data.images=/{{split}}/images "
+                      "data.labels=/{{split}}/labels data.layout=chw")
+                : ""));
   info.name = "hdf5 " + split;
   info.shape = {static_cast<int>(shape[1]), static_cast<int>(shape[2]), static_cast<int>(shape[3])};
   info.count = shape[0];
-  std::vector<int32_t> values = file->values<int32_t>(labels);
-  auto [low, high] = std::minmax_element(values.begin(), values.end());
+  auto [low, high] = std::minmax_element(labels.begin(), labels.end());
   if (*low < 0 || *high >= info.classes)
-    file->fail(fmt::format("label {} of image {} is not in [0, {})", *low < 0 ? *low : *high,
-                           (*low < 0 ? low : high) - values.begin(), info.classes));
-  return std::make_shared<Packed>(std::move(info), file, images.offset, std::move(values));
+    fail_pack(file.path(),
+              fmt::format("label {} of image {} is not in [0, {})", *low < 0 ? *low : *high,
+                          (*low < 0 ? low : high) - labels.begin(), info.classes));
+  return std::make_shared<Packed>(std::move(info), images, std::move(labels));
 }
 
 // Without names, as many classes as the training labels speak of.
-void read_classes(const PackedFile& file, DatasetInfo& info) {
+void read_classes(const Hdf5File& file, DatasetInfo& info) {
   constexpr int kMaxClasses = 1 << 24;
-  if (const Hdf5Array* names = file.find("class_names")) {
-    std::vector<char> text = file.values<char>(*names);
-    std::string name;
-    text.push_back('\n');
-    for (char c : text) {
-      if (c == '\n')
-        info.class_names.push_back(printable(std::exchange(name, "")));
-      else if (c != '\0')
-        name += c;
-    }
+  if (file.has("class_names")) {
+    info.class_names = file.texts("class_names");
     info.classes = static_cast<int>(info.class_names.size());
     return;
   }
-  for (int32_t label : file.values<int32_t>(file.need("train/labels", "int32", 1)))
+  for (int32_t label : labels_of(file, "train"))
     info.classes = std::max(info.classes, std::min(label, kMaxClasses - 1) + 1);
 }
 
@@ -354,51 +312,29 @@ using SplitProgress = std::function<void(int64_t)>;
 // written.
 using SmallArrays = std::function<const void*(size_t)>;
 
-void write_plain(const DataSplit& data, const std::vector<ArraySpec>& arrays,
-                 PassingMoments& moments, const SmallArrays& small, int workers,
-                 const SplitProgress (&progress)[2], Writer& writer) {
-  const Hdf5Layout layout(arrays, kAttributes);
-  std::vector<std::byte> front(layout.front_bytes());
-  layout.write(front);
-  writer.write(front.data(), front.size());
-  size_t at = 0;
-  for (const Dataset* split : {data.train.get(), data.test.get()}) {
-    writer.zeros_until(layout.offset(at));
-    read_images(*split, images_at_once(*split), workers, progress[at / 2], [&](const Batch& batch) {
-      moments.see(*split, batch);
-      writer.write(batch.images, static_cast<size_t>(batch.count * split->shape().bytes()));
-    });
-    writer.zeros_until(layout.offset(at + 1));
-    const std::vector<int32_t> labels = labels_of(*split);
-    writer.write(labels.data(), labels.size() * sizeof(int32_t));
-    at += 2;
-  }
-  for (; at < arrays.size(); ++at) {
-    writer.zeros_until(layout.offset(at));
-    writer.write(small(at), layout.array_bytes(at));
-  }
-  writer.zeros_until(layout.bytes());
-}
-
 // A chunk of images is small, because an image at random costs the decoding of all; 32 KiB before a
 // byte are as far as gzip looks back.
-void write_gzip(const DataSplit& data, const std::vector<ArraySpec>& arrays,
-                PassingMoments& moments, const SmallArrays& small, int workers,
-                const SplitProgress (&progress)[2], const std::string& path) {
+void write_arrays(const DataSplit& data, const std::vector<ArraySpec>& arrays,
+                  PassingMoments& moments, const SmallArrays& small, int workers, bool gzip,
+                  const SplitProgress (&progress)[2], const std::string& path) {
   constexpr int64_t kChunk = int64_t{64} << 10;
   Hdf5Writer writer(path);
   for (const Hdf5Attribute& attribute : kAttributes) writer.attribute(attribute);
+  const auto rows_of = [&](const Dataset& split, int64_t bytes) {
+    return gzip ? std::clamp<int64_t>(kChunk / bytes, 1, split.count()) : 0;
+  };
   size_t at = 0;
   for (const Dataset* split : {data.train.get(), data.test.get()}) {
-    const int64_t rows = std::clamp<int64_t>(kChunk / split->shape().bytes(), 1, split->count());
-    writer.begin_chunked(arrays[at], rows);
-    const int64_t batch = std::max<int64_t>(1, images_at_once(*split) / rows) * rows;
+    const int64_t rows = rows_of(*split, split->shape().bytes()),
+                  whole = std::max<int64_t>(1, rows);
+    writer.begin(arrays[at], rows);
+    const int64_t batch = std::max<int64_t>(1, images_at_once(*split) / whole) * whole;
     read_images(*split, batch, workers, progress[at / 2], [&](const Batch& images) {
       moments.see(*split, images);
       writer.append(images.images, images.count);
     });
     const std::vector<int32_t> labels = labels_of(*split);
-    writer.begin_chunked(arrays[at + 1], std::min<int64_t>(split->count(), kChunk / 4));
+    writer.begin(arrays[at + 1], rows_of(*split, sizeof(int32_t)));
     writer.append(labels.data(), split->count());
     at += 2;
   }
@@ -426,25 +362,13 @@ void write_packed(const DataSplit& data, const std::string& path, int workers,
     };
   };
   const SplitProgress told[] = {after(0), after(train)};
-  Writer writer(path);
-  if (compress == Compress::kGzip)
-    write_gzip(data, arrays, moments, small, workers, told, writer.partial());
-  else
-    write_plain(data, arrays, moments, small, workers, told, writer);
-  writer.finish();
+  Partial partial(path);
+  write_arrays(data, arrays, moments, small, workers, compress == Compress::kGzip, told,
+               partial.path());
+  partial.finish();
 }
 
 namespace {
-
-// Whether the arrays are those that a pack of ours has; others are read through the library.
-bool has_own_types(const PackedFile& file) {
-  for (const std::string split : {"train", "test"}) {
-    const Hdf5Array *images = file.find(split + "/images"), *labels = file.find(split + "/labels");
-    if (images != nullptr && (images->dtype != "uint8" || images->shape.size() != 4)) return false;
-    if (labels != nullptr && (labels->dtype != "int32" || labels->shape.size() != 1)) return false;
-  }
-  return true;
-}
 
 DataSplit open_through_library(const std::string& path, int64_t cache, int readers,
                                const Hdf5Wanted& wanted) {
@@ -454,36 +378,51 @@ DataSplit open_through_library(const std::string& path, int64_t cache, int reade
   return data;
 }
 
-}  // namespace
-
-DataSplit open_packed(const std::string& path, int64_t cache, int readers, const Hdf5Wanted& wanted,
-                      bool test_only) try {
-  auto file = std::make_shared<const PackedFile>(path);
-  if (!has_own_types(*file)) return open_through_library(path, cache, readers, wanted);
+DataSplit open_pack(const std::string& path, int64_t cache, int readers, const Hdf5Wanted& wanted,
+                    bool test_only) try {
+  const Hdf5File file(path);
+  if (file.has("@format")) {
+    if (const std::string format = file.texts("@format")[0]; format != kFormat)
+      fail_pack(path, fmt::format("it is '{}', not '{}'", format, kFormat));
+    if (const double version = file.has("@version") ? file.numbers("@version")[0] : 0;
+        version > kVersion)
+      fail_pack(path,
+                fmt::format("it has version {}, this program reads up to {}", version, kVersion));
+  }
+  if (const char* images = test_only ? "/test/images" : "/train/images"; !file.has(images))
+    fail_pack(path,
+              fmt::format("'{}' is missing; where this is a file of another program, say with "
+                          "data.images and data.labels what to read in it",
+                          images));
+  if (!is_plain(file, "test") || (!test_only && !is_plain(file, "train")))
+    return open_through_library(path, cache, readers, wanted);
   DatasetInfo info;
-  read_classes(*file, info);
-  auto floats = [&](const char* name) {
-    return file->find(name) ? file->values<float>(file->need(name, "float32", 1))
-                            : std::vector<float>();
+  read_classes(file, info);
+  const auto floats = [&](const char* place) {
+    const std::vector<double> values =
+        file.has(place) ? file.numbers(place) : std::vector<double>();
+    return std::vector<float>(values.begin(), values.end());
   };
   info.normalization = {floats("mean"), floats("std")};
   check_normalization(path, info.normalization);
   auto test = open_split(file, "test", info);
   if (test_only) return {nullptr, test};
   auto train = open_split(file, "train", info);
-  if (train->shape() != test->shape()) file->fail("train and test images differ in shape");
+  if (train->shape() != test->shape()) fail_pack(path, "train and test images differ in shape");
   return {train, test};
 } catch (const DataError&) {
   throw;
-} catch (const Hdf5StorageError&) {
-  return open_through_library(path, cache, readers, wanted);
-} catch (const Hdf5Error& error) {
-  throw DataError(
-      fmt::format("{}: {}; where this is a file of another program, say with data.images "
-                  "and data.labels what to read in it",
-                  path, error.what()));
 } catch (const Error& error) {  // of a data set that cannot be
-  throw DataError(fmt::format("{}: {}", path, error.what()));
+  fail_pack(path, error.what());
+}
+
+}  // namespace
+
+DataSplit open_packed(const std::string& path, int64_t cache, int readers, const Hdf5Wanted& wanted,
+                      bool test_only) {
+  const auto open = [&] { return open_pack(path, cache, readers, wanted, test_only); };
+  if (!survives_hdf5(open)) fail_pack(path, "it is damaged: libhdf5 cannot read it");
+  return open();
 }
 
 }  // namespace tessera

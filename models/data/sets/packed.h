@@ -11,7 +11,8 @@
 // labels. Where it has numbers of other types, it is read as hdf5_set.h says.
 //
 // With gzip, images and labels lie in compressed chunks, images some 64 KiB to a chunk: such a file
-// is smaller and is read as hdf5_set.h says, through libhdf5. The others are read without it.
+// is smaller and is read as hdf5_set.h says. Of the others libhdf5 finds the arrays, and images are
+// read from where they lie.
 #pragma once
 
 #include <functional>

@@ -373,7 +373,7 @@ std::string random_file(const TempFolder& folder) {
   std::vector<int32_t> labels(40);
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<int32_t>(i % 4);
   Hdf5Writer writer(path);
-  writer.begin_chunked({"x", "uint8", {40, 6, 5, 3}}, 4);
+  writer.begin({"x", "uint8", {40, 6, 5, 3}}, 4);
   writer.append(images.data(), 40);
   writer.array({"y", "int32", {40}}, labels.data());
   writer.close();

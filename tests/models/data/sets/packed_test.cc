@@ -145,10 +145,8 @@ TEST(PackedTest, APackInChunksIsSmallAndReadInPieces) {
 
 TEST(PackedTest, AFileOfAnotherKindIsReadWhereItsArraysAreNamed) {
   const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/newest.h5";
-  expect_error<DataError>(
-      [&] { open_packed(path); },
-      {"newest.h5", "as newer HDF5 libraries write it; convert it with `h5repack",
-       "say with data.images and data.labels"});
+  expect_error<DataError>([&] { open_packed(path); }, {"newest.h5", "'/train/images' is missing",
+                                                       "say with data.images and data.labels"});
 }
 
 // A pack of another program: images of a shape, labels of a type.
@@ -239,7 +237,7 @@ TEST(PackedTest, DamageIsAnErrorAndNothingElse) {
   }
   // Any byte of the front: an error, or a data set that can be read to its end.
   int errors = 0;
-  for (size_t at = 0; at < 4000; at += 3) {
+  for (size_t at = 0; at < 4000; at += 11) {
     Bytes changed = whole;
     changed[at] = static_cast<uint8_t>(changed[at] + 1 + at % 250);
     try {
@@ -250,7 +248,7 @@ TEST(PackedTest, DamageIsAnErrorAndNothingElse) {
       ++errors;
     }
   }
-  EXPECT_GT(errors, 100);
+  EXPECT_GT(errors, 30);
   Bytes label = whole;  // test/labels
   for (size_t i = 0; i + 48 <= label.size(); i += 4) {
     int32_t labels[12];
