@@ -73,66 +73,76 @@ class KnownForm {
 };
 
 struct KnownPrograms {
+  using Scalar = stages::Scalar;
+  using Gradient = Scalar (*)(Scalar, Scalar);
+  struct Activation {
+    Scalar (*forward)(Scalar);
+    Gradient gradient;
+    bool of_output;  // else of its input
+  };
+
   static constexpr int kMost = 144;
   // The common ones are the first: GPUs have compiled code for them alone.
   int count = 0, common = 0;
   KnownProgram list[kMost];
 
+  constexpr const KnownProgram* begin() const { return list; }
+  constexpr const KnownProgram* end() const { return list + count; }
+
   // Adds what the stages make, one of the other, of one input; others are inputs of theirs.
   template <class... S>
   constexpr void add(S... stages) {
     stages::Draft draft{.inputs = 1};
-    stages::Scalar y(&draft, 0);
+    Scalar y(&draft, 0);
     ((y = stages(y)), ...);
     const KnownForm form(draft.code, kMaxScalarRegisters, y.at);
     if (!form.fits) throw "a known program is too long";
     list[count++] = form.program;
   }
-  constexpr const KnownProgram* begin() const { return list; }
-  constexpr const KnownProgram* end() const { return list + count; }
+
+  static constexpr auto of(Gradient gradient) {
+    return [=](Scalar y) { return gradient(y, y.input()); };
+  }
+  // The gradient of what the stages make, which is computed again; dy may be the sum of two.
+  template <class... S>
+  constexpr void add_gradients(Gradient gradient, S... before) {
+    add(before..., of(gradient));
+    add(before..., [=](Scalar y) { return gradient(y, plus(y.input())); });
+  }
+  template <class... S>
+  constexpr void add_gradients(const Activation& one, S... before) {
+    one.of_output ? add_gradients(one.gradient, before..., one.forward)
+                  : add_gradients(one.gradient, before...);
+  }
+
+  // After biases and norms.
+  constexpr void add_common(const Activation& one) {
+    add(one.forward);
+    add(stages::plus, one.forward);
+    add(stages::norm, one.forward);
+    add_gradients(one.gradient);
+    add_gradients(one, stages::norm);
+  }
+  // After a sum of a norm and what was there.
+  constexpr void add_after_sums(const Activation& one) {
+    add(stages::norm, stages::plus, one.forward);
+    add(stages::norm, stages::onto, one.forward);
+    add_gradients(one, stages::norm, stages::plus);
+  }
+  // Before sums and norms.
+  constexpr void add_before(const Activation& one) {
+    add(one.forward, stages::plus_norm);
+    if (one.of_output) add_gradients(one);
+    add([=](Scalar y) {
+      return one.gradient(y, batch_norm_grad(y.input(), one.of_output ? y : y.input()));
+    });
+  }
 };
 
 constexpr KnownPrograms all_known_programs() {
   using namespace stages;
-  using Stage = Scalar (*)(Scalar);
-  using Gradient = Scalar (*)(Scalar, Scalar);
-  struct Activation {
-    Stage forward;
-    Gradient gradient;
-    bool of_output;  // else of its input
-  };
+  using Activation = KnownPrograms::Activation;
   KnownPrograms all;
-  const auto of = [](Gradient gradient) {
-    return [=](Scalar y) { return gradient(y, y.input()); };
-  };
-  // The gradient of what the stages make, which is computed again; dy may be the sum of two.
-  const auto gradients = [&](Gradient gradient, auto... before) {
-    all.add(before..., of(gradient));
-    all.add(before..., [=](Scalar y) { return gradient(y, plus(y.input())); });
-  };
-  const auto gradients_after = [&](const Activation& one, auto... before) {
-    one.of_output ? gradients(one.gradient, before..., one.forward)
-                  : gradients(one.gradient, before...);
-  };
-  // After norms and biases.
-  const auto common = [&](const Activation& one) {
-    all.add(one.forward);
-    all.add(plus, one.forward);
-    all.add(norm, one.forward);
-    gradients(one.gradient);
-    gradients_after(one, norm);
-  };
-  // After and before sums, and before norms.
-  const auto rare = [&](const Activation& one) {
-    all.add(norm, plus, one.forward);
-    all.add(norm, onto, one.forward);
-    gradients_after(one, norm, plus);
-    all.add(one.forward, plus_norm);
-    if (one.of_output) gradients_after(one);
-    all.add([=](Scalar y) {
-      return one.gradient(y, batch_norm_grad(y.input(), one.of_output ? y : y.input()));
-    });
-  };
   all.add(plus);   // bias
   all.add(times);  // scale_channels
   all.add(minus);
@@ -141,39 +151,36 @@ constexpr KnownPrograms all_known_programs() {
   all.add(norm);
   all.add(norm, plus);
   all.add(norm, times, plus);  // stochastic_depth
-  all.add(of(batch_norm_grad));
-  all.add(of(batch_norm_grad), onto);
-  all.add(of(norm_grad));
+  all.add(all.of(batch_norm_grad));
+  all.add(all.of(batch_norm_grad), onto);
+  all.add(all.of(norm_grad));
   all.add(norm, plus_norm, relu);
-  gradients(relu_grad, norm, plus_norm, relu);
-  for (const Activation& gate :
-       {Activation{sigmoid, sigmoid_grad, true}, {hard_sigmoid, hard_sigmoid_grad, true}}) {
+  all.add_gradients(relu_grad, norm, plus_norm, relu);
+  constexpr Activation kRelu = {relu, relu_grad, true};
+  constexpr Activation kOthers[] = {{relu6, relu6_grad, true}, {hard_swish, hard_swish_grad, false},
+                                    {silu, silu_grad, false},  {gelu, gelu_grad, false},
+                                    {elu, elu_grad, false},    {mish, mish_grad, false}};
+  constexpr Activation kGates[] = {{sigmoid, sigmoid_grad, true},
+                                   {hard_sigmoid, hard_sigmoid_grad, true}};
+  for (const Activation& gate : kGates) {
     all.add(gate.forward);
     all.add(plus, gate.forward);
-    all.add(of(gate.gradient));
+    all.add(all.of(gate.gradient));
   }
-  constexpr Activation kActivations[] = {
-      {relu, relu_grad, true},  {relu6, relu6_grad, true}, {hard_swish, hard_swish_grad, false},
-      {silu, silu_grad, false}, {gelu, gelu_grad, false},  {elu, elu_grad, false},
-      {mish, mish_grad, false}};
-  for (const Activation& one : kActivations) common(one);
-  all.add(norm, plus, relu);
-  all.add(norm, onto, relu);
-  gradients(relu_grad, norm, plus, relu);
+  all.add_common(kRelu);
+  all.add_after_sums(kRelu);
+  for (const Activation& one : kOthers) all.add_common(one);
   all.common = all.count;
-  for (const Activation& one : kActivations)
-    if (one.forward != relu) rare(one);
-  gradients(relu_grad, relu);
-  all.add(relu, plus_norm);
-  all.add([](Scalar y) { return relu_grad(y, batch_norm_grad(y.input(), y)); });
+  all.add_before(kRelu);
+  for (const Activation& one : kOthers) all.add_after_sums(one), all.add_before(one);
   // Of any slope: it is a constant as an input, as is the 0 at which the slope changes.
-  const Activation leaky_relu = {
+  constexpr Activation kLeaky = {
       [](Scalar x) { return bend(x, x, x.input(), x.input()); },
       [](Scalar y, Scalar dy) { return bend(y, dy, y.input(), y.input()); }, true};
-  common(leaky_relu);
-  rare(leaky_relu);
-  all.add(
-      [](Scalar x) { return select(x > 0, 0, x * x.input()); });  // the gradient of prelu's slope
+  all.add_common(kLeaky);
+  all.add_after_sums(kLeaky);
+  all.add_before(kLeaky);
+  all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // of prelu's slope
   return all;
 }
 

@@ -42,12 +42,11 @@ template <ScalarOp kOp, class V>
 
 // How many registers are computed side by side: a function alone has enough to do, and rare
 // programs should not take long to compile.
-constexpr bool is_common(int program) { return program < kKnownPrograms.common; }
 constexpr int unroll(int program) {
   const KnownProgram& known = kKnownPrograms.list[program];
   for (int j = 0; j < known.length; ++j)
     if (known.code[j].op >= ScalarOp::exp) return 1;
-  return is_common(program) ? 2 : 1;
+  return program < kKnownPrograms.common ? 2 : 1;
 }
 
 // The program on one register of elements.
@@ -92,7 +91,7 @@ template <int kProgram, int kInputs>
 void run_turn(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs], bool stays,
               int64_t n, float* out) {
   constexpr int kStep = unroll(kProgram) * kLanes;
-  constexpr bool kMayStay = !is_common(kProgram);  // one code for both
+  constexpr bool kMayStay = unroll(kProgram) == 1;  // one code serves for both
   const int64_t i = stays ? run_steps<kProgram, true>(in, mask, n, out)
                           : run_steps<kProgram, kMayStay>(in, mask, n, out);
   if (i == n) return;
