@@ -46,14 +46,21 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
+KnownMatch compiled_program(const ScalarProgram& p) {
+  const KnownMatch match = known_program(p);
+  const bool is_compiled = sizeof(T) == sizeof(float) && match.program < kKnownPrograms.common;
+  return is_compiled ? match : KnownMatch{};
+}
+
+template <class T>
 class PointwiseCudaKernel final : public Kernel {
  public:
   PointwiseCudaKernel(const ScalarProgram& p, int64_t total, std::span<const PointwiseRead> reads)
-      : known_(known_program(p)) {
-    program_.inputs = p.inputs;
+      : known_(compiled_program<T>(p)) {
+    program_.inputs = known_.program >= 0 ? known_.count : p.inputs;
     program_.instructions = static_cast<int>(p.code.size());
     program_.call.total = total;
-    for (int k = 0; k < p.inputs; ++k) {
+    for (int k = 0; k < program_.inputs; ++k) {
       sources_[k] = known_.program >= 0 ? known_.inputs[k] : static_cast<uint8_t>(k);
       program_.call.reads[k] = reads[sources_[k]];
     }
@@ -65,11 +72,13 @@ class PointwiseCudaKernel final : public Kernel {
 
   void run(Context& where, Buffers in, Buffers out, Buffer) override {
     if (program_.call.total == 0) return;
-    for (size_t k = 0; k < in.size(); ++k) program_.call.in[k] = in[sources_[k]].as<const T>();
+    for (int k = 0; k < program_.inputs; ++k)
+      program_.call.in[k] = in[sources_[k]].template as<const T>();
     program_.call.out = out[0].as<T>();
     CudaContext& gpu = as_cuda(where);
     CudaDeviceGuard guard(gpu.index());
-    if (known_.program >= 0) return run_known_program(gpu, known_.program, program_.call);
+    if constexpr (sizeof(T) == sizeof(float))
+      if (known_.program >= 0) return run_known_program(gpu, known_.program, program_.call);
     const dim3 grid =
         grid_for(program_.call.total, kThreads, gpu.multiprocessors() * kBlocksPerMultiprocessor);
     launch("pointwise", run_program<T>, grid, kThreads, 0, gpu.cuda_stream(), program_);

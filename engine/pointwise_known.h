@@ -1,382 +1,197 @@
 // The scalar programs that there is compiled code for, on CPUs and GPUs: those of the networks of
-// the zoo, which a test finds in their training steps, and a few more. The others are interpreted.
+// the zoo, which a test finds in their training steps, and the same chains of other stages. The
+// others are interpreted.
 #pragma once
 
-#include <initializer_list>
-#include <iterator>
-#include <numbers>
-
-#include "tessera/engine/scalar_program.h"
+#include "tessera/engine/scalar_stages.h"
 
 namespace tessera {
 
+// A program in the one form of all that compute the same: the instructions in the order in which
+// the result asks for them, a constant as often as it is used, and the inputs as they are met.
 struct KnownProgram {
-  static constexpr int kLongest = 16;
-  int inputs, length = 0;
-  Instruction code[kLongest];
+  static constexpr int kLongest = 24;
+  int inputs = 0, length = 0;
+  Instruction code[kLongest] = {};
+  constexpr bool operator==(const KnownProgram&) const = default;
+};
 
-  constexpr KnownProgram(int inputs, std::initializer_list<Instruction> from)
-      : inputs(inputs), code{} {
-    for (const Instruction& instruction : from) code[length++] = instruction;
+enum class Constants : uint8_t { known, inputs };
+
+// Brings a program into that form; its constants stay constants or become inputs.
+class KnownForm {
+ public:
+  // The first registers are inputs, the code makes the others.
+  constexpr KnownForm(const Instruction* code, int inputs, int result,
+                      Constants constants = Constants::known)
+      : code_(code), inputs_(inputs), constants_(constants) {
+    for (int& at : place_) at = -1;
+    visit(result);
+    for (int j = 0; j < program.length; ++j) {
+      Instruction& in = program.code[j];
+      in.a = numbered(in.a), in.b = numbered(in.b), in.c = numbered(in.c);
+    }
+  }
+
+  KnownProgram program;
+  uint8_t source[kMaxScalarRegisters] = {};  // the register that each of its inputs was
+  bool fits = true;                          // else it is longer than any that is known
+
+ private:
+  static constexpr int kInstruction = 64;  // is added to instructions until the inputs are counted
+
+  constexpr uint8_t numbered(int at) const {
+    return static_cast<uint8_t>(at < kInstruction ? at : at - kInstruction + program.inputs);
+  }
+
+  constexpr uint8_t visit(int r) {
+    int& at = place_[r];
+    if (at >= 0) return static_cast<uint8_t>(at);
+    Instruction in = r < inputs_ ? Instruction{} : code_[r - inputs_];
+    const int operands = operand_count(in.op);
+    if (r < inputs_ || (operands == 0 && constants_ == Constants::inputs)) {
+      if (program.inputs == kMaxScalarRegisters) return fits = false, uint8_t{0};
+      source[program.inputs] = static_cast<uint8_t>(r);
+      const int input = program.inputs++;
+      if (r < inputs_) at = input;
+      return static_cast<uint8_t>(input);
+    }
+    in.a = operands > 0 ? visit(in.a) : uint8_t{0};
+    in.b = operands > 1 ? visit(in.b) : uint8_t{0};
+    in.c = operands > 2 ? visit(in.c) : uint8_t{0};
+    if (program.length == KnownProgram::kLongest) return fits = false, uint8_t{0};
+    program.code[program.length] = in;
+    const int made = kInstruction + program.length++;
+    if (operands > 0) at = made;
+    return static_cast<uint8_t>(made);
+  }
+
+  const Instruction* code_;
+  int inputs_;
+  Constants constants_;
+  int place_[2 * kMaxScalarRegisters] = {};  // of each register that has one
+};
+
+struct KnownPrograms {
+  using Scalar = stages::Scalar;
+  using Gradient = Scalar (*)(Scalar, Scalar);
+  struct Activation {
+    Scalar (*forward)(Scalar);
+    Gradient gradient;
+    bool of_output;  // else of its input
+  };
+
+  static constexpr int kMost = 144;
+  // The common ones are the first: GPUs have compiled code for them alone.
+  int count = 0, common = 0;
+  KnownProgram list[kMost];
+
+  constexpr const KnownProgram* begin() const { return list; }
+  constexpr const KnownProgram* end() const { return list + count; }
+
+  // Adds what the stages make, one of the other, of one input; others are inputs of theirs.
+  template <class... S>
+  constexpr void add(S... stages) {
+    stages::Draft draft{.inputs = 1};
+    Scalar y(&draft, 0);
+    ((y = stages(y)), ...);
+    const KnownForm form(draft.code, kMaxScalarRegisters, y.at);
+    if (!form.fits) throw "a known program is too long";
+    list[count++] = form.program;
+  }
+
+  static constexpr auto of(Gradient gradient) {
+    return [=](Scalar y) { return gradient(y, y.input()); };
+  }
+  // The gradient of what the stages make, which is computed again; dy may be the sum of two.
+  template <class... S>
+  constexpr void add_gradients(Gradient gradient, S... before) {
+    add(before..., of(gradient));
+    add(before..., [=](Scalar y) { return gradient(y, plus(y.input())); });
+  }
+  template <class... S>
+  constexpr void add_gradients(const Activation& one, S... before) {
+    one.of_output ? add_gradients(one.gradient, before..., one.forward)
+                  : add_gradients(one.gradient, before...);
+  }
+
+  // After biases and norms.
+  constexpr void add_common(const Activation& one) {
+    add(one.forward);
+    add(stages::plus, one.forward);
+    add(stages::norm, one.forward);
+    add_gradients(one.gradient);
+    add_gradients(one, stages::norm);
+  }
+  // After a sum of a norm and what was there.
+  constexpr void add_after_sums(const Activation& one) {
+    add(stages::norm, stages::plus, one.forward);
+    add(stages::norm, stages::onto, one.forward);
+    add_gradients(one, stages::norm, stages::plus);
+  }
+  // Before sums and norms.
+  constexpr void add_before(const Activation& one) {
+    add(one.forward, stages::plus_norm);
+    if (one.of_output) add_gradients(one);
+    add([=](Scalar y) {
+      return one.gradient(y, batch_norm_grad(y.input(), one.of_output ? y : y.input()));
+    });
   }
 };
 
-constexpr Instruction known_value(double v) { return {ScalarOp::constant, 0, 0, 0, v}; }
+constexpr KnownPrograms all_known_programs() {
+  using namespace stages;
+  using Activation = KnownPrograms::Activation;
+  KnownPrograms all;
+  all.add(plus);   // bias
+  all.add(times);  // scale_channels
+  all.add(minus);
+  all.add(plus, plus);
+  all.add(times, plus);  // layer_scale
+  all.add(norm);
+  all.add(norm, plus);
+  all.add(norm, times, plus);  // stochastic_depth
+  all.add(all.of(batch_norm_grad));
+  all.add(all.of(batch_norm_grad), onto);
+  all.add(all.of(norm_grad));
+  all.add(norm, plus_norm, relu);
+  all.add_gradients(relu_grad, norm, plus_norm, relu);
+  constexpr Activation kRelu = {relu, relu_grad, true};
+  constexpr Activation kOthers[] = {{relu6, relu6_grad, true}, {hard_swish, hard_swish_grad, false},
+                                    {silu, silu_grad, false},  {gelu, gelu_grad, false},
+                                    {elu, elu_grad, false},    {mish, mish_grad, false}};
+  constexpr Activation kGates[] = {{sigmoid, sigmoid_grad, true},
+                                   {hard_sigmoid, hard_sigmoid_grad, true}};
+  for (const Activation& gate : kGates) {
+    all.add(gate.forward);
+    all.add(plus, gate.forward);
+    all.add(all.of(gate.gradient));
+  }
+  all.add_common(kRelu);
+  all.add_after_sums(kRelu);
+  for (const Activation& one : kOthers) all.add_common(one);
+  all.common = all.count;
+  all.add_before(kRelu);
+  for (const Activation& one : kOthers) all.add_after_sums(one), all.add_before(one);
+  // Of any slope: it is a constant as an input, as is the 0 at which the slope changes.
+  constexpr Activation kLeaky = {
+      [](Scalar x) { return bend(x, x, x.input(), x.input()); },
+      [](Scalar y, Scalar dy) { return bend(y, dy, y.input(), y.input()); }, true};
+  all.add_common(kLeaky);
+  all.add_after_sums(kLeaky);
+  all.add_before(kLeaky);
+  all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // of prelu's slope
+  return all;
+}
 
-inline constexpr KnownProgram kKnownPrograms[] = {
-    // batch_norm_input_grad
-    {6,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::sub, 0, 7},
-      {ScalarOp::sub, 8, 4},
-      {ScalarOp::mul, 9, 5}}},
-    // batch_norm+relu
-    {5,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 5, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::add, 7, 4},
-      known_value(0),
-      {ScalarOp::max, 8, 9}}},
-    // relu_grad
-    {2, {known_value(0), {ScalarOp::select, 0, 1, 2}}},
-    // relu_grad, of a batch_norm+relu that is computed again
-    {6,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::mul, 7, 4},
-      {ScalarOp::add, 8, 5},
-      known_value(0),
-      {ScalarOp::max, 9, 10},
-      known_value(0),
-      {ScalarOp::select, 11, 0, 12}}},
-    // relu6_grad, of a batch_norm+relu6 that is computed again
-    {6,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::mul, 7, 4},
-      {ScalarOp::add, 8, 5},
-      known_value(0),
-      {ScalarOp::max, 9, 10},
-      known_value(6),
-      {ScalarOp::min, 11, 12},
-      known_value(0),
-      known_value(6),
-      {ScalarOp::sub, 15, 13},
-      {ScalarOp::select, 13, 0, 14},
-      {ScalarOp::select, 16, 17, 14}}},
-    // add+relu_grad, of a batch_norm+relu that is computed again
-    {7,
-     {{ScalarOp::sub, 2, 3},
-      {ScalarOp::mul, 7, 4},
-      {ScalarOp::mul, 8, 5},
-      {ScalarOp::add, 9, 6},
-      known_value(0),
-      {ScalarOp::max, 10, 11},
-      {ScalarOp::add, 0, 1},
-      known_value(0),
-      {ScalarOp::select, 12, 13, 14}}},
-    // add+relu_grad, of a batch_norm+add+relu that is computed again
-    {8,
-     {{ScalarOp::sub, 2, 3},
-      {ScalarOp::mul, 8, 4},
-      {ScalarOp::mul, 9, 5},
-      {ScalarOp::add, 10, 6},
-      {ScalarOp::add, 11, 7},
-      known_value(0),
-      {ScalarOp::max, 12, 13},
-      {ScalarOp::add, 0, 1},
-      known_value(0),
-      {ScalarOp::select, 14, 15, 16}}},
-    // add+relu_grad, of a batch_norm+batch_norm+add+relu that is computed again
-    {12,
-     {{ScalarOp::sub, 2, 3},
-      {ScalarOp::mul, 12, 4},
-      {ScalarOp::mul, 13, 5},
-      {ScalarOp::add, 14, 6},
-      {ScalarOp::sub, 7, 8},
-      {ScalarOp::mul, 16, 9},
-      {ScalarOp::mul, 17, 10},
-      {ScalarOp::add, 18, 11},
-      {ScalarOp::add, 19, 15},
-      known_value(0),
-      {ScalarOp::max, 20, 21},
-      {ScalarOp::add, 0, 1},
-      known_value(0),
-      {ScalarOp::select, 22, 23, 24}}},
-    // silu_grad, of a batch_norm that is computed again
-    {6,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::mul, 7, 4},
-      {ScalarOp::add, 8, 5},
-      {ScalarOp::sigmoid, 9},
-      known_value(1),
-      {ScalarOp::sub, 11, 10},
-      {ScalarOp::mul, 9, 12},
-      known_value(1),
-      {ScalarOp::add, 13, 14},
-      {ScalarOp::mul, 10, 15},
-      {ScalarOp::mul, 0, 16}}},
-    // hard_swish_grad, of a batch_norm that is computed again
-    {6,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::mul, 7, 4},
-      {ScalarOp::add, 8, 5},
-      {ScalarOp::abs, 9},
-      known_value(3),
-      {ScalarOp::greater, 11, 10},
-      known_value(0.5),
-      known_value(1.0 / 3),
-      {ScalarOp::mul, 9, 14},
-      {ScalarOp::add, 15, 13},
-      known_value(0),
-      {ScalarOp::greater, 9, 17},
-      {ScalarOp::select, 12, 16, 18},
-      {ScalarOp::mul, 0, 19}}},
-    // add+hard_swish_grad, of a batch_norm that is computed again
-    {7,
-     {{ScalarOp::sub, 2, 3},
-      {ScalarOp::mul, 7, 4},
-      {ScalarOp::mul, 8, 5},
-      {ScalarOp::add, 9, 6},
-      {ScalarOp::add, 0, 1},
-      {ScalarOp::abs, 10},
-      known_value(3),
-      {ScalarOp::greater, 13, 12},
-      known_value(0.5),
-      known_value(1.0 / 3),
-      {ScalarOp::mul, 10, 16},
-      {ScalarOp::add, 17, 15},
-      known_value(0),
-      {ScalarOp::greater, 10, 19},
-      {ScalarOp::select, 14, 18, 20},
-      {ScalarOp::mul, 11, 21}}},
-    // add+relu_grad
-    {3, {{ScalarOp::add, 0, 1}, known_value(0), {ScalarOp::select, 2, 3, 4}}},
-    // batch_norm+add+relu
-    {6,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 6, 2},
-      {ScalarOp::mul, 7, 3},
-      {ScalarOp::add, 8, 4},
-      {ScalarOp::add, 9, 5},
-      known_value(0),
-      {ScalarOp::max, 10, 11}}},
-    // batch_norm_input_grad+add
-    {7,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 7, 3},
-      {ScalarOp::sub, 0, 8},
-      {ScalarOp::sub, 9, 4},
-      {ScalarOp::mul, 10, 5},
-      {ScalarOp::add, 6, 11}}},
-    // bias
-    {2, {{ScalarOp::add, 0, 1}}},
-    // batch_norm+relu6
-    {5,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 5, 2},
-      {ScalarOp::mul, 6, 3},
-      {ScalarOp::add, 7, 4},
-      known_value(0),
-      {ScalarOp::max, 8, 9},
-      known_value(6),
-      {ScalarOp::min, 10, 11}}},
-    // relu6_grad
-    {2,
-     {known_value(0),
-      known_value(6),
-      {ScalarOp::sub, 3, 0},
-      {ScalarOp::select, 0, 1, 2},
-      {ScalarOp::select, 4, 5, 2}}},
-    // bias+relu
-    {2, {{ScalarOp::add, 0, 1}, known_value(0), {ScalarOp::max, 2, 3}}},
-    // batch_norm+batch_norm+add+relu
-    {10,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 10, 2},
-      {ScalarOp::mul, 11, 3},
-      {ScalarOp::add, 12, 4},
-      {ScalarOp::sub, 5, 6},
-      {ScalarOp::mul, 14, 7},
-      {ScalarOp::mul, 15, 8},
-      {ScalarOp::add, 16, 9},
-      {ScalarOp::add, 17, 13},
-      known_value(0),
-      {ScalarOp::max, 18, 19}}},
-    // batch_norm+add
-    {6,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 6, 2},
-      {ScalarOp::mul, 7, 3},
-      {ScalarOp::add, 8, 4},
-      {ScalarOp::add, 9, 5}}},
-    // add+add
-    {3, {{ScalarOp::add, 1, 0}, {ScalarOp::add, 3, 2}}},
-    // bias+sigmoid
-    {2, {{ScalarOp::add, 0, 1}, {ScalarOp::sigmoid, 2}}},
-    // batch_norm+add+relu, the norm added to what was there
-    {6,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 6, 2},
-      {ScalarOp::mul, 7, 3},
-      {ScalarOp::add, 8, 4},
-      {ScalarOp::add, 5, 9},
-      known_value(0),
-      {ScalarOp::max, 10, 11}}},
-    // sigmoid_grad
-    {2, {known_value(1), {ScalarOp::sub, 2, 0}, {ScalarOp::mul, 0, 3}, {ScalarOp::mul, 1, 4}}},
-    // hard_swish
-    {1,
-     {known_value(1.0 / 6),
-      known_value(3),
-      {ScalarOp::add, 0, 2},
-      known_value(0),
-      {ScalarOp::max, 3, 4},
-      known_value(6),
-      {ScalarOp::min, 5, 6},
-      {ScalarOp::mul, 7, 1},
-      {ScalarOp::mul, 0, 8}}},
-    // bias+hard_sigmoid
-    {2,
-     {{ScalarOp::add, 0, 1},
-      known_value(1.0 / 6),
-      known_value(3),
-      {ScalarOp::add, 2, 4},
-      known_value(0),
-      {ScalarOp::max, 5, 6},
-      known_value(6),
-      {ScalarOp::min, 7, 8},
-      {ScalarOp::mul, 9, 3}}},
-    // hard_swish_grad
-    {2,
-     {{ScalarOp::abs, 0},
-      known_value(3),
-      {ScalarOp::greater, 3, 2},
-      known_value(0.5),
-      known_value(1.0 / 3),
-      {ScalarOp::mul, 0, 6},
-      {ScalarOp::add, 7, 5},
-      known_value(0),
-      {ScalarOp::greater, 0, 9},
-      {ScalarOp::select, 4, 8, 10},
-      {ScalarOp::mul, 1, 11}}},
-    // hard_sigmoid_grad
-    {2,
-     {known_value(1),
-      {ScalarOp::greater, 2, 0},
-      known_value(0),
-      {ScalarOp::greater, 0, 4},
-      {ScalarOp::mul, 5, 3},
-      known_value(1.0 / 6),
-      {ScalarOp::mul, 1, 7},
-      known_value(0),
-      {ScalarOp::select, 6, 8, 9}}},
-    // add+hard_swish_grad
-    {3,
-     {{ScalarOp::add, 0, 1},
-      {ScalarOp::abs, 2},
-      known_value(3),
-      {ScalarOp::greater, 5, 4},
-      known_value(0.5),
-      known_value(1.0 / 3),
-      {ScalarOp::mul, 2, 8},
-      {ScalarOp::add, 9, 7},
-      known_value(0),
-      {ScalarOp::greater, 2, 11},
-      {ScalarOp::select, 6, 10, 12},
-      {ScalarOp::mul, 3, 13}}},
-    // silu
-    {1, {{ScalarOp::sigmoid, 0}, {ScalarOp::mul, 0, 1}}},
-    // batch_norm, times what dropout keeps of the sample, +add
-    {7,
-     {{ScalarOp::sub, 0, 1},
-      {ScalarOp::mul, 7, 2},
-      {ScalarOp::mul, 8, 3},
-      {ScalarOp::add, 9, 4},
-      {ScalarOp::mul, 10, 5},
-      {ScalarOp::add, 11, 6}}},
-    // silu_grad
-    {2,
-     {{ScalarOp::sigmoid, 0},
-      known_value(1),
-      {ScalarOp::sub, 3, 2},
-      {ScalarOp::mul, 0, 4},
-      known_value(1),
-      {ScalarOp::add, 5, 6},
-      {ScalarOp::mul, 2, 7},
-      {ScalarOp::mul, 1, 8}}},
-    // add+silu_grad
-    {3,
-     {{ScalarOp::add, 0, 1},
-      {ScalarOp::sigmoid, 2},
-      known_value(1),
-      {ScalarOp::sub, 5, 4},
-      {ScalarOp::mul, 2, 6},
-      known_value(1),
-      {ScalarOp::add, 7, 8},
-      {ScalarOp::mul, 4, 9},
-      {ScalarOp::mul, 3, 10}}},
-    // gelu
-    {1,
-     {known_value(1 / std::numbers::sqrt2),
-      {ScalarOp::mul, 0, 1},
-      {ScalarOp::erf, 2},
-      known_value(0.5),
-      known_value(1),
-      {ScalarOp::add, 3, 5},
-      {ScalarOp::mul, 6, 4},
-      {ScalarOp::mul, 0, 7}}},
-    // layer_scale+add
-    {3, {{ScalarOp::mul, 0, 1}, {ScalarOp::add, 3, 2}}},
-    // gelu_grad
-    {2,
-     {known_value(-0.5),
-      {ScalarOp::mul, 1, 1},
-      {ScalarOp::mul, 3, 2},
-      {ScalarOp::exp, 4},
-      known_value(std::numbers::inv_sqrtpi / std::numbers::sqrt2),
-      {ScalarOp::mul, 5, 6},
-      {ScalarOp::mul, 1, 7},
-      known_value(1 / std::numbers::sqrt2),
-      {ScalarOp::mul, 1, 9},
-      {ScalarOp::erf, 10},
-      known_value(0.5),
-      known_value(1),
-      {ScalarOp::add, 11, 13},
-      {ScalarOp::mul, 14, 12},
-      {ScalarOp::add, 15, 8},
-      {ScalarOp::mul, 0, 16}}},
-    // batch_norm
-    {5,
-     {{ScalarOp::sub, 0, 1}, {ScalarOp::mul, 5, 2}, {ScalarOp::mul, 6, 3}, {ScalarOp::add, 7, 4}}},
-    // scale_channels
-    {2, {{ScalarOp::mul, 0, 1}}},
-    // sub
-    {2, {{ScalarOp::sub, 0, 1}}},
-    // relu
-    {1, {known_value(0), {ScalarOp::max, 0, 1}}},
-    // group_norm_input_grad, layer_norm_input_grad
-    {7,
-     {{ScalarOp::sub, 1, 2},
-      {ScalarOp::mul, 7, 3},
-      {ScalarOp::mul, 0, 4},
-      {ScalarOp::sub, 9, 5},
-      {ScalarOp::mul, 8, 6},
-      {ScalarOp::sub, 10, 11},
-      {ScalarOp::mul, 12, 3}}},
-};
+inline constexpr KnownPrograms kKnownPrograms = all_known_programs();
 
-inline constexpr int kKnownCount = static_cast<int>(std::size(kKnownPrograms));
-
-// Which of them a program is, whatever the order of its inputs.
+// Which of them a program is, whatever the order of its inputs and of its instructions.
 struct KnownMatch {
   int program = -1;                          // or none
-  uint8_t inputs[kMaxScalarRegisters] = {};  // the program's, for each of the known one's
+  int count = 0;                             // of the known one's inputs
+  uint8_t inputs[kMaxScalarRegisters] = {};  // registers of the program: its inputs, or constants
 };
-KnownMatch known_program(const ScalarProgram& program);
+KnownMatch known_program(const ScalarProgram& program, Constants constants = Constants::known);
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "tessera/engine/pointwise_known.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/integers.h"
 
@@ -62,14 +63,22 @@ PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
   KnownMatch match;
-  if (code == PointwiseCode::automatic && dtype == DType::f32) match = known_program(program);
+  if (code == PointwiseCode::automatic && dtype == DType::f32) {
+    match = known_program(program);
+    if (match.program < 0) match = known_program(program, Constants::inputs);
+  }
   if (match.program >= 0)
     compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).known[match.program];
   if (!is_known()) interpret(program);
-  for (int k = 0; k < program.inputs; ++k) {
-    const int source = is_known() ? match.inputs[k] : k;
-    inputs_.push_back(prepare_input(source, broadcasts[static_cast<size_t>(source)], total));
-  }
+  inputs_.resize(static_cast<size_t>(is_known() ? match.count : program.inputs));
+  for (const bool constants : {true, false})  // these first, as a pattern is there for them
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      const int source = is_known() ? match.inputs[k] : static_cast<int>(k);
+      if ((source >= program.inputs) == constants)
+        inputs_[k] = constants
+                         ? constant_input(program, source)
+                         : prepare_input(source, broadcasts[static_cast<size_t>(source)], total);
+    }
   in_one_go_ = is_known() && rings_.size() <= 1;
   for (const Input& input : inputs_) in_one_go_ = in_one_go_ && input.read != Read::gathered;
 }
@@ -96,6 +105,15 @@ PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& b
     input.read = Read::ring;
     input.ring = ring({period, false});
   }
+  return input;
+}
+
+PointwisePlan::Input PointwisePlan::constant_input(const ScalarProgram& program, int source) {
+  Input input;
+  input.read = Read::one;
+  input.source = kConstant;
+  input.value = program.code[static_cast<size_t>(source - program.inputs)].value;
+  take_pattern(kPointwiseStep, input);
   return input;
 }
 
@@ -158,7 +176,9 @@ void PointwisePlan::interpret(const ScalarProgram& program) {
 
 PointwiseRun::PointwiseRun(const PointwisePlan& plan, const void* const* inputs, void* out)
     : plan_(plan), out_(out) {
-  for (size_t k = 0; k < plan.inputs_.size(); ++k) inputs_[k] = inputs[plan.inputs_[k].source];
+  for (size_t k = 0; k < plan.inputs_.size(); ++k)
+    if (const uint8_t source = plan.inputs_[k].source; source != PointwisePlan::kConstant)
+      inputs_[k] = inputs[source];
   if (plan.patterns_ == 0) return;
   if (plan.dtype_ == DType::f32)
     repeat_patterns<float>();
@@ -173,7 +193,9 @@ void PointwiseRun::repeat_patterns() {
     const PointwisePlan::Input& input = plan_.inputs_[k];
     const T* x = static_cast<const T*>(inputs_[k]);
     T* pattern = patterns + input.pattern;
-    if (input.read == PointwisePlan::Read::one)
+    if (input.source == PointwisePlan::kConstant)
+      std::fill_n(pattern, kPointwiseStep, static_cast<T>(input.value));
+    else if (input.read == PointwisePlan::Read::one)
       std::fill_n(pattern, kPointwiseStep, x[0]);
     else if (input.read == PointwisePlan::Read::pattern)
       repeat(x, input.broadcast.period, plan_.rings_[input.ring].period + kPointwiseStep, pattern);

@@ -36,11 +36,13 @@ class PointwisePlan {
   };
   struct Input {
     Read read = Read::whole;
-    uint8_t source = 0;  // of the program's inputs
+    uint8_t source = 0;  // of the program's inputs, or kConstant
     uint8_t ring = 0;    // of rings_, for a ring or pattern
     Broadcast broadcast;
     int64_t pattern = 0;  // where its pattern starts
+    double value = 0;     // of a constant
   };
+  static constexpr uint8_t kConstant = 255;
   // What inputs of the same period share. A pattern goes on after its end.
   struct Ring {
     int64_t period;
@@ -53,6 +55,7 @@ class PointwisePlan {
   };
 
   Input prepare_input(int source, const Broadcast& broadcast, int64_t total);
+  Input constant_input(const ScalarProgram& program, int source);
   bool take_pattern(int64_t length, Input& input);
   uint8_t ring(const Ring& wanted);
   void interpret(const ScalarProgram& program);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/scalar_program.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -43,10 +43,9 @@ struct PointwiseStretch {
 
 // Compiled code is for float32 alone, as float64 is for checking gradients.
 struct PointwiseMicrokernels {
-  // Of n elements. `out` may be an input that is read side by side. Null where the program has more
-  // than arithmetic.
+  // Of n elements. `out` may be an input that is read side by side.
   using Known = void (*)(const PointwiseStretch& from, int64_t n, float* out);
-  Known known[kKnownCount];
+  const Known* known;  // for each of kKnownPrograms
   // Any program by interpretation, every input being read side by side. Blocks have kPointwiseBlock
   // elements.
   template <class T>

@@ -9,59 +9,6 @@
 namespace tessera {
 namespace {
 
-struct Form {
-  const char* name;
-  int operands;
-};
-
-Form form(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::constant:
-      return {"constant", 0};
-    case ScalarOp::add:
-      return {"add", 2};
-    case ScalarOp::sub:
-      return {"sub", 2};
-    case ScalarOp::mul:
-      return {"mul", 2};
-    case ScalarOp::div:
-      return {"div", 2};
-    case ScalarOp::max:
-      return {"max", 2};
-    case ScalarOp::min:
-      return {"min", 2};
-    case ScalarOp::pow:
-      return {"pow", 2};
-    case ScalarOp::greater:
-      return {"greater", 2};
-    case ScalarOp::less_equal:
-      return {"less_equal", 2};
-    case ScalarOp::select:
-      return {"select", 3};
-    case ScalarOp::neg:
-      return {"neg", 1};
-    case ScalarOp::abs:
-      return {"abs", 1};
-    case ScalarOp::exp:
-      return {"exp", 1};
-    case ScalarOp::log:
-      return {"log", 1};
-    case ScalarOp::sqrt:
-      return {"sqrt", 1};
-    case ScalarOp::tanh:
-      return {"tanh", 1};
-    case ScalarOp::sin:
-      return {"sin", 1};
-    case ScalarOp::cos:
-      return {"cos", 1};
-    case ScalarOp::erf:
-      return {"erf", 1};
-    case ScalarOp::sigmoid:
-      return {"sigmoid", 1};
-  }
-  return {"?", 0};
-}
-
 // Copies `from` to the end of `to`; register r of `from` becomes map[r], which grows on the way.
 void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map) {
   for (Instruction instruction : from.code) {
@@ -75,8 +22,13 @@ void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map)
 
 }  // namespace
 
-const char* name_of(ScalarOp op) { return form(op).name; }
-int operand_count(ScalarOp op) { return form(op).operands; }
+const char* name_of(ScalarOp op) {
+  constexpr const char* kNames[] = {"constant", "add", "sub",     "mul",        "div",    "max",
+                                    "min",      "pow", "greater", "less_equal", "select", "neg",
+                                    "abs",      "exp", "log",     "sqrt",       "tanh",   "sin",
+                                    "cos",      "erf", "sigmoid"};
+  return kNames[static_cast<size_t>(op)];
+}
 
 int ScalarProgram::operations() const {
   return static_cast<int>(std::count_if(
@@ -87,8 +39,8 @@ std::string ScalarProgram::text() const {
   std::string text;
   for (size_t i = 0; i < code.size(); ++i) {
     const Instruction& in = code[i];
-    auto [name, operands] = form(in.op);
-    text += fmt::format("{}r{} = {}", i == 0 ? "" : "; ", inputs + i, name);
+    const int operands = operand_count(in.op);
+    text += fmt::format("{}r{} = {}", i == 0 ? "" : "; ", inputs + i, name_of(in.op));
     if (in.op == ScalarOp::constant) text += fmt::format(" {}", in.value);
     if (operands > 0) text += fmt::format(" r{}", in.a);
     if (operands > 1) text += fmt::format(" r{}", in.b);
@@ -122,7 +74,7 @@ ScalarProgram live_part(const ScalarProgram& p, int result) {
   for (int r = p.registers() - 1; r >= p.inputs; --r) {
     if (!live[r]) continue;
     const Instruction& in = p.code[r - p.inputs];
-    int operands = form(in.op).operands;
+    int operands = operand_count(in.op);
     if (operands > 0) live[in.a] = true;
     if (operands > 1) live[in.b] = true;
     if (operands > 2) live[in.c] = true;

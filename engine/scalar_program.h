@@ -34,7 +34,9 @@ enum class ScalarOp : uint8_t {
 };
 
 const char* name_of(ScalarOp op);  // "add"
-int operand_count(ScalarOp op);    // 0 to 3
+constexpr int operand_count(ScalarOp op) {
+  return op == ScalarOp::constant ? 0 : op < ScalarOp::select ? 2 : op == ScalarOp::select ? 3 : 1;
+}
 
 struct Instruction {
   ScalarOp op = ScalarOp::constant;

@@ -158,13 +158,6 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
   const GradFinaliseParams params;
 };
 
-// dx = (dy - (x - mean) slope - offset) scale
-ScalarProgram input_grad_program() {
-  ScalarBuilder b(6);  // dy, x, mean, slope, offset, scale
-  const int along = b.mul(b.sub(b.in(1), b.in(2)), b.in(3));
-  return b.build(b.mul(b.sub(b.sub(b.in(0), along), b.in(4)), b.in(5)));
-}
-
 class BatchNormNormalise final : public Normalise {
  public:
   BatchNormNormalise() : Normalise("batch_norm") {}
@@ -181,8 +174,9 @@ class BatchNormNormalise final : public Normalise {
                            {sums, gamma, inverse});
     Tensors grads(5);
     if (args.needs(0))
-      grads[0] = tessera::pointwise("batch_norm_input_grad", input_grad_program(),
-                                    {dy, x, mean, folded[3], folded[4], folded[2]});
+      grads[0] =
+          tessera::pointwise("batch_norm_input_grad", stages::program<2>(stages::batch_norm_grad),
+                             {dy, x, mean, folded[3], folded[4], folded[2]});
     grads[3] = folded[0];
     grads[4] = folded[1];
     return grads;

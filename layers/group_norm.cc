@@ -7,10 +7,10 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/op_settings.h"
+#include "tessera/engine/scalar_stages.h"
 #include "tessera/layers/group_norm_cuda.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
-#include "tessera/layers/shared/normalise.h"
 #include "tessera/layers/shared/sample_pointwise.h"
 #include "tessera/runtime/cuda/cuda.h"
 
@@ -150,7 +150,7 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
 class GroupNormNormalise final : public SamplePointwise {
  public:
   explicit GroupNormNormalise(GroupParams group)
-      : SamplePointwise({"group_norm", normalise_program()}), group_(group) {}
+      : SamplePointwise({"group_norm", stages::program<1>(stages::norm)}), group_(group) {}
   bool same(const Op& other) const override {
     auto* twin = dynamic_cast<const GroupNormNormalise*>(&other);
     return twin != nullptr && twin->group_ == group_;
@@ -166,7 +166,7 @@ class GroupNormNormalise final : public SamplePointwise {
     Tensors grads(5);
     if (args.needs(0)) {
       const Tensors means = apply(std::make_shared<GroupNormGradMeans>(group_), {sums, gamma});
-      grads[0] = sample_pointwise("group_norm_input_grad", normalise_grad_program(),
+      grads[0] = sample_pointwise("group_norm_input_grad", stages::program<2>(stages::norm_grad),
                                   {dy, x, mean, inverse, gamma, means[0], means[1]});
     }
     if (args.needs(3) || args.needs(4)) {

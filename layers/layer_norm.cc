@@ -186,7 +186,7 @@ class LayerNormNormalise final : public Normalise {
     if (args.needs(0)) {
       const Tensors means =
           apply(std::make_shared<LayerNormGradMeans>(), {dy, x, gamma, mean, inverse});
-      grads[0] = tessera::pointwise("layer_norm_input_grad", normalise_grad_program(),
+      grads[0] = tessera::pointwise("layer_norm_input_grad", stages::program<2>(stages::norm_grad),
                                     {dy, x, mean, inverse, gamma, means[0], means[1]});
     }
     if (args.needs(3) || args.needs(4)) {

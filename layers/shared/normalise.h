@@ -3,20 +3,18 @@
 // none of their own. For the norms, not for users.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "tessera/engine/pointwise.h"
+#include "tessera/engine/scalar_stages.h"
 
 namespace tessera {
 
-// Inputs x, mean, inverse, gamma, beta.
-ScalarProgram normalise_program();
-// dx = (dy gamma - first - (x - mean) inverse second) inverse, inputs dy, x, mean, inverse, gamma,
-// first, second: where first and second are the means of dy gamma and of dy gamma xhat over the
-// elements that share a mean.
-ScalarProgram normalise_grad_program();
-
 class Normalise : public Op {
  public:
-  explicit Normalise(std::string name);
+  explicit Normalise(std::string name)
+      : step_({std::move(name), stages::program<1>(stages::norm)}) {}
   std::string_view name() const override { return step_.name(); }
   Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
   bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }

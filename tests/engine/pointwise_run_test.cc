@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/engine/pointwise_known.h"
+
 namespace tessera {
 namespace {
 
@@ -298,6 +300,31 @@ TEST(KnownPrograms, AreFoundWhateverTheOrderOfTheirInputs) {
   }
   ScalarBuilder square(1);
   EXPECT_LT(known_program(square.build(square.mul(0, 0))).program, 0);
+}
+
+TEST(KnownPrograms, AreFoundWhateverTheOrderOfTheirInstructions) {
+  ScalarBuilder b(3);  // the second operand first, and an input that nothing reads
+  const int zero = b.value(0), dy = b.in(2);
+  const ScalarProgram program = b.build(b.push(ScalarOp::select, b.in(1), dy, zero));
+  const KnownMatch match = known_program(program);
+  ASSERT_GE(match.program, 0);
+  EXPECT_EQ(match.count, 2);
+  expect_plain<float>(program, {{1, 5}, {1, 600}, {1, 600}}, 600, {{0, 600}});
+}
+
+TEST(KnownPrograms, MayTakeConstantsForInputs) {
+  const auto leaky = [](stages::Scalar x) { return stages::bend(x, x, 0, 0.1); };
+  const auto normed = [&](stages::Scalar x) { return leaky(stages::norm(x)); };
+  for (const ScalarProgram& program : {stages::program<1>(leaky), stages::program<1>(normed)}) {
+    EXPECT_LT(known_program(program).program, 0);
+    ASSERT_GE(known_program(program, Constants::inputs).program, 0);
+    for (const int64_t c : {3, 64, 1023}) {  // patterns take all that is kept for them
+      std::vector<Broadcast> forms(static_cast<size_t>(program.inputs), {1, c});
+      forms[0] = {1, 3 * c};
+      EXPECT_TRUE(PointwisePlan(program, DType::f32, forms, 3 * c).is_known());
+      expect_plain<float>(program, forms, 3 * c, ranges_of(3 * c));
+    }
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise_run.h"
+#include "tessera/engine/scalar_stages.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/tools/bench/by_hand_simd.h"
 
@@ -41,26 +42,32 @@ std::vector<double> medians(const std::vector<Work>& all, int rounds) {
   return result;
 }
 
+using stages::Scalar;
+
 struct Case {
   const char* name;
   ByHand::Loop ByHand::*loop;
-  int known;
+  ScalarProgram program;
   std::vector<int>
       whole;  // inputs as large as the output; the others have a value for each channel
 };
 
 const std::vector<Case> kCases = {
-    {"bias", &ByHand::bias, 6, {0}},
-    {"batch_norm+relu", &ByHand::batch_norm_relu, 1, {0}},
-    {"batch_norm+add+relu", &ByHand::batch_norm_add_relu, 4, {0, 5}},
-    {"batch_norm_input_grad", &ByHand::batch_norm_input_grad, 0, {0, 1}},
-    {"relu_grad", &ByHand::relu_grad, 2, {0, 1}},
+    {"bias", &ByHand::bias, stages::program<1>(stages::plus), {0}},
+    {"batch_norm+relu",
+     &ByHand::batch_norm_relu,
+     stages::program<1>([](Scalar x) { return relu(norm(x)); }),
+     {0}},
+    {"batch_norm+add+relu",
+     &ByHand::batch_norm_add_relu,
+     stages::program<1>([](Scalar x) { return relu(plus(norm(x))); }),
+     {0, 5}},
+    {"batch_norm_input_grad",
+     &ByHand::batch_norm_input_grad,
+     stages::program<2>(stages::batch_norm_grad),
+     {0, 1}},
+    {"relu_grad", &ByHand::relu_grad, stages::program<2>(stages::relu_grad), {0, 1}},
 };
-
-ScalarProgram known(int index) {
-  const KnownProgram& program = kKnownPrograms[index];
-  return {program.inputs, {program.code, program.code + program.length}};
-}
 
 // Aligned as blocks of tensors are.
 template <class T>
@@ -105,7 +112,7 @@ void print(const std::string& name, int64_t c, const char* where, double bytes,
 
 void compare(const Case& one, int64_t c, int64_t elements, const char* where, int rounds) {
   const ByHand& hand = TESSERA_SELECT_MICROKERNELS(by_hand);
-  const ScalarProgram program = known(one.known);
+  const ScalarProgram& program = one.program;
   const int64_t repeats = c < 64 ? (256 + c - 1) / c : 1, row = c * repeats;
   const int64_t rows = std::max<int64_t>(elements / row, 1), total = rows * row;
   std::vector<Floats> data;
@@ -135,7 +142,7 @@ void compare(const Case& one, int64_t c, int64_t elements, const char* where, in
 // x [n, c] by a value for each n, or by one value.
 void compare_scale(int64_t c, bool one, int64_t elements, const char* where, int rounds) {
   const ByHand& hand = TESSERA_SELECT_MICROKERNELS(by_hand);
-  const ScalarProgram program = known(13);
+  const ScalarProgram program = stages::program<1>(stages::times);
   const int64_t rows = std::max<int64_t>(elements / c, 1), total = rows * c;
   const Floats x = values(total, 1), factor = values(rows, 2);
   Floats out(static_cast<size_t>(total));
@@ -195,7 +202,8 @@ void programs(int rounds) {
   for (const Size& size : kSizes) {
     for (const Case& one : kCases)
       for (const int64_t c : {1, 3, 6, 8, 16, 17, 24, 64, 100, 512, 2048})
-        if (one.known != 2 || c == 64) compare(one, c, size.elements, size.name, rounds);
+        if (one.loop != &ByHand::relu_grad || c == 64)
+          compare(one, c, size.elements, size.name, rounds);
     compare_scale(1, true, size.elements, size.name, rounds);
     for (const int64_t c : {3, 10, 64, 1000, 3136})
       compare_scale(c, false, size.elements, size.name, rounds);
