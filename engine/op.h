@@ -42,7 +42,7 @@ class Kernel {
 
 // One of several ways to compute an op. Names are unique within an op and the same in all ops that
 // share the code: "eigen" uses Eigen; all others of matrix products ("native") and convolutions on
-// the CPU (layers/conv2d_cpu/algorithms.h) are written by hand for AVX2 and AVX-512.
+// the CPU (layers/conv2d/cpu/algorithms.h) are written by hand for AVX2 and AVX-512.
 struct Algorithm {
   std::string_view name = "default";
   size_t scratch_bytes = 0;

@@ -111,7 +111,7 @@ constexpr Scalar bend(Scalar x, Scalar value, Scalar zero, Scalar slope) {
   return select(x > zero, value, value * slope);
 }
 
-// Activations: layers/activation.h.
+// Activations: layers/ops/activation.h.
 constexpr Scalar relu(Scalar x) { return max(x, 0); }
 constexpr Scalar relu6(Scalar x) { return min(max(x, 0), 6); }
 constexpr Scalar sigmoid(Scalar x) { return push(ScalarOp::sigmoid, x); }

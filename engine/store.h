@@ -61,8 +61,8 @@ class Store {
 
   // While one lives, parameter() and buffer() give an optimizer state "ema.<name>" beside the
   // tensor of that name, which must be there, with its initial value: building the model again then
-  // gives one that reads averages (layers/ema.h). What is no floating point, or frozen, is the
-  // tensor itself.
+  // gives one that reads averages (layers/optimizers/ema.h). What is no floating point, or frozen,
+  // is the tensor itself.
   class AveragesScope {
    public:
     explicit AveragesScope(Store& store) : store_(store) { store_.in_averages_ = true; }

@@ -8,11 +8,11 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/bias.h"
-#include "tessera/layers/dropout.h"
-#include "tessera/layers/linear.h"
-#include "tessera/layers/pool2d.h"
-#include "tessera/layers/scale_channels.h"
+#include "tessera/layers/ops/bias.h"
+#include "tessera/layers/ops/dropout.h"
+#include "tessera/layers/ops/linear.h"
+#include "tessera/layers/ops/pool2d.h"
+#include "tessera/layers/ops/scale_channels.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -11,12 +11,12 @@
 #include <span>
 #include <vector>
 
-#include "tessera/layers/activation.h"
-#include "tessera/layers/batch_norm.h"
-#include "tessera/layers/conv2d.h"
-#include "tessera/layers/group_norm.h"
-#include "tessera/layers/layer_norm.h"
+#include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/module.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/batch_norm.h"
+#include "tessera/layers/ops/group_norm.h"
+#include "tessera/layers/ops/layer_norm.h"
 
 namespace tessera {
 

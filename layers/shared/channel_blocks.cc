@@ -2,8 +2,8 @@
 
 #include "tessera/engine/op_settings.h"
 #include "tessera/layers/shared/blockwise.h"
-#include "tessera/layers/shared/channel_blocks_cuda.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {

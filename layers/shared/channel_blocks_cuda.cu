@@ -1,6 +1,6 @@
 // Sums over rows for every channel on a GPU: a block of threads takes one block of rows and some
 // neighbouring channels (column_code.h).
-#include "tessera/layers/shared/channel_blocks_cuda.h"
+#include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/column_code.h"
 #include "tessera/runtime/cuda/context.h"

@@ -225,8 +225,8 @@ struct TrainConfig {
   int64_t total_steps(int64_t steps_per_epoch) const;
 };
 
-// An average of the weights over the steps (layers/ema.h), which is what is evaluated and what
-// weights.safetensors holds.
+// An average of the weights over the steps (layers/optimizers/ema.h), which is what is evaluated
+// and what weights.safetensors holds.
 struct EmaConfig {
   std::optional<double> decay;  // none: no average is kept
   bool warmup = false;

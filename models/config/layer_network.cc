@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/adaptive_pool2d.h"
-#include "tessera/layers/channel_shuffle.h"
-#include "tessera/layers/local_response_norm.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
-#include "tessera/layers/stochastic_depth.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/adaptive_pool2d.h"
+#include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/local_response_norm.h"
+#include "tessera/layers/ops/pool2d.h"
+#include "tessera/layers/ops/stochastic_depth.h"
 #include "tessera/models/config/config_keys.h"
 #include "tessera/models/zoo/parts.h"
 

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/adamw.h"
-#include "tessera/layers/lamb.h"
-#include "tessera/layers/lars.h"
-#include "tessera/layers/lion.h"
-#include "tessera/layers/muon.h"
-#include "tessera/layers/rmsprop.h"
-#include "tessera/layers/sgd.h"
+#include "tessera/layers/optimizers/adamw.h"
+#include "tessera/layers/optimizers/lamb.h"
+#include "tessera/layers/optimizers/lars.h"
+#include "tessera/layers/optimizers/lion.h"
+#include "tessera/layers/optimizers/muon.h"
+#include "tessera/layers/optimizers/rmsprop.h"
+#include "tessera/layers/optimizers/sgd.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/spelling.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/config.h"
 
 namespace tessera {

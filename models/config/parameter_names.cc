@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/engine/store.h"
-#include "tessera/layers/optimizer_params.h"
+#include "tessera/layers/optimizers/optimizer_params.h"
 #include "tessera/models/config/config.h"
 
 namespace tessera {

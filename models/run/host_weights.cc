@@ -1,7 +1,7 @@
 #include "tessera/models/run/host_weights.h"
 
 #include "tessera/engine/storage.h"
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/runtime/context.h"
 

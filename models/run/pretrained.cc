@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/engine/scope.h"
-#include "tessera/layers/batch_norm.h"
+#include "tessera/layers/ops/batch_norm.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/host_weights.h"
 #include "tessera/models/run/weight_guess.h"

@@ -1,11 +1,12 @@
 // The run folder: what a training writes about itself while it goes.
 //
 //   config.resolved.yaml   every key of the configuration, with the normalization that is used
-//   inference.json         what inference needs besides weights.safetensors (models/run/inference.h)
-//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait
-//   metrics.jsonl          the same, one JSON object a line
-//   train/, test/          the same for TensorBoard, events.out.tfevents.* as runs of their own, so
-//   validation/            that loss and accuracy of all share a chart (validation: only with
+//   inference.json         what inference needs besides weights.safetensors
+//   (models/run/inference.h) metrics.csv
+//   epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait metrics.jsonl          the same,
+//   one JSON object a line train/, test/          the same for TensorBoard, events.out.tfevents.*
+//   as runs of their own, so validation/            that loss and accuracy of all share a chart
+//   (validation: only with
 //                          data.validation); of training also batches/loss, batches/accuracy
 //                          (within an epoch), host/process_bytes, host/free_bytes
 //                          (runtime/host_memory.h)

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/run/weight_layout.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/models/zoo/zoo.h"

@@ -9,7 +9,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
 #include "tessera/layers/module.h"
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 
 namespace tessera {
 

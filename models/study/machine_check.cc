@@ -18,8 +18,8 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/conv2d.h"
-#include "tessera/layers/matmul.h"
+#include "tessera/layers/conv2d/conv2d.h"
+#include "tessera/layers/ops/matmul.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"

@@ -8,7 +8,7 @@
 #include "tessera/engine/eager.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/layers/conv2d_cuda/tune.h"
+#include "tessera/layers/conv2d/cuda/tune.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/cuda/cuda.h"

@@ -3,8 +3,8 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/cross_entropy.h"
-#include "tessera/layers/loss.h"
+#include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/loss.h"
 
 namespace tessera {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "tessera/engine/eager.h"
 #include "tessera/graph/compile.h"
-#include "tessera/layers/ema.h"
 #include "tessera/layers/module.h"
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/ema.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
-#include "tessera/layers/activation.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/option_error.h"
 #include "tessera/models/zoo/parts.h"

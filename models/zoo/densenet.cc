@@ -10,10 +10,10 @@
 // features.transition1.conv, features.norm5, classifier, as in well-known implementations.
 #include <fmt/format.h>
 
-#include "tessera/layers/activation.h"
-#include "tessera/layers/concat.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/concat.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/option_error.h"
 #include "tessera/models/zoo/parts.h"

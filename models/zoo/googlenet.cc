@@ -7,7 +7,7 @@
 // The third branch has 3x3 where the paper has 5x5, as in the implementation whose weights are well
 // known. Names: conv1.conv, conv1.bn, inception3a.branch2.0.conv, inception3a.branch4.1.bn, ...,
 // fc.
-#include "tessera/layers/concat.h"
+#include "tessera/layers/ops/concat.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
-#include "tessera/layers/activation.h"
 #include "tessera/layers/modules.h"
+#include "tessera/layers/ops/activation.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/pool2d.h"
 
 namespace tessera {
 

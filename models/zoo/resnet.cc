@@ -14,11 +14,11 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/activation.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
-#include "tessera/layers/shortcut.h"
-#include "tessera/layers/stochastic_depth.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/pool2d.h"
+#include "tessera/layers/ops/shortcut.h"
+#include "tessera/layers/ops/stochastic_depth.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

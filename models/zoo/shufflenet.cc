@@ -10,9 +10,9 @@
 // implementations; the number after a convolution's is that of its norm.
 #include <fmt/format.h>
 
-#include "tessera/layers/channel_shuffle.h"
-#include "tessera/layers/concat.h"
-#include "tessera/layers/slice.h"
+#include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/concat.h"
+#include "tessera/layers/ops/slice.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

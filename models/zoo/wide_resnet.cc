@@ -10,9 +10,9 @@
 // Names: conv1, layer1.0.bn1, layer1.0.conv1, ..., layer1.0.shortcut, bn, fc.
 #include <fmt/format.h>
 
-#include "tessera/layers/activation.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/option_error.h"
 #include "tessera/models/zoo/parts.h"

@@ -2,8 +2,8 @@
 #include "testing.h"
 
 #include "tessera/engine/eager.h"
-#include "tessera/layers/conv2d_cuda/plans.h"
-#include "tessera/layers/conv2d_cuda/tune.h"
+#include "tessera/layers/conv2d/cuda/plans.h"
+#include "tessera/layers/conv2d/cuda/tune.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

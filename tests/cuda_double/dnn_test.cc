@@ -4,7 +4,7 @@
 
 #include "testing.h"
 
-#include "tessera/layers/conv2d_cuda/plans.h"
+#include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/error.h"
 
 namespace cuda_double_tests {

@@ -28,7 +28,7 @@ SITE = re.compile(r"\b__sync(?:threads|warp)\s*\("
 # Not about GPUs, or not itself.
 ELSEWHERE = (("runtime/stream.cc", ""),  # the CPU's, on which all is done at once
              ("models/study/machine_check.cc", ""),  # for times that are only printed
-             ("layers/conv2d_cuda/tune.cc", ""),  # for times
+             ("layers/conv2d/cuda/tune.cc", ""),  # for times
              ("runtime/context.h", ""),  # only passes it on
              ("", r"\.wait\(lock\b"),  # a condition variable
              ("", r"\brecorder->record\("),  # of a graph

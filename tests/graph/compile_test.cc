@@ -16,7 +16,7 @@
 #include "tessera/graph/passes/passes.h"
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
-#include "tessera/layers/conv2d.h"
+#include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"

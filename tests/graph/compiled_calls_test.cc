@@ -15,7 +15,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/compile.h"
-#include "tessera/layers/sgd.h"
+#include "tessera/layers/optimizers/sgd.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

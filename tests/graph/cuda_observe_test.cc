@@ -3,8 +3,8 @@
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/linear.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/linear.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

@@ -4,10 +4,10 @@
 
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/bias.h"
-#include "tessera/layers/linear.h"
-#include "tessera/layers/matmul.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/bias.h"
+#include "tessera/layers/ops/linear.h"
+#include "tessera/layers/ops/matmul.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

@@ -13,7 +13,7 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/sgd.h"
+#include "tessera/layers/optimizers/sgd.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 

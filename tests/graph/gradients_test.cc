@@ -11,7 +11,7 @@
 #include "tessera/engine/recorder.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/compile.h"
-#include "tessera/layers/metrics.h"
+#include "tessera/layers/ops/metrics.h"
 #include "tessera/tests/graph/gradient_cases.h"
 
 namespace tessera {

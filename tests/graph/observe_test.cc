@@ -7,8 +7,8 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/passes/fusion.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/matmul.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/matmul.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {

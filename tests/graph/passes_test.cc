@@ -9,10 +9,10 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/lower.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/conv2d.h"
+#include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/modules.h"
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 

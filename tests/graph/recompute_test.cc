@@ -11,8 +11,8 @@
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/program.h"
 #include "tessera/graph/replay.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/matmul.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/matmul.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 

@@ -15,7 +15,7 @@
 #include "tessera/graph/lower.h"
 #include "tessera/graph/passes/passes.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/activation.h"
+#include "tessera/layers/ops/activation.h"
 
 namespace tessera {
 namespace {

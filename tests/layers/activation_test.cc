@@ -1,4 +1,4 @@
-#include "tessera/layers/activation.h"
+#include "tessera/layers/ops/activation.h"
 
 #include <algorithm>
 #include <cmath>

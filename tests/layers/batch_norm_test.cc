@@ -1,4 +1,4 @@
-#include "tessera/layers/batch_norm.h"
+#include "tessera/layers/ops/batch_norm.h"
 
 #include <cmath>
 

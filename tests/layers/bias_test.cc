@@ -1,4 +1,4 @@
-#include "tessera/layers/bias.h"
+#include "tessera/layers/ops/bias.h"
 
 #include "tessera/tests/engine/op_testing.h"
 

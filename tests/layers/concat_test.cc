@@ -1,4 +1,4 @@
-#include "tessera/layers/concat.h"
+#include "tessera/layers/ops/concat.h"
 
 #include "tessera/tests/engine/op_testing.h"
 

@@ -15,9 +15,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/layers/conv2d_cpu/algorithms.h"
-#include "tessera/layers/conv2d_cpu/lanes.h"
-#include "tessera/layers/conv2d_cpu/winograd.h"
+#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/lanes.h"
+#include "tessera/layers/conv2d/cpu/winograd.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/layers/conv2d_cpu/geometry.h"
-#include "tessera/layers/conv2d_cpu/tiling.h"
+#include "tessera/layers/conv2d/cpu/geometry.h"
+#include "tessera/layers/conv2d/cpu/tiling.h"
 
 namespace tessera {
 namespace {

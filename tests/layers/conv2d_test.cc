@@ -1,4 +1,4 @@
-#include "tessera/layers/conv2d.h"
+#include "tessera/layers/conv2d/conv2d.h"
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"

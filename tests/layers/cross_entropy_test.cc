@@ -1,4 +1,4 @@
-#include "tessera/layers/cross_entropy.h"
+#include "tessera/layers/ops/cross_entropy.h"
 
 #include <cmath>
 #include <limits>

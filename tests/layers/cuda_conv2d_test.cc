@@ -4,12 +4,12 @@
 
 #include "tessera/engine/eager.h"
 #include "tessera/engine/storage.h"
-#include "tessera/layers/conv2d.h"
+#include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/engine/device_testing.h"
 
 #if TESSERA_CUDA
-#include "tessera/layers/conv2d_cuda/kernels.h"
+#include "tessera/layers/conv2d/cuda/kernels.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/dnn_plans.h"

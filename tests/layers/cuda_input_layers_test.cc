@@ -1,8 +1,8 @@
 // Dropout and the normalisation of pictures have the bits of the CPU on a GPU.
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/dropout.h"
-#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/ops/dropout.h"
+#include "tessera/layers/ops/image_normalize.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

@@ -1,9 +1,9 @@
 // What norms do besides their pointwise ends: statistics, and the sums of their gradients.
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
-#include "tessera/layers/batch_norm.h"
-#include "tessera/layers/group_norm.h"
-#include "tessera/layers/layer_norm.h"
+#include "tessera/layers/ops/batch_norm.h"
+#include "tessera/layers/ops/group_norm.h"
+#include "tessera/layers/ops/layer_norm.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/runtime/context.h"
 #include "tessera/tests/engine/device_testing.h"

@@ -8,7 +8,7 @@
 #include "tessera/engine/eager.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/matmul.h"
+#include "tessera/layers/ops/matmul.h"
 #include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/error.h"
 

@@ -1,6 +1,6 @@
 #include "tessera/graph/compile.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

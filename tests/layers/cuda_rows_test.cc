@@ -1,8 +1,8 @@
 // Ops that go along rows: softmax, cross_entropy, top_k_correct, max.
-#include "tessera/layers/cross_entropy.h"
-#include "tessera/layers/metrics.h"
-#include "tessera/layers/reduce_max.h"
-#include "tessera/layers/softmax.h"
+#include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/metrics.h"
+#include "tessera/layers/ops/reduce_max.h"
+#include "tessera/layers/ops/softmax.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

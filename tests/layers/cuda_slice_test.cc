@@ -1,7 +1,7 @@
 // Ops that only move elements: slice, pad, shortcut, concat.
-#include "tessera/layers/concat.h"
-#include "tessera/layers/shortcut.h"
-#include "tessera/layers/slice.h"
+#include "tessera/layers/ops/concat.h"
+#include "tessera/layers/ops/shortcut.h"
+#include "tessera/layers/ops/slice.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

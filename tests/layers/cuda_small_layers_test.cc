@@ -1,11 +1,11 @@
 // Activations and layers that are made of other ops give on a GPU what they give on the CPU, with
 // their gradients.
 #include "tessera/engine/scope.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/adaptive_pool2d.h"
-#include "tessera/layers/channel_shuffle.h"
-#include "tessera/layers/local_response_norm.h"
-#include "tessera/layers/stochastic_depth.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/adaptive_pool2d.h"
+#include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/local_response_norm.h"
+#include "tessera/layers/ops/stochastic_depth.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/layers/dropout.h"
+#include "tessera/layers/ops/dropout.h"
 
 #include <cmath>
 

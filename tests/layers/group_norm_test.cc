@@ -1,6 +1,6 @@
-#include "tessera/layers/group_norm.h"
+#include "tessera/layers/ops/group_norm.h"
 
-#include "tessera/layers/layer_norm.h"
+#include "tessera/layers/ops/layer_norm.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

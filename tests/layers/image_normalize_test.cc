@@ -1,4 +1,4 @@
-#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/ops/image_normalize.h"
 
 #include <gtest/gtest.h>
 

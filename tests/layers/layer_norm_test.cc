@@ -1,4 +1,4 @@
-#include "tessera/layers/layer_norm.h"
+#include "tessera/layers/ops/layer_norm.h"
 
 #include <cmath>
 

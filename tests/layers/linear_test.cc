@@ -1,4 +1,4 @@
-#include "tessera/layers/linear.h"
+#include "tessera/layers/ops/linear.h"
 
 #include "tessera/tests/engine/op_testing.h"
 

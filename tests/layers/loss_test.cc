@@ -1,4 +1,4 @@
-#include "tessera/layers/loss.h"
+#include "tessera/layers/ops/loss.h"
 
 #include <cmath>
 

@@ -1,9 +1,9 @@
-#include "tessera/layers/matmul.h"
+#include "tessera/layers/ops/matmul.h"
 
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
-#include "tessera/layers/bias.h"
+#include "tessera/layers/ops/bias.h"
 #include "tessera/runtime/context.h"
 #include "tessera/tests/engine/op_testing.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/layers/metrics.h"
+#include "tessera/layers/ops/metrics.h"
 
 #include <limits>
 

@@ -7,10 +7,10 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/bias.h"
-#include "tessera/layers/linear.h"
 #include "tessera/layers/modules.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/bias.h"
+#include "tessera/layers/ops/linear.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/storage.h"
-#include "tessera/layers/adamw.h"
-#include "tessera/layers/adamw_cuda.h"
-#include "tessera/layers/sgd.h"
+#include "tessera/layers/optimizers/adamw.h"
+#include "tessera/layers/optimizers/optimizer_elements.h"
+#include "tessera/layers/optimizers/sgd.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/layers/pool2d.h"
+#include "tessera/layers/ops/pool2d.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/engine/structural.h"
-#include "tessera/layers/pool2d_simd.h"
+#include "tessera/layers/ops/pool2d_simd.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/layers/reduce_max.h"
+#include "tessera/layers/ops/reduce_max.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "tessera/layers/scale_channels.h"
+#include "tessera/layers/ops/scale_channels.h"
 
 #include "tessera/tests/engine/op_testing.h"
 

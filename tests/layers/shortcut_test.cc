@@ -1,4 +1,4 @@
-#include "tessera/layers/shortcut.h"
+#include "tessera/layers/ops/shortcut.h"
 
 #include "tessera/tests/engine/op_testing.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/layers/slice.h"
+#include "tessera/layers/ops/slice.h"
 
 #include "tessera/tests/engine/op_testing.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/layers/softmax.h"
+#include "tessera/layers/ops/softmax.h"
 
 #include <cmath>
 

@@ -53,12 +53,12 @@ class Includes(Checks):
         self.assert_caught("check_includes", "memory/ must not include")
 
     def test_siblings(self):
-        self.write("layers/conv2d.h", "")
-        self.write("graph/lower.cc", '  #  include "tessera/layers/conv2d.h"\n')
+        self.write("layers/conv2d/conv2d.h", "")
+        self.write("graph/lower.cc", '  #  include "tessera/layers/conv2d/conv2d.h"\n')
         self.assert_caught("check_includes", "graph/ must not include")
         (self.root / "graph/lower.cc").unlink()
         self.write("graph/graph.h", "")
-        self.write("layers/conv2d.cc", '#include "tessera/graph/graph.h"\n')
+        self.write("layers/conv2d/conv2d.cc", '#include "tessera/graph/graph.h"\n')
         self.assert_caught("check_includes", "layers/ must not include")
 
     def test_storeys_of_models(self):

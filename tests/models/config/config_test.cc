@@ -10,7 +10,7 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/engine/tensor.h"
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/optimizers.h"

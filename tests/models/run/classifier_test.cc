@@ -9,8 +9,8 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/image_normalize.h"
-#include "tessera/layers/mirror.h"
+#include "tessera/layers/ops/image_normalize.h"
+#include "tessera/layers/ops/mirror.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/models/training/trainer.h"

@@ -12,7 +12,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/store.h"
-#include "tessera/layers/image_normalize.h"
+#include "tessera/layers/ops/image_normalize.h"
 #include "tessera/models/config/network.h"
 #include "tessera/runtime/random.h"
 

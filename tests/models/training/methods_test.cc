@@ -12,7 +12,7 @@
 #include "tessera/engine/storage.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/parameter_names.h"

@@ -9,12 +9,12 @@
 #include "tessera/graph/capture.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/step_costs.h"
-#include "tessera/layers/activation.h"
-#include "tessera/layers/pool2d.h"
-#include "tessera/layers/reduce_max.h"
+#include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/pool2d.h"
+#include "tessera/layers/ops/reduce_max.h"
+#include "tessera/layers/ops/slice.h"
+#include "tessera/layers/ops/softmax.h"
 #include "tessera/layers/shared/channel_blocks.h"
-#include "tessera/layers/slice.h"
-#include "tessera/layers/softmax.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {

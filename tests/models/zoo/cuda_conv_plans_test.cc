@@ -16,7 +16,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/graph/capture.h"
-#include "tessera/layers/conv2d_cuda/plans.h"
+#include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 

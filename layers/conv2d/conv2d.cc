@@ -1,0 +1,325 @@
+#include "tessera/layers/conv2d/conv2d.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/op_settings.h"
+#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/fused_kernel.h"
+#include "tessera/layers/conv2d/cuda/kernels.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+namespace {
+
+ConvShape conv_shape(const Conv2dParams& p, const Shape& x, const Shape& filters) {
+  return {.n = x[0],
+          .h = x[1],
+          .w = x[2],
+          .c = x[3],
+          .o = filters[0],
+          .kh = filters[1],
+          .kw = filters[2],
+          .stride_h = p.stride.h,
+          .stride_w = p.stride.w,
+          .pad_h = p.padding.h,
+          .pad_w = p.padding.w,
+          .dilation_h = p.dilation.h,
+          .dilation_w = p.dilation.w,
+          .groups = p.groups};
+}
+
+void check_settings(const InputCheck& check, const Conv2dParams& p) {
+  if (p.stride.h < 1 || p.stride.w < 1)
+    check.fail(fmt::format("stride must be at least 1, is {}", p.stride.text()));
+  if (p.dilation.h < 1 || p.dilation.w < 1)
+    check.fail(fmt::format("dilation must be at least 1, is {}", p.dilation.text()));
+  if (p.padding.h < 0 || p.padding.w < 0)
+    check.fail(fmt::format("padding must not be negative, is {}", p.padding.text()));
+  if (p.groups < 1) check.fail(fmt::format("groups must be at least 1, is {}", p.groups));
+}
+
+// Checks that images x and the filters go together; returns the shape of y.
+Shape check_shapes(const InputCheck& check, const Conv2dParams& p, const Shape& x,
+                   const Shape& filters) {
+  if (x[3] % p.groups != 0 || filters[0] % p.groups != 0)
+    check.fail(fmt::format("groups = {} must divide the {} channels of x and the {} filters",
+                           p.groups, x[3], filters[0]));
+  if (x[3] / p.groups != filters[3]) {
+    std::string of_group = p.groups == 1 ? "" : fmt::format(" in each of {} groups", p.groups);
+    check.fail(
+        fmt::format("x has {} channels{} but w expects {}", x[3] / p.groups, of_group, filters[3]));
+  }
+  if (filters[1] < 1 || filters[2] < 1) check.fail("the filters must have at least one tap");
+  const ConvShape s = conv_shape(p, x, filters);
+  const Size2 window{s.dilation_h * (s.kh - 1) + 1, s.dilation_w * (s.kw - 1) + 1};
+  const Size2 room{s.h + 2 * s.pad_h, s.w + 2 * s.pad_w};
+  if (window.h > room.h || window.w > room.w)
+    check.fail(
+        fmt::format("the filter reaches over {} pixels but x has {} with its padding; pad "
+                    "more, or use a smaller filter",
+                    window.text(), room.text()));
+  return {s.n, s.out_h(), s.out_w(), s.o};
+}
+
+struct PackParams {
+  const ConvAlgorithm* algorithm;
+  ConvRequest request;
+  bool operator==(const PackParams&) const = default;
+};
+
+// filters [o, kh, kw, c / groups] -> what an algorithm makes of them before it computes
+class PackFilters final : public OpBase<PackFilters> {
+ public:
+  explicit PackFilters(PackParams params) : params(params) {}
+  std::string_view name() const override { return "pack_filters"; }
+
+  Specs infer(std::span<const TensorSpec>) const override {
+    const auto convolution = params.algorithm->make(params.request, {.packed = true});
+    return {{params.request.dtype, {convolution->packed_elements()}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const auto any = shared_convolution(*params.algorithm, params.request, {.packed = true});
+    visit_float(params.request.dtype, [&]<class T>(T) {
+      static_cast<const Convolution<T>&>(*any).pack(where.pool(), in[0].as<T>(), out[0].as<T>());
+    });
+  }
+
+  const PackParams params;
+};
+
+// Filters in the form in which an algorithm computes with them.
+struct PackedFilters {
+  Shape filters;  // as they were
+  const ConvAlgorithm* algorithm;
+  bool operator==(const PackedFilters&) const = default;
+};
+
+// Names the tensors of a convolution; of its three ops each reads two and makes the third.
+enum Operand { kX, kW, kY };
+constexpr const char* kOperandNames[] = {"x", "w", "dy"};
+
+struct ConvOperands {
+  std::string_view op;
+  Operand first, second, result;
+};
+constexpr ConvOperands kConvOps[] = {  // as in ConvPass
+    {"conv2d", kX, kW, kY},
+    {"conv2d_input_grad", kY, kW, kX},
+    {"conv2d_weight_grad", kX, kY, kW}};
+
+// The settings of the ops. `size` is what the inputs do not tell: the image of the input gradient,
+// the filter of the weight gradient.
+struct ConvOpParams {
+  ConvPass pass = ConvPass::forward;
+  Conv2dParams conv;
+  Size2 size = 0;
+  ConvFusion fusion = {};
+  std::optional<PackedFilters> packed = {};  // what the second input is, forward alone
+  bool operator==(const ConvOpParams&) const = default;
+};
+
+// The convolution and its gradients.
+class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettings {
+ public:
+  explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return operands().op; }
+  std::vector<OpSetting> settings() const override {
+    const auto pair = [](Size2 s) {
+      return std::vector<double>{static_cast<double>(s.h), static_cast<double>(s.w)};
+    };
+    return {{"stride", pair(params.conv.stride)},
+            {"padding", pair(params.conv.padding)},
+            {"dilation", pair(params.conv.dilation)},
+            {"groups", {static_cast<double>(params.conv.groups)}}};
+  }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const ConvOperands& of = operands();
+    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)),
+                     {kOperandNames[of.first], kOperandNames[of.second]});
+    check.floats();
+    check.rank(0, 4);
+    check.rank(1, params.packed ? 1 : 4);
+    check_settings(check, params.conv);
+    const Shape x = x_shape(in), w = w_shape(in), y = check_shapes(check, params.conv, x, w);
+    if (of.result != kY) check.shape(of.first == kY ? 0 : 1, y, "what conv2d gives");
+    Specs out = {{in[0].dtype, of.result == kX ? x : of.result == kW ? w : y, {}}};
+    for (TensorSpec& spec : params.fusion.outputs(in, out[0])) out.push_back(std::move(spec));
+    return out;
+  }
+
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (!target.device.is_cpu()) {
+      if constexpr (kCuda)
+        if (target.facts != nullptr) return dnn_algorithms(request(in), *target.facts, target.gpu);
+      return {{}};  // of a GPU that nobody knows: planned without scratch
+    }
+    const ConvRequest asked = request(in);
+    std::vector<Algorithm> all;
+    for (const ConvAlgorithm* algorithm : applying(in, target)) {
+      const ConvForm form = form_for(*algorithm, asked);
+      all.push_back({algorithm->name, fused_scratch(params.fusion, form.prologue, in[0]) +
+                                          algorithm->make(asked, form)->scratch(target.threads)});
+    }
+    return all;
+  }
+
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if constexpr (kCuda)
+      if (!where.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(where));
+    const ConvRequest asked = request(in);
+    const ConvAlgorithm& algorithm = conv_algorithm(chosen.name);
+    const ConvForm form = form_for(algorithm, asked);
+    return fused_kernel(shared_convolution(algorithm, asked, form), form.prologue, params.fusion,
+                        in, infer(in)[0]);
+  }
+
+  ConvRequest request(std::span<const TensorSpec> in) const {
+    return {params.pass, conv_shape(params.conv, x_shape(in), w_shape(in)), in[0].dtype};
+  }
+
+  const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
+  bool differentiable() const override { return params.fusion.nothing(); }
+  Saved saved() const override { return {.inputs = 0b11}; }
+
+  // The operand that an input was is made of the other input and the gradient in the result's
+  // place.
+  Tensors grad(const GradArgs& args) const override {
+    const ConvOperands& of = operands();
+    Tensor t[3];
+    t[of.first] = args.inputs[0], t[of.second] = args.inputs[1];
+    t[of.result] = args.grad_outputs[0];
+    const auto gradient = [&](Operand operand) {
+      const Shape x = x_shape(args.input_specs), w = w_shape(args.input_specs);
+      if (operand == kX) return conv2d_input_grad(t[kY], t[kW], {x[1], x[2]}, params.conv);
+      if (operand == kW) return conv2d_weight_grad(t[kX], t[kY], {w[1], w[2]}, params.conv);
+      return conv2d(t[kX], t[kW], params.conv);
+    };
+    Tensors grads(2);
+    if (args.needs(0)) grads[0] = gradient(of.first);
+    if (args.needs(1)) grads[1] = gradient(of.second);
+    return grads;
+  }
+
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in) const override {
+    if (params.pass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
+    return absorbed(with_epilogue(params.fusion, p, fused_input, in, infer(in)[0], p_in));
+  }
+
+  // Into the first input as the algorithm says.
+  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in,
+                                          const Target& target) const override {
+    if (!in[0].device.is_cpu()) return std::nullopt;
+    if (input == 0 && !applying(in, target)[0]->absorbs_prologue(request(in))) return std::nullopt;
+    return absorbed(with_prologue(params.fusion, p, input, in, infer(in)[0], p_in));
+  }
+
+  std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,
+                                        std::span<const TensorSpec> in,
+                                        std::span<const TensorSpec> reader_in) const override {
+    if (params.pass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
+    return absorbed(with_reader(params.fusion, reader, fused_input, in, infer(in)[0], reader_in));
+  }
+
+  // As direct convolution, whatever the algorithm: in all three passes a pixel of y and a filter
+  // have kh kw c / groups products, those with the padding included.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const ConvShape s = request(in).shape;
+    const int64_t products = s.n * s.out_h() * s.out_w() * s.o * s.kh * s.kw * (s.c / s.groups);
+    return cost_with(in, 2 * products + params.fusion.flops(in, infer(in)[0]));
+  }
+
+  int scales_by_channel(std::span<const TensorSpec>) const override {
+    return params.pass == ConvPass::forward && params.fusion.nothing() && !params.packed ? 1 : -1;
+  }
+  std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
+                                        const Target& target) const override {
+    if (params.pass != ConvPass::forward || params.packed || !in[0].device.is_cpu())
+      return std::nullopt;
+    const ConvAlgorithm& algorithm = *applying(in, target)[0];
+    if (!algorithm.packs_filters(request(in))) return std::nullopt;
+    ConvOpParams packed = params;
+    packed.packed = {in[1].shape, &algorithm};
+    return PackedInput{1, std::make_shared<PackFilters>(PackParams{&algorithm, request(in)}),
+                       std::make_shared<ConvOp>(std::move(packed))};
+  }
+
+  const ConvOpParams params;
+
+ private:
+  const ConvOperands& operands() const { return kConvOps[static_cast<int>(params.pass)]; }
+  Shape x_shape(std::span<const TensorSpec> in) const {
+    if (params.pass != ConvPass::input_grad) return in[0].shape;
+    return {in[0].shape[0], params.size.h, params.size.w, in[1].shape[3] * params.conv.groups};
+  }
+  Shape w_shape(std::span<const TensorSpec> in) const {
+    if (params.packed) return params.packed->filters;
+    if (params.pass != ConvPass::weight_grad) return in[1].shape;
+    return {in[1].shape[3], params.size.h, params.size.w, in[0].shape[3] / params.conv.groups};
+  }
+
+  // Those that compute it on the CPU, first the one that choose_algorithm() takes.
+  std::vector<const ConvAlgorithm*> applying(std::span<const TensorSpec> in,
+                                             const Target& target) const {
+    if (params.packed) return {params.packed->algorithm};
+    return conv_algorithms(request(in), target.cpu);
+  }
+  ConvForm form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked) const {
+    const bool prologue = !params.fusion.prologue.code.empty();
+    return {prologue && algorithm.takes_prologue(asked), params.packed.has_value()};
+  }
+
+  std::optional<Absorbed> absorbed(std::optional<FusedMore> more) const {
+    if (!more) return std::nullopt;
+    ConvOpParams whole = params;
+    whole.fusion = std::move(more->fusion);
+    return Absorbed{std::make_shared<ConvOp>(std::move(whole)), std::move(more->inputs)};
+  }
+};
+
+}  // namespace
+
+std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in) {
+  const auto* convolution = dynamic_cast<const ConvOp*>(&op);
+  if (convolution == nullptr) return std::nullopt;
+  return convolution->request(in);
+}
+
+std::string conv_text(const ConvRequest& request) {
+  constexpr const char* kPasses[] = {"forward", "input_grad", "weight_grad"};
+  const ConvShape& s = request.shape;
+  return fmt::format(
+      "{} x {}x{}x{}x{} w {}x{}x{}x{} stride {}x{} padding {}x{} dilation {}x{} groups {}",
+      kPasses[static_cast<int>(request.pass)], s.n, s.h, s.w, s.c, s.o, s.kh, s.kw, s.c / s.groups,
+      s.stride_h, s.stride_w, s.pad_h, s.pad_w, s.dilation_h, s.dilation_w, s.groups);
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params) {
+  return apply1(std::make_shared<ConvOp>(ConvOpParams{ConvPass::forward, params}), {x, filters});
+}
+
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& filters, Size2 image,
+                         const Conv2dParams& params) {
+  return apply1(std::make_shared<ConvOp>(ConvOpParams{ConvPass::input_grad, params, image}),
+                {dy, filters});
+}
+
+Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, Size2 kernel,
+                          const Conv2dParams& params) {
+  return apply1(std::make_shared<ConvOp>(ConvOpParams{ConvPass::weight_grad, params, kernel}),
+                {x, dy});
+}
+
+}  // namespace tessera

@@ -1,0 +1,247 @@
+// Depthwise convolutions with 3x3 filters, stride 1 or 2 and no dilation. What they take is the
+// time to read and write images, so nothing is copied: rows are read where they lie, each into the
+// first-level cache once for two rows of outputs.
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/depthwise3x3_simd.h"
+#include "tessera/layers/conv2d/cpu/geometry.h"
+#include "tessera/layers/conv2d/cpu/partial_sums.h"
+#include "tessera/layers/shared/scratch_layout.h"
+#include "tessera/runtime/integers.h"
+
+namespace tessera {
+namespace {
+
+// Rows of a task with what they read: half of the smallest L2 met (512 KB).
+constexpr int64_t kTaskBytes = 256 << 10;
+// Tasks wanted, so that up to 16 threads find work; sums wanted, of which each is written and read.
+constexpr int64_t kMinDepthwiseTasks = 16, kMostSums = 64;
+// Products in about 5 microseconds of one core, about what waking a thread takes.
+constexpr int64_t kDepthwiseTaskWork = 1 << 16;
+
+template <class T>
+const Depthwise3x3MicrokernelsOf<T>& depthwise_microkernels_of() {
+  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise3x3_microkernels));
+}
+
+// Rows of images in blocks: `rows` of one image each.
+struct RowBlocks {
+  // in, out: bytes read and written for a row.
+  RowBlocks(int64_t n, int64_t height, int64_t in, int64_t out) : height(height) {
+    const int64_t fit = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, in + out));
+    const int64_t parts = std::max(ceil_div(height, fit), ceil_div(kMinDepthwiseTasks, n ? n : 1));
+    rows = ceil_div(height, std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, height)));
+    rows = std::max<int64_t>(2, round_up(rows, 2));  // computed two at a time
+    per_image = ceil_div(height, rows);
+    count = n * per_image;
+  }
+  int64_t image(int64_t block) const { return block / per_image; }
+  int64_t first(int64_t block) const { return block % per_image * rows; }
+  int64_t last(int64_t block) const { return std::min(first(block) + rows, height); }
+
+  int64_t height, rows, per_image, count;
+};
+
+RowBlocks row_blocks(const GatherGeometry& g, DType dtype) {
+  const int64_t row = g.in_c * bytes_of(dtype);
+  return {g.n, g.out_h, g.in_w * row * g.in_step_h / g.out_step_h, g.out_w * row};
+}
+
+// Zeros, the packed filters of a convolution, the partial sums of a gradient.
+template <class T>
+struct Scratch {
+  T *zeros, *filters, *sums;
+  size_t size;
+};
+
+template <class T>
+Scratch<T> lay_out(const ConvShape& s, int64_t runs, void* scratch) {
+  ScratchLayout layout(scratch);
+  Scratch<T> all{};
+  all.zeros = layout.take<T>(kDepthwiseColumns * s.c);
+  if (runs > 0) {
+    all.sums = layout.take<T>(runs * s.weights());
+  } else {
+    all.filters = layout.take<T>(s.weights());
+  }
+  all.size = layout.size();
+  if (scratch) std::memset(all.zeros, 0, kDepthwiseColumns * s.c * sizeof(T));
+  return all;
+}
+
+// `count` rows of an image of the input from row `first` on.
+template <class T>
+DepthwiseRows<T> rows_for(const GatherGeometry& g, const T* image, int64_t first, int64_t count,
+                          const T* zeros) {
+  DepthwiseRows<T> in{};
+  in.zeros = zeros;
+  for (int64_t y = 0; y < count; ++y)
+    if (first + y >= 0 && first + y < g.in_h) in.rows[y] = image + (first + y) * g.in_w * g.in_c;
+  in.width = g.in_w, in.channels = g.in_c;
+  return in;
+}
+
+// The convolution, and its gradient with respect to x.
+template <class T>
+class Depthwise3x3 final : public Convolution<T> {
+ public:
+  explicit Depthwise3x3(const ConvRequest& request)
+      : g_(request.shape, request.pass == ConvPass::input_grad),
+        blocks_(row_blocks(g_, request.dtype)) {}
+  size_t scratch(int) const override { return lay_out<T>(g_.shape, 0, nullptr).size; }
+  void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+           const ConvHooks<T>& hooks) const override;
+
+ private:
+  void run_rows(const T* image, int64_t i, int64_t rows, T* out, const Scratch<T>& own) const;
+  void run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const;
+
+  const GatherGeometry g_;
+  const RowBlocks blocks_;
+};
+
+// Rows [i, i + rows) of an image's outputs, one or two.
+template <class T>
+void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
+                               const Scratch<T>& own) const {
+  const GatherAxis v = g_.axis(true, 0), h = g_.axis(false, 0);
+  DepthwiseProducts<T> p{};
+  p.in = rows_for(g_, image, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3, own.zeros);
+  p.in.base = h.base, p.in.columns = g_.out_w;
+  p.f = own.filters, p.out_column = g_.out_c;
+  for (int64_t r = 0; r < rows; ++r) p.out[r] = out + (i + r) * g_.out_w * g_.out_c;
+  depthwise_microkernels_of<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
+}
+
+// The same for one row of the input's gradient with stride 2, whose even and odd columns are made
+// of different taps.
+template <class T>
+void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const {
+  const T* packed = own.filters;
+  for (int64_t phase = 0; phase < 4; ++phase) {
+    const GatherAxis v = g_.axis(true, phase), h = g_.axis(false, phase);
+    if (v.first == i % 2 && h.count > 0) {
+      DepthwiseProducts<T> p{};
+      p.in = rows_for(g_, image, i / 2 + v.base, v.taps, own.zeros);
+      p.in.base = h.base, p.in.columns = h.count;
+      p.f = packed, p.out_column = 2 * g_.out_c;
+      p.out[0] = out + (i * g_.out_w + h.first) * g_.out_c;
+      depthwise_microkernels_of<T>().products_of_taps[v.taps - 1][h.taps - 1](p);
+    }
+    packed += v.taps * h.taps * g_.in_c;
+  }
+}
+
+// Filters of each phase, [tap row][tap][channel].
+template <class T>
+void pack(const GatherGeometry& g, const T* filters, T* packed) {
+  for (int64_t phase = 0; phase < g.phases; ++phase) {
+    const GatherAxis v = g.axis(true, phase), h = g.axis(false, phase);
+    for (int64_t t = 0; t < v.taps * h.taps; ++t, packed += g.in_c) {
+      const int64_t tap =
+          (v.first_tap + t / h.taps * v.tap_step) * 3 + h.first_tap + t % h.taps * h.tap_step;
+      for (int64_t c = 0; c < g.in_c; ++c) packed[c] = filters[c * 9 + tap];
+    }
+  }
+}
+
+template <class T>
+void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+                          const ConvHooks<T>& hooks) const {
+  if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
+  const Scratch<T> own = lay_out<T>(g_.shape, 0, scratch);
+  pack(g_, filters, own.filters);
+  const int64_t row = g_.out_w * g_.out_c;
+  pool.parallel_for(blocks_.count, [&](int64_t block) {
+    const int64_t image = blocks_.image(block);
+    const int64_t first = blocks_.first(block), last = blocks_.last(block);
+    const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
+    T* to = out + image * g_.out_h * row;
+    for (int64_t i = first; i < last; i += 2) {
+      const int64_t rows = std::min<int64_t>(2, last - i);
+      if (g_.phases == 1) {
+        run_rows(from, i, rows, to, own);
+      } else {
+        for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, to, own);
+      }
+    }
+    if (hooks.epilogue.apply)
+      hooks.epilogue.apply(hooks.epilogue.context, to + first * row,
+                           (image * g_.out_h + first) * row, (last - first) * row);
+  });
+}
+
+// The gradient with respect to the filters: partial sums of runs of blocks, folded in their order.
+template <class T>
+class Depthwise3x3WeightGrad final : public Convolution<T> {
+ public:
+  explicit Depthwise3x3WeightGrad(const ConvRequest& request)
+      : g_(request.shape, false), blocks_(row_blocks(g_, request.dtype)) {
+    const int64_t wanted =
+        std::clamp<int64_t>(g_.shape.pixels() * g_.shape.c / kDepthwiseTaskWork, 1, kMostSums);
+    runs_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, blocks_.count));
+  }
+  void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
+           const ConvHooks<T>&) const override;
+  size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, nullptr).size; }
+
+ private:
+  void add_block(int64_t block, const T* x, const T* dy, const T* zeros, T* sum) const;
+
+  const GatherGeometry g_;
+  const RowBlocks blocks_;
+  int64_t runs_;
+};
+
+template <class T>
+void Depthwise3x3WeightGrad<T>::add_block(int64_t block, const T* x, const T* dy, const T* zeros,
+                                          T* sum) const {
+  const ConvShape& s = g_.shape;
+  const int64_t image = blocks_.image(block), last = blocks_.last(block);
+  const int64_t row = g_.out_w * s.c;
+  for (int64_t i = blocks_.first(block); i < last; i += 2) {
+    const int64_t rows = std::min<int64_t>(2, last - i);
+    DepthwiseSums<T> p{};
+    p.in = rows_for(g_, x + image * s.h * s.w * s.c, i * s.stride_h - s.pad_h,
+                    (rows - 1) * s.stride_h + 3, zeros);
+    p.in.base = -s.pad_w, p.in.columns = g_.out_w;
+    for (int64_t r = 0; r < rows; ++r) p.dy[r] = dy + (image * g_.out_h + i + r) * row;
+    p.sum = sum;
+    depthwise_microkernels_of<T>().sums[s.stride_w - 1](p, static_cast<int>(rows));
+  }
+}
+
+template <class T>
+void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
+                                    const ConvHooks<T>&) const {
+  const Scratch<T> own = lay_out<T>(g_.shape, runs_, scratch);
+  const int64_t weights = g_.shape.weights();
+  pool.parallel_for(runs_, [&](int64_t run) {
+    T* sum = own.sums + run * weights;
+    std::memset(sum, 0, weights * sizeof(T));
+    for (int64_t b = blocks_.count * run / runs_; b < blocks_.count * (run + 1) / runs_; ++b)
+      add_block(b, x, dy, own.zeros, sum);
+  });
+  fold_depthwise(pool, runs_, 9, g_.shape.c, own.sums, df);
+}
+
+}  // namespace
+
+const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
+    .name = "depthwise3x3",
+    .applies =
+        [](const ConvRequest& r, const CpuSettings&) {
+          const ConvShape& s = r.shape;
+          return s.depthwise() && s.kh == 3 && s.kw == 3 && s.dilation_h == 1 &&
+                 s.dilation_w == 1 && s.stride_h == s.stride_w && s.stride_h <= 2;
+        },
+    .make =
+        [](const ConvRequest& r, ConvForm) {
+          return r.pass == ConvPass::weight_grad
+                     ? make_convolution<Depthwise3x3WeightGrad>(r.dtype, r)
+                     : make_convolution<Depthwise3x3>(r.dtype, r);
+        }};
+
+}  // namespace tessera

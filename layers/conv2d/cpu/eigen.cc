@@ -1,0 +1,242 @@
+// Convolutions as products of patches with filters, each product on one thread by Eigen. Patches
+// are packed a few hundred pixels and 1 KB of columns at a time, so that they stay in L2.
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/eigen_depthwise.h"
+#include "tessera/layers/conv2d/cpu/eigen_tiling.h"
+#include "tessera/layers/conv2d/cpu/partial_sums.h"
+#include "tessera/layers/conv2d/cpu/patches.h"
+#include "tessera/layers/shared/gemm_eigen_simd.h"
+
+namespace tessera {
+namespace {
+
+// Of a product: the more, the less often the filters are packed, until the patches (1 KB a pixel)
+// leave L2. From 256 to 512 no difference was measured.
+constexpr int64_t kBlockPixels = 256;
+// Of a task at least: with fewer, packing the filters takes as long as using them.
+constexpr int64_t kMinBlockPixels = 48;
+
+template <class T>
+constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+
+// `count` in equal pieces of 1 KB at most.
+template <class T>
+int64_t piece(int64_t count) {
+  const int64_t most = 1024 / static_cast<int64_t>(sizeof(T));
+  if (count <= most) return std::max<int64_t>(1, count);
+  return round_up(ceil_div(count, ceil_div(count, most)), 8);
+}
+
+// A thread's memory: a part of the patches, or of their gradient, then what Eigen packs.
+template <class T>
+struct ThreadScratch {
+  int64_t patches, packed;  // elements
+
+  ThreadScratch(int64_t patches, int64_t m, int64_t n, int64_t k)
+      : patches(round_up(patches, kLine<T>)),
+        packed(round_up(EigenBlocks<T>(m, n, k).elements(), kLine<T>)) {}
+  int64_t elements() const { return patches + packed; }
+  T* of(void* scratch, int thread) const { return static_cast<T*>(scratch) + thread * elements(); }
+};
+
+// y = patches of x times filters; also dx = dy times filters where each pixel of dx is made of one
+// of dy.
+template <class T>
+class EigenForward final : public Convolution<T> {
+ public:
+  explicit EigenForward(const ConvRequest& request)
+      : s_(request.shape),
+        backward_(request.pass == ConvPass::input_grad),
+        columns_(s_.kh * s_.kw * (s_.c / s_.groups)),
+        pixels_(std::clamp<int64_t>(ceil_div(s_.pixels(), eigen_tasks(s_)), kMinBlockPixels,
+                                    kBlockPixels)),
+        depth_(s_.pointwise() ? (backward_ ? s_.o / s_.groups : columns_) : piece<T>(columns_)),
+        own_(s_.pointwise() ? 0 : pixels_ * depth_, pixels_, (backward_ ? s_.c : s_.o) / s_.groups,
+             depth_) {}
+
+  size_t scratch(int threads) const override { return threads * own_.elements() * sizeof(T); }
+
+  void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+           const ConvHooks<T>& hooks) const override {
+    const Epilogue<T>& epilogue = hooks.epilogue;
+    const int64_t channels = backward_ ? s_.c : s_.o;
+    pool.parallel_for_thread(ceil_div(s_.pixels(), pixels_), [&](int64_t task, int thread) {
+      const int64_t first = task * pixels_, count = std::min(pixels_, s_.pixels() - first);
+      for (int64_t g = 0; g < s_.groups; ++g)
+        multiply(g, first, count, in, filters, out, own_.of(scratch, thread));
+      if (epilogue.apply)
+        epilogue.apply(epilogue.context, out + first * channels, first * channels,
+                       count * channels);
+    });
+  }
+
+ private:
+  void multiply(int64_t g, int64_t first, int64_t count, const T* in, const T* filters, T* out,
+                T* own) const {
+    const int64_t from = backward_ ? s_.o : s_.c, to = backward_ ? s_.c : s_.o;
+    EigenProduct<T> p{};
+    p.m = count, p.n = to / s_.groups, p.packed = own + own_.patches;
+    p.c = out + first * to + g * p.n, p.c_stride = to;
+    p.b = filters + g * (s_.o / s_.groups) * columns_, p.b_stride = columns_;
+    p.transpose_b = !backward_;
+    if (s_.pointwise()) {
+      p.k = from / s_.groups, p.a = in + first * from + g * p.k, p.a_stride = from;
+      return eigen_microkernels<T>().product(p);
+    }
+    for (int64_t k = 0; k < columns_; k += depth_, p.b += depth_) {
+      const PatchPart part{g, first, count, k, std::min(k + depth_, columns_)};
+      pack_patches(s_, part, in, own);
+      p.k = part.end - part.begin, p.a = own, p.a_stride = p.k;
+      p.accumulate = k > 0;
+      eigen_microkernels<T>().product(p);
+    }
+  }
+
+  const ConvShape s_;
+  const bool backward_;
+  const int64_t columns_, pixels_, depth_;
+  const ThreadScratch<T> own_;
+};
+
+// dx = dy times filters, which gives the gradient of the patches, added to where they were taken. A
+// task owns a band of dx's rows and takes, for each filter row, the rows of dy that reach it.
+template <class T>
+class EigenInputGrad final : public Convolution<T> {
+ public:
+  explicit EigenInputGrad(const ConvRequest& request)
+      : s_(request.shape),
+        bands_(s_),
+        row_columns_(s_.kw * (s_.c / s_.groups)),
+        columns_(piece<T>(row_columns_)),
+        pixels_(std::clamp<int64_t>(bands_.rows * s_.out_w(), 1, kBlockPixels)),
+        own_(pixels_ * columns_, pixels_, columns_, s_.o / s_.groups) {}
+
+  size_t scratch(int threads) const override { return threads * own_.elements() * sizeof(T); }
+
+  void run(ThreadPool& pool, const T* dy, const T* filters, T* dx, void* scratch,
+           const ConvHooks<T>& hooks) const override {
+    const Epilogue<T>& epilogue = hooks.epilogue;
+    pool.parallel_for_thread(s_.n * bands_.per_image, [&](int64_t task, int thread) {
+      const int64_t image = task / bands_.per_image, row = task % bands_.per_image * bands_.rows;
+      const int64_t rows = std::min(bands_.rows, s_.h - row);
+      const int64_t first = (image * s_.h + row) * s_.w * s_.c, count = rows * s_.w * s_.c;
+      std::memset(dx + first, 0, count * sizeof(T));
+      for (int64_t g = 0; g < s_.groups; ++g)
+        for (int64_t u = 0; u < s_.kh; ++u)
+          add_filter_row(g, u, image, row, rows, dy, filters, dx, own_.of(scratch, thread));
+      if (epilogue.apply) epilogue.apply(epilogue.context, dx + first, first, count);
+    });
+  }
+
+ private:
+  void add_filter_row(int64_t g, int64_t u, int64_t image, int64_t row, int64_t rows, const T* dy,
+                      const T* filters, T* dx, T* own) const {
+    // Rows i of dy with row <= i * stride + shift < row + rows.
+    const int64_t shift = u * s_.dilation_h - s_.pad_h, out_h = s_.out_h(), out_w = s_.out_w();
+    const int64_t begin = row <= shift ? 0 : ceil_div(row - shift, s_.stride_h);
+    const int64_t end =
+        row + rows <= shift ? 0 : std::min(out_h, ceil_div(row + rows - shift, s_.stride_h));
+    const int64_t channels = s_.o / s_.groups, filter = s_.kh * row_columns_;
+    for (int64_t k = 0; k < row_columns_; k += columns_)
+      for (int64_t i = begin * out_w; i < end * out_w; i += pixels_) {
+        PatchPart part{g, image * out_h * out_w + i, std::min(pixels_, end * out_w - i), 0, 0};
+        part.begin = u * row_columns_ + k;
+        part.end = u * row_columns_ + std::min(k + columns_, row_columns_);
+        EigenProduct<T> p{};
+        p.m = part.count, p.n = part.end - part.begin, p.k = channels;
+        p.a = dy + part.first * s_.o + g * channels, p.a_stride = s_.o;
+        p.b = filters + g * channels * filter + part.begin, p.b_stride = filter;
+        p.c = own, p.c_stride = p.n, p.packed = own + own_.patches;
+        eigen_microkernels<T>().product(p);
+        add_patches(s_, part, own, dx);
+      }
+  }
+
+  const ConvShape s_;
+  const EigenBands bands_;
+  const int64_t row_columns_, columns_, pixels_;
+  const ThreadScratch<T> own_;
+};
+
+// df = dy, transposed, times patches of x. A task is some columns of a group's filters over a run
+// of the pixels.
+template <class T>
+class EigenWeightGrad final : public Convolution<T> {
+ public:
+  explicit EigenWeightGrad(const ConvRequest& request)
+      : s_(request.shape),
+        columns_(s_.kh * s_.kw * (s_.c / s_.groups)),
+        width_(piece<T>(columns_)),
+        slices_(ceil_div(columns_, width_)),
+        pixels_(piece<T>(s_.pixels())),
+        blocks_(ceil_div(s_.pixels(), pixels_)),
+        runs_(eigen_runs(s_, slices_ * s_.groups, blocks_, request.dtype)),
+        own_(s_.pointwise() ? 0 : pixels_ * width_, s_.o / s_.groups, width_, pixels_) {}
+
+  size_t scratch(int threads) const override {
+    return (partial_elements() + threads * own_.elements()) * sizeof(T);
+  }
+
+  void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
+           const ConvHooks<T>&) const override {
+    T* partial = static_cast<T*>(scratch);
+    pool.parallel_for_thread(runs_ * slices_ * s_.groups, [&](int64_t task, int thread) {
+      const int64_t run = task % runs_, part = task / runs_;
+      add_run(run, part / slices_, part % slices_ * width_, x, dy,
+              runs_ > 1 ? partial + run * s_.weights() : df,
+              own_.of(partial + partial_elements(), thread));
+    });
+    if (runs_ > 1) fold_partials(pool, runs_, s_.weights(), partial, df);
+  }
+
+ private:
+  int64_t partial_elements() const {
+    return runs_ > 1 ? round_up(runs_ * s_.weights(), kLine<T>) : 0;
+  }
+
+  void add_run(int64_t run, int64_t g, int64_t column, const T* x, const T* dy, T* sum,
+               T* own) const {
+    const int64_t channels = s_.o / s_.groups, end = std::min(column + width_, columns_);
+    EigenProduct<T> p{};
+    p.m = channels, p.n = end - column, p.packed = own + own_.patches;
+    p.a_stride = s_.o, p.transpose_a = true;
+    p.c = sum + g * channels * columns_ + column, p.c_stride = columns_;
+    for (int64_t block = blocks_ * run / runs_; block < blocks_ * (run + 1) / runs_; ++block) {
+      const int64_t first = block * pixels_;
+      p.k = std::min(pixels_, s_.pixels() - first);
+      p.a = dy + first * s_.o + g * channels;
+      if (s_.pointwise()) {
+        p.b = x + first * s_.c + g * columns_ + column, p.b_stride = s_.c;
+      } else {
+        pack_patches(s_, {g, first, p.k, column, end}, x, own);
+        p.b = own, p.b_stride = p.n;
+      }
+      eigen_microkernels<T>().product(p);
+      p.accumulate = true;
+    }
+    if (!p.accumulate) eigen_microkernels<T>().product(p);  // no pixels: zeros
+  }
+
+  const ConvShape s_;
+  const int64_t columns_, width_, slices_, pixels_, blocks_, runs_;
+  const ThreadScratch<T> own_;
+};
+
+}  // namespace
+
+const ConvAlgorithm ConvAlgorithm::eigen = {
+    .name = "eigen",
+    .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
+    .make =
+        [](const ConvRequest& r, ConvForm) {
+          if (r.shape.depthwise()) return make_eigen_depthwise(r);
+          if (r.pass == ConvPass::weight_grad) return make_convolution<EigenWeightGrad>(r.dtype, r);
+          if (r.pass == ConvPass::forward || r.shape.pointwise())
+            return make_convolution<EigenForward>(r.dtype, r);
+          return make_convolution<EigenInputGrad>(r.dtype, r);
+        }};
+
+}  // namespace tessera

@@ -1,0 +1,243 @@
+#include "tessera/layers/conv2d/cpu/fused_kernel.h"
+
+#include <algorithm>
+
+#include "tessera/layers/shared/blockwise.h"
+#include "tessera/layers/shared/scratch_layout.h"
+
+namespace tessera {
+namespace {
+
+// Elements of an input that is made as a whole: of one task.
+constexpr int64_t kChunk = 1 << 14;
+
+std::span<const TensorSpec> inputs_from(std::span<const TensorSpec> in, size_t begin,
+                                        const ScalarProgram& p) {
+  return in.subspan(begin, static_cast<size_t>(p.inputs) - 1);
+}
+
+const BlockwiseOp& blockwise(const ConvReader& reader) {
+  return dynamic_cast<const BlockwiseOp&>(*reader.op);
+}
+
+Specs reader_specs(const ConvReader& reader, size_t begin, std::span<const TensorSpec> in,
+                   const TensorSpec& result) {
+  Specs specs = {result};
+  for (const TensorSpec& more : in.subspan(begin, static_cast<size_t>(reader.inputs) - 1))
+    specs.push_back(more);
+  return specs;
+}
+
+void append_own(std::vector<int>& inputs, size_t begin, size_t end, int without = -1) {
+  for (int i = static_cast<int>(begin); i < static_cast<int>(end); ++i)
+    if (i != without) inputs.push_back(i);
+}
+void append_absorbed(std::vector<int>& inputs, int count, int without = -1) {
+  for (int k = 0; k < count; ++k)
+    if (k != without) inputs.push_back(-1 - k);
+}
+
+FusedMore prologue_of_input(const ConvFusion& own, const ScalarProgram& p, int main,
+                            size_t inputs) {
+  FusedMore more{own, {-1 - main, 1}};
+  more.fusion.prologue = main_first(p, main);
+  append_absorbed(more.inputs, p.inputs, main);
+  append_own(more.inputs, 2, inputs);
+  return more;
+}
+
+// The epilogue with `p` in place of its input `at`: the inputs of p come last.
+std::optional<FusedMore> prologue_of_epilogue(const ConvFusion& own, const ScalarProgram& p,
+                                              int input, size_t inputs) {
+  const int at = input - static_cast<int>(own.epilogue_begin()) + 1;
+  auto whole = join_prologue(own.epilogue, p, at);
+  if (!whole) return std::nullopt;
+  FusedMore more{own, {}};
+  more.fusion.epilogue = *std::move(whole);
+  append_own(more.inputs, 0, own.readers_begin(), input);
+  append_absorbed(more.inputs, p.inputs);
+  append_own(more.inputs, own.readers_begin(), inputs);
+  return more;
+}
+
+size_t second_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
+  for (size_t k = 2; k < fusion.epilogue_begin(); ++k)
+    if (in[k].shape == in[0].shape) return k;
+  return 0;
+}
+
+// The readers of one call of the kernel, which are told of each range of the result.
+struct Readers {
+  static constexpr size_t kMost = 4, kMostInputs = 8;
+
+  void written(int64_t first, int64_t count) const {
+    for (size_t r = 0; r < size; ++r) all[r]->written(first / channels, count / channels);
+  }
+
+  size_t size = 0;
+  int64_t channels = 1;
+  std::optional<BlocksAsWritten> all[kMost];
+};
+
+template <class T>
+class FusedKernel final : public Kernel {
+ public:
+  FusedKernel(std::shared_ptr<const Convolution<T>> convolution, bool takes_prologue,
+              const ConvFusion& fusion, std::span<const TensorSpec> in, const TensorSpec& result)
+      : convolution_(std::move(convolution)),
+        takes_prologue_(takes_prologue),
+        fusion_(fusion),
+        prologue_(epilogue_plan(fusion.prologue, inputs_from(in, 2, fusion.prologue), in[0])),
+        epilogue_(epilogue_plan(fusion.epilogue,
+                                inputs_from(in, fusion.epilogue_begin(), fusion.epilogue), result)),
+        second_(second_input(fusion, in)) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+    ScratchLayout layout(scratch.data);
+    Call call{EpilogueRun(prologue_, in.subspan(2), in[0]),
+              EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]),
+              {},
+              {}};
+    start_readers(call, in, out, layout);
+    ConvHooks<T> hooks;
+    const T* first = in[0].as<T>();
+    if (!prologue_.does_nothing() && takes_prologue_) {
+      hooks.prologue = {read, &call, second_ == 0 ? nullptr : in[second_].as<T>()};
+    } else if (!prologue_.does_nothing()) {
+      first = make_input(pool, call, in[0].elements(), layout);
+    }
+    if (!epilogue_.does_nothing() || call.readers.size > 0) hooks.epilogue = {written, &call};
+    convolution_->run(pool, first, in[1].as<T>(), out[0].as<T>(), layout.rest(), hooks);
+  }
+
+ private:
+  struct Call {
+    EpilogueRun prologue, epilogue;
+    Buffer reader_in[Readers::kMost][Readers::kMostInputs];
+    Readers readers;
+  };
+
+  static void read(void* call, T* to, int64_t first, int64_t count) {
+    static_cast<const Call*>(call)->prologue.apply_to(to, first, count);
+  }
+  static void written(void* context, T*, int64_t first, int64_t count) {
+    const Call& call = *static_cast<const Call*>(context);
+    call.epilogue.apply(first, count);
+    call.readers.written(first, count);
+  }
+
+  void start_readers(Call& call, Buffers in, Buffers out, ScratchLayout& layout) const {
+    call.readers.size = fusion_.readers.size();
+    call.readers.channels = out[0].spec.shape.back();
+    size_t at = fusion_.readers_begin();
+    for (size_t r = 0; r < fusion_.readers.size(); ++r) {
+      const BlockwiseOp& op = blockwise(fusion_.readers[r]);
+      const auto count = static_cast<size_t>(fusion_.readers[r].inputs);
+      Buffer* inputs = call.reader_in[r];
+      inputs[0] = out[0];
+      for (size_t k = 1; k < count; ++k) inputs[k] = in[at++];
+      call.readers.all[r].emplace(op, Buffers(inputs, count), out[1 + r],
+                                  layout.take<int32_t>(BlocksAsWritten::counters(op)));
+    }
+  }
+
+  const T* make_input(ThreadPool& pool, const Call& call, int64_t elements,
+                      ScratchLayout& layout) const {
+    T* whole = layout.take<T>(elements);
+    pool.parallel_for((elements + kChunk - 1) / kChunk, [&](int64_t task) {
+      const int64_t first = task * kChunk;
+      call.prologue.apply_to(whole + first, first, std::min(kChunk, elements - first));
+    });
+    return whole;
+  }
+
+  const std::shared_ptr<const Convolution<T>> convolution_;
+  const bool takes_prologue_;
+  const ConvFusion fusion_;
+  const PointwisePlan prologue_, epilogue_;
+  const size_t second_;  // the prologue's other input that is as large as the first; 0: none
+};
+
+}  // namespace
+
+Specs ConvFusion::outputs(std::span<const TensorSpec> in, const TensorSpec& result) const {
+  Specs specs;
+  size_t at = readers_begin();
+  for (const ConvReader& reader : readers) {
+    specs.push_back(reader.op->infer(reader_specs(reader, at, in, result))[0]);
+    at += static_cast<size_t>(reader.inputs) - 1;
+  }
+  return specs;
+}
+
+int64_t ConvFusion::flops(std::span<const TensorSpec> in, const TensorSpec& result) const {
+  int64_t flops = epilogue_flops(prologue, in[0]) + epilogue_flops(epilogue, result);
+  size_t at = readers_begin();
+  for (const ConvReader& reader : readers) {
+    flops += reader.op->cost(reader_specs(reader, at, in, result)).flops;
+    at += static_cast<size_t>(reader.inputs) - 1;
+  }
+  return flops;
+}
+
+std::optional<FusedMore> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
+                                       int fused_input, std::span<const TensorSpec> in,
+                                       const TensorSpec& result, std::span<const TensorSpec> p_in) {
+  if (!own.readers.empty()) return std::nullopt;
+  auto whole = join_epilogue(own.epilogue, p, fused_input, result, p_in);
+  if (!whole) return std::nullopt;
+  FusedMore more{own, join_inputs(in.size(), p, fused_input)};
+  more.fusion.epilogue = *whole;
+  return more;
+}
+
+std::optional<FusedMore> with_prologue(const ConvFusion& own, const ScalarProgram& p, int input,
+                                       std::span<const TensorSpec> in, const TensorSpec& result,
+                                       std::span<const TensorSpec> p_in) {
+  const int main = main_input(p, in[static_cast<size_t>(input)], p_in);
+  if (main < 0) return std::nullopt;
+  if (input == 0 && own.prologue.code.empty()) return prologue_of_input(own, p, main, in.size());
+  const auto at = static_cast<size_t>(input);
+  if (at < own.epilogue_begin() || at >= own.readers_begin()) return std::nullopt;
+  if (in[at].shape != result.shape) return std::nullopt;
+  return prologue_of_epilogue(own, p, input, in.size());
+}
+
+std::optional<FusedMore> with_reader(const ConvFusion& own, const OpPtr& reader, int fused_input,
+                                     std::span<const TensorSpec> in, const TensorSpec& result,
+                                     std::span<const TensorSpec> reader_in) {
+  const auto* op = dynamic_cast<const BlockwiseOp*>(reader.get());
+  if (op == nullptr || fused_input != 0 || own.readers.size() == Readers::kMost ||
+      reader_in.size() > Readers::kMostInputs || reader_in[0].shape != result.shape ||
+      reader_in[0].dtype != result.dtype ||
+      op->blocks().rows * result.shape.back() != result.shape.elements())
+    return std::nullopt;
+  FusedMore more{own, {}};
+  const int inputs = static_cast<int>(reader_in.size());
+  more.fusion.readers.push_back({reader, inputs});
+  append_own(more.inputs, 0, in.size());
+  append_absorbed(more.inputs, inputs, 0);
+  return more;
+}
+
+size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first) {
+  ScratchLayout layout(nullptr);
+  for (const ConvReader& reader : fusion.readers)
+    layout.take<int32_t>(BlocksAsWritten::counters(blockwise(reader)));
+  if (!fusion.prologue.code.empty() && !takes_prologue)
+    layout.take<char>(static_cast<int64_t>(first.bytes()));
+  return layout.size();
+}
+
+std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
+                                     bool takes_prologue, const ConvFusion& fusion,
+                                     std::span<const TensorSpec> in, const TensorSpec& result) {
+  return visit_float(result.dtype, [&]<class T>(T) -> std::unique_ptr<Kernel> {
+    return std::make_unique<FusedKernel<T>>(
+        std::static_pointer_cast<const Convolution<T>>(convolution), takes_prologue, fusion, in,
+        result);
+  });
+}
+
+}  // namespace tessera

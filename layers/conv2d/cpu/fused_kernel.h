@@ -1,0 +1,67 @@
+// What is fused into a convolution on the CPU, and the kernel that does it all: a program that is
+// applied to its first input as that is read, one that is applied to its result, and ops that read
+// the result block by block (BlockwiseOp) and are computed while it is written.
+//
+// Inputs of the whole: the two of the convolution, then those of the prologue, of the epilogue and
+// of each reader, each without its first, which is the convolution's input or result.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tessera/engine/op.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
+#include "tessera/layers/shared/epilogue.h"
+
+namespace tessera {
+
+struct ConvReader {
+  OpPtr op;  // a BlockwiseOp with one output
+  int inputs = 0;
+  bool operator==(const ConvReader& other) const {
+    return inputs == other.inputs && (op == other.op || op->same(*other.op));
+  }
+};
+
+struct ConvFusion {
+  ScalarProgram prologue = no_epilogue(), epilogue = no_epilogue();
+  std::vector<ConvReader> readers;
+  bool operator==(const ConvFusion&) const = default;
+
+  bool nothing() const { return prologue.code.empty() && epilogue.code.empty() && readers.empty(); }
+  // Where the inputs of the epilogue and of the readers begin.
+  size_t epilogue_begin() const { return 2 + static_cast<size_t>(prologue.inputs) - 1; }
+  size_t readers_begin() const {
+    return epilogue_begin() + static_cast<size_t>(epilogue.inputs) - 1;
+  }
+  // Specs of the readers' outputs, and their flops with those of the programs.
+  Specs outputs(std::span<const TensorSpec> in, const TensorSpec& result) const;
+  int64_t flops(std::span<const TensorSpec> in, const TensorSpec& result) const;
+};
+
+// What fusing more would make of it; nullopt where it cannot be. `in` are the inputs of the whole,
+// `result` the convolution's.
+
+struct FusedMore {
+  ConvFusion fusion;
+  std::vector<int> inputs;  // as Absorbed's
+};
+std::optional<FusedMore> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
+                                       int fused_input, std::span<const TensorSpec> in,
+                                       const TensorSpec& result, std::span<const TensorSpec> p_in);
+// `p` makes input 0, or an input of the epilogue that is as large as the result.
+std::optional<FusedMore> with_prologue(const ConvFusion& own, const ScalarProgram& p, int input,
+                                       std::span<const TensorSpec> in, const TensorSpec& result,
+                                       std::span<const TensorSpec> p_in);
+std::optional<FusedMore> with_reader(const ConvFusion& own, const OpPtr& reader, int fused_input,
+                                     std::span<const TensorSpec> in, const TensorSpec& result,
+                                     std::span<const TensorSpec> reader_in);
+
+// Bytes that the kernel needs besides the convolution's scratch. One that takes no prologue is
+// given its input as a whole.
+size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first);
+std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
+                                     bool takes_prologue, const ConvFusion& fusion,
+                                     std::span<const TensorSpec> in, const TensorSpec& result);
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// Where a convolution, or its input gradient, reads and writes: integers alone, from the shape.
+//
+// Both gather: each output pixel sums a small grid of input pixels, times filter taps. Along one
+// axis, an output coordinate reads `taps` input coordinates. A convolution with 3 taps, padding 2
+// and dilation 2 (base = -2, spacing = 2):
+//
+//   input       .  . [0  1  2  3  4  5]  .  .      . is padding
+//   output 0    ^     ^     ^                      base + t * spacing
+//   output 1       ^     ^     ^                   one in_step (the stride) further
+//
+// The input gradient reads dy and writes dx. With a stride, neighbours in dx are reached by
+// different taps, those with the same remainder by the same ones: each remainder is a *phase*.
+// A stride of 2, 3 taps, padding 1, where y[i] was made of x[2i - 1], x[2i] and x[2i + 1]:
+//
+//   dy           0     1     2
+//              / | \ / | \ / |
+//   dx           0  1  2  3  4
+//   phase 0      0     2     4       tap 1 of dy[q]                      taps = 1, base = 0
+//   phase 1         1     3          tap 2 of dy[q], tap 0 of dy[q + 1]  taps = 2, base = 0
+//
+// A convolution has one phase, its gradient stride_h * stride_w of them.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/layers/conv2d/cpu/convolution.h"
+
+namespace tessera {
+
+// One axis of a phase. Output coordinate `first + q * out_step` (q < count) gathers the input
+// coordinates q * in_step + base + t * spacing, t < taps. Tap t is filter coordinate
+// first_tap + t * tap_step.
+struct GatherAxis {
+  int64_t first = 0, count = 0, base = 0, spacing = 1, taps = 0;
+  int64_t first_tap = 0, tap_step = 1;
+};
+
+// All phases of an axis together.
+struct AxisExtent {
+  int64_t count = 0;            // most outputs (q) of a phase
+  int64_t base = 0, reach = 0;  // q = 0 reads within [base, reach)
+  bool inside = true;           // no tap leaves the image
+};
+
+struct GatherGeometry {
+  // 1x1 convolutions without stride and padding are taken as one long column of pixels. `copies`:
+  // also where the input could be read where it lies, as it must be computed first.
+  GatherGeometry(const ConvShape& shape, bool backward, bool copies = false);
+
+  ConvShape shape;
+  bool backward;                // input gradient: in = dy, out = dx
+  int64_t n, in_h, in_w, in_c;  // what is gathered from
+  int64_t out_h, out_w, out_c;  // what is written
+  int64_t in_step_h, in_step_w, out_step_h, out_step_w;
+  int64_t phases;
+  AxisExtent rows, columns;
+  // Input is read where it lies. Else each task copies the rows that it reads to a block
+  // block_w pixels wide, with zeros around the image; (base_h, base_w) is its first pixel.
+  bool direct;
+  int64_t base_h, base_w, block_w;
+  bool joins_taps;  // the taps of a filter row read one run of consecutive elements
+
+  GatherAxis axis(bool vertical, int64_t phase) const;
+  // Rows of input that `count` phase rows read.
+  int64_t block_rows(int64_t count) const;
+  // Length of the sum for an output of a phase, in a group.
+  int64_t depth(int64_t phase) const;
+
+ private:
+  AxisExtent extent(bool vertical) const;
+};
+
+}  // namespace tessera

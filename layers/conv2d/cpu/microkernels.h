@@ -1,0 +1,19 @@
+// The microkernels of the native convolutions, those of the best instruction set of this processor.
+#pragma once
+
+#include "tessera/layers/conv2d/cpu/depthwise_simd.h"
+#include "tessera/layers/shared/gemm_simd.h"
+
+namespace tessera {
+
+template <class T>
+const GemmMicrokernelsOf<T>& microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
+}
+
+template <class T>
+const DepthwiseMicrokernelsOf<T>& depthwise() {
+  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels));
+}
+
+}  // namespace tessera

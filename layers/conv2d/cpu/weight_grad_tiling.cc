@@ -1,0 +1,88 @@
+#include "tessera/layers/conv2d/cpu/weight_grad_tiling.h"
+
+#include <algorithm>
+
+#include "tessera/runtime/integers.h"
+
+namespace tessera {
+namespace {
+
+// A task's part of df: it stays in the smallest L2 met (512 KB) beside what is added to it.
+constexpr int64_t kSumBytes = 192 << 10;
+// Of a block: a tile of x for them, three vectors of 64 bytes wide, stays in 48 KB of L1.
+constexpr int64_t kPixels = 192;
+// Of a task at most; each tile of x that is packed serves all of them.
+constexpr int64_t kFilters = 256;
+// Rows joined for a block: half of 32 KB of L1.
+constexpr int64_t kJoinBytes = 16 << 10;
+// dy of a block, read again for each tile: beside the sums in L2.
+constexpr int64_t kDyBytes = 192 << 10;
+// Pixels up to this size, two cache lines, are read where they lie: nothing is gained by packing.
+constexpr int64_t kDirectBytes = 128;
+// Tasks wanted, so that up to 16 threads find work, and two each even out.
+constexpr int64_t kWeightGradTasks = 32;
+// Products in about 5 microseconds of one core, about what waking a thread takes.
+constexpr int64_t kWeightGradTaskWork = 1 << 18;
+// All partial sums: memory that is written and read once more.
+constexpr int64_t kPartialBytes = 8 << 20;
+
+}  // namespace
+
+void WeightGradTiling::cut(int64_t size) {
+  const ConvShape& s = shape;
+  const int64_t pixels = s.pixels(), all = tiles();
+  int64_t filters = s.o / s.groups;
+  cuts = ceil_div(filters, kFilters);
+  filters = ceil_div(ceil_div(filters, cuts), row_tile) * row_tile;
+  cut_filters = filters = std::min(filters, s.o / s.groups);
+  cuts = ceil_div(s.o / s.groups, filters);
+  if (!s.depthwise()) {
+    slice_tiles = std::clamp<int64_t>(kSumBytes / (filters * 3 * lanes * size), 1, all);
+    slices = ceil_div(all, slice_tiles);
+    slice_tiles = ceil_div(all, slices), slices = ceil_div(all, slice_tiles);
+  } else {
+    slices = slice_tiles = 1;
+  }
+  if (direct) {
+    const int64_t most = joined ? std::min(kPixels, kJoinBytes / (join_width * size)) : kPixels;
+    block_rows = std::clamp<int64_t>(most / out_w, 1, out_h);
+    blocks_per_image = ceil_div(out_h, block_rows);
+    block_rows = ceil_div(out_h, blocks_per_image);
+    block_pixels = block_rows * out_w;
+    blocks = s.n * blocks_per_image;
+  } else {
+    block_pixels = std::clamp<int64_t>(kDyBytes / (filters * size), 32, kPixels);
+    block_pixels = std::min(block_pixels, pixels);
+    blocks = ceil_div(pixels, block_pixels);
+  }
+  const int64_t groups = s.depthwise() ? 1 : s.groups;
+  const int64_t tasks =
+      std::clamp<int64_t>(s.weights() * pixels / kWeightGradTaskWork, 1, kWeightGradTasks);
+  runs = std::min(ceil_div(tasks, slices * cuts * groups), kPartialBytes / (s.weights() * size));
+  runs = std::clamp<int64_t>(runs, 1, blocks);
+}
+
+WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype, int lanes, int row_tile)
+    : shape(given), lanes(lanes), row_tile(row_tile) {
+  ConvShape& s = shape;
+  const int64_t size = bytes_of(dtype);
+  if (s.pointwise()) s.w *= s.n * s.h, s.n = s.h = 1;  // pixels are independent: one long row
+  out_h = s.out_h(), out_w = s.out_w();
+  rows = s.kh, row_columns = s.kw * (s.c / s.groups);
+  vectors = ceil_div(row_columns, lanes);
+  const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows could be endless
+  direct = s.depthwise() || (!pointwise && s.groups == 1 && (s.dilation_w == 1 || s.kw == 1) &&
+                             s.c * size <= kDirectBytes);
+  padded = direct && (s.pad_h || s.pad_w || (!s.depthwise() && row_columns % lanes));
+  const int64_t all = ceil_div(row_columns * s.kh, lanes);
+  if (padded && !s.depthwise() && 5 * all < 4 * vectors * s.kh + 4) {
+    joined = true;
+    join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) / lanes * lanes;
+    rows = 1, row_columns *= s.kh, vectors = all;
+  }
+  row_tiles = ceil_div(vectors, 3);
+  pack_dy = !s.depthwise() && (s.o % row_tile || s.groups > 1);
+  if (s.pixels() * s.weights() > 0) cut(size);
+}
+
+}  // namespace tessera

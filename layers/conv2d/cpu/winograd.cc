@@ -1,0 +1,143 @@
+// Convolutions tile by tile: all filters are transformed first, and a task takes a block of tiles
+// from the image to the result, with its transforms in L2.
+#include "tessera/layers/conv2d/cpu/winograd.h"
+
+#include <algorithm>
+
+#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/winograd_steps.h"
+#include "tessera/runtime/integers.h"
+
+namespace tessera {
+namespace {
+
+// Tiles of a task: the transforms of 36 positions are to stay in L2 beside a part of the filters'.
+// With 81, blocks of 8, 16 and 32 tiles take the same time.
+constexpr int64_t kTiles = 16;
+// Output channels that are computed before they are transformed back.
+constexpr int64_t kTogether = 128;
+// Tasks wanted. With fewer blocks of tiles the output channels are cut too, and each part
+// transforms the tiles anew.
+constexpr int64_t kTasks = 16;
+
+class WinogradConvolution final : public Convolution<float> {
+ public:
+  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvForm form)
+      : s_(pass, shape, m, kTiles, kTogether),
+        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.together) : 1),
+        filter_position_(s_.in.c * s_.columns + kWinogradSkew),
+        form_(form) {}
+  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
+  void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
+           const ConvHooks<float>& hooks) const override;
+  int64_t packed_elements() const override { return s_.filter_positions * filter_position_; }
+  void pack(ThreadPool& pool, const float* w, float* packed) const override {
+    s_.transform_all(pool, w, packed, filter_position_);
+  }
+
+ private:
+  WinogradScratch lay_out(int threads, void* base) const {
+    return s_.lay_out(base, form_.packed ? 0 : 1, filter_position_, threads, threads,
+                      form_.prologue);
+  }
+  WinogradFetch next_input(int64_t index, const float* in) const;
+  void run_part(int64_t index, int64_t part, const float* in, float* out,
+                const Prologue<float>& prologue, const WinogradScratch& own) const;
+
+  const WinogradSteps s_;
+  const int64_t parts_, filter_position_;
+  const ConvForm form_;
+};
+
+// The rows that the next block reads and this one has not.
+WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) const {
+  if (index + 1 >= s_.blocks.count || s_.blocks.column_blocks > 1) return {};
+  const PixelRows rows = s_.blocks.new_rows(s_.blocks.block(index + 1), s_.in);
+  return {in + rows.first * s_.in.w * s_.in.c, rows.count * s_.in.w * s_.in.c, 0, 1};
+}
+
+void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in, float* out,
+                                   const Prologue<float>& prologue,
+                                   const WinogradScratch& own) const {
+  const TileBlock block = s_.blocks.block(index);
+  s_.read(block, in, prologue, own.window, own.in);
+  s_.clear_rest(block.tiles(), own.in);
+  WinogradFetch read = next_input(index, in), write = {};
+  if (s_.blocks.column_blocks == 1) {
+    const PixelRows rows = s_.blocks.own_rows(block);
+    const int64_t row = s_.blocks.plane.w * s_.out_c;
+    write = {out + rows.first * row, rows.count * row, 0, 1};
+  }
+  const int64_t end = parts_ > 1 ? std::min(s_.columns, (part + 1) * s_.together) : s_.columns;
+  for (int64_t j = part * s_.together; j < end; j += s_.together) {
+    const int64_t count = std::min(s_.together, s_.columns - j);
+    WinogradProduct p =
+        s_.product(block, own.in, own.filters + j * s_.in.c, filter_position_, count, own.out);
+    p.read = read, p.write = write;
+    winograd_kernels().product(p);
+    read = write = {};
+    s_.write(block, j, std::min(count, s_.out_c - j), own.out, out);
+  }
+}
+
+void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* filters, float* out,
+                              void* scratch, const ConvHooks<float>& hooks) const {
+  const Epilogue<float>& epilogue = hooks.epilogue;
+  WinogradScratch all = lay_out(pool.size(), scratch);
+  if (form_.packed)
+    all.filters = filters;
+  else
+    s_.transform_all(pool, filters, all.own_filters, filter_position_);
+  pool.parallel_for_thread(parts_ * s_.blocks.count, [&](int64_t task, int thread) {
+    WinogradScratch own = s_.of_thread(all, thread);
+    own.in += thread * s_.positions * s_.in_position;
+    const int64_t index = task % s_.blocks.count;
+    run_part(index, task / s_.blocks.count, in, out, hooks.prologue, own);
+    if (epilogue.apply && parts_ == 1) s_.finish(s_.blocks.block(index), out, epilogue);
+  });
+  if (epilogue.apply && parts_ > 1)  // whole pixels
+    pool.parallel_for(s_.blocks.count,
+                      [&](int64_t index) { s_.finish(s_.blocks.block(index), out, epilogue); });
+}
+
+template <int kTile>
+bool winograd_applies(const ConvRequest& r, const CpuSettings& settings) {
+  return r.dtype == DType::f32 && settings.winograd != Winograd::off &&
+         winograd_tile(r.pass, r.shape) == kTile;
+}
+
+template <int kTile>
+std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvForm form) {
+  if (r.pass == ConvPass::weight_grad)
+    return make_winograd_weight_grad(r.shape, kTile, form.prologue);
+  if (winograd_goes_by_filters(r.shape, kTile))
+    return make_winograd_by_filters(r.pass, r.shape, kTile, form);
+  return std::make_unique<WinogradConvolution>(r.pass, r.shape, kTile, form);
+}
+
+bool winograd_takes_prologue(const ConvRequest& r) {
+  return r.pass != ConvPass::weight_grad || winograd_weight_grad_takes_prologue(r.shape);
+}
+bool winograd_absorbs_prologue(const ConvRequest& r) { return r.pass != ConvPass::input_grad; }
+
+template <int kTile>
+bool packs_winograd_filters(const ConvRequest& r) {
+  return winograd_packs_filters(r.shape, kTile);
+}
+
+}  // namespace
+
+const ConvAlgorithm ConvAlgorithm::winograd4 = {.name = "winograd4",
+                                                .applies = winograd_applies<4>,
+                                                .make = make_winograd<4>,
+                                                .takes_prologue = winograd_takes_prologue,
+                                                .absorbs_prologue = winograd_absorbs_prologue,
+                                                .packs_filters = packs_winograd_filters<4>};
+const ConvAlgorithm ConvAlgorithm::winograd2 = {.name = "winograd2",
+                                                .applies = winograd_applies<2>,
+                                                .make = make_winograd<2>,
+                                                .takes_prologue = winograd_takes_prologue,
+                                                .absorbs_prologue = winograd_absorbs_prologue,
+                                                .packs_filters = packs_winograd_filters<2>};
+
+}  // namespace tessera

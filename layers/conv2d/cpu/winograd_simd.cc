@@ -1,0 +1,497 @@
+#include "tessera/layers/conv2d/cpu/winograd_simd.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tessera/layers/shared/vector_simd.h"
+
+namespace tessera {
+namespace {
+
+using V = Vector<float>;
+using Register = V::Register;
+constexpr int kLanes = V::kLanes;
+
+// Loops over registers are of use only where they are unrolled, with the arrays in registers.
+#define TESSERA_INLINED __attribute__((always_inline))  // of lambdas, too
+#define TESSERA_INLINE inline TESSERA_INLINED
+
+#if defined(__AVX512F__)
+constexpr int kRows = 8;
+#else
+constexpr int kRows = 4;
+#endif
+
+Register constant(float value) { return V::fill(&value); }
+Register multiply_add(float a, Register b, Register c) { return V::fma(constant(a), b, c); }
+
+// An algorithm, along one side of a tile: kPoints of a tile and kFilterPoints of a filter, of which
+// the last one serves all further points; passes, whose tiles of kIn pixels, kStep apart, give
+// kOut. The points are Toom and Cook's, with the one at infinity.
+
+// F(4, 3), from the polynomial x (x - a) (x + a) (x - b) (x + b). a and b are exact, and so are all
+// entries of A and B; of the pairs of short fractions this one leaves about an eighth of the error
+// that 1 and 2 leave.
+struct F4 {
+  static constexpr int kPoints = 6, kFilterPoints = 6;
+  static constexpr float kA = 0.75f, kB = 1.5f;
+  static constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
+  static constexpr float kProduct = kA2 * kB2, kSum = kA2 + kB2;
+  static constexpr double kN0 = 1.0 / kProduct, kNa = 1.0 / (2.0 * kA2 * (kA2 - kB2)),
+                          kNb = 1.0 / (2.0 * kB2 * (kB2 - kA2));
+
+  struct Forward {
+    static constexpr int kIn = 6, kStep = 4, kOut = 4;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      t[0] = multiply_add(kProduct, d[0], multiply_add(-kSum, d[2], d[4]));
+      const Register even_a = multiply_add(-kB2, d[2], d[4]);
+      const Register odd_a = multiply_add(-kB2, d[1], d[3]);
+      t[1] = multiply_add(kA, odd_a, even_a);
+      t[2] = multiply_add(-kA, odd_a, even_a);
+      const Register even_b = multiply_add(-kA2, d[2], d[4]);
+      const Register odd_b = multiply_add(-kA2, d[1], d[3]);
+      t[3] = multiply_add(kB, odd_b, even_b);
+      t[4] = multiply_add(-kB, odd_b, even_b);
+      t[5] = multiply_add(kProduct, d[1], multiply_add(-kSum, d[3], d[5]));
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      const Register sum_a = m[1] + m[2], difference_a = m[1] - m[2];
+      const Register sum_b = m[3] + m[4], difference_b = m[3] - m[4];
+      y[0] = (m[0] + sum_a) + sum_b;
+      y[1] = multiply_add(kA, difference_a, constant(kB) * difference_b);
+      y[2] = multiply_add(kA2, sum_a, constant(kB2) * sum_b);
+      y[3] = multiply_add(kA3, difference_a, multiply_add(kB3, difference_b, m[5]));
+    }
+  };
+  using InputGrad = Forward;
+
+  static TESSERA_INLINE void gradient(const Register* y, Register* m) {
+    m[0] = y[0];
+    const Register even_a = multiply_add(kA2, y[2], y[0]), odd_a = multiply_add(kA2, y[3], y[1]);
+    m[1] = multiply_add(kA, odd_a, even_a);
+    m[2] = multiply_add(-kA, odd_a, even_a);
+    const Register even_b = multiply_add(kB2, y[2], y[0]), odd_b = multiply_add(kB2, y[3], y[1]);
+    m[3] = multiply_add(kB, odd_b, even_b);
+    m[4] = multiply_add(-kB, odd_b, even_b);
+    m[5] = y[3];
+  }
+  static TESSERA_INLINE void filters(const Register* g, Register* u) {
+    u[0] = constant(kN0) * g[0];
+    const Register even_a = multiply_add(kA2, g[2], g[0]), odd_a = constant(kA) * g[1];
+    u[1] = constant(kNa) * (even_a + odd_a);
+    u[2] = constant(kNa) * (even_a - odd_a);
+    const Register even_b = multiply_add(kB2, g[2], g[0]), odd_b = constant(kB) * g[1];
+    u[3] = constant(kNb) * (even_b + odd_b);
+    u[4] = constant(kNb) * (even_b - odd_b);
+    u[5] = g[2];
+  }
+  static TESSERA_INLINE void filter_gradient(const Register* u, Register* g) {
+    const Register sum_a = constant(kNa) * (u[1] + u[2]), sum_b = constant(kNb) * (u[3] + u[4]);
+    const Register difference_a = constant(kNa) * (u[1] - u[2]);
+    const Register difference_b = constant(kNb) * (u[3] - u[4]);
+    g[0] = multiply_add(kN0, u[0], sum_a + sum_b);
+    g[1] = multiply_add(kA, difference_a, constant(kB) * difference_b);
+    g[2] = multiply_add(kA2, sum_a, multiply_add(kB2, sum_b, u[5]));
+  }
+};
+
+// F(2, 3), from the points 0, 1 and -1.
+struct F2 {
+  static constexpr int kPoints = 4, kFilterPoints = 4;
+
+  struct Forward {
+    static constexpr int kIn = 4, kStep = 2, kOut = 2;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      t[0] = d[0] - d[2];
+      t[1] = d[1] + d[2];
+      t[2] = d[2] - d[1];
+      t[3] = d[3] - d[1];
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      y[0] = (m[0] + m[1]) + m[2];
+      y[1] = (m[1] - m[2]) + m[3];
+    }
+  };
+  using InputGrad = Forward;
+
+  static TESSERA_INLINE void gradient(const Register* y, Register* m) {
+    m[0] = y[0];
+    m[1] = y[0] + y[1];
+    m[2] = y[0] - y[1];
+    m[3] = y[1];
+  }
+  static TESSERA_INLINE void filters(const Register* g, Register* u) {
+    const Register even = constant(0.5f) * (g[0] + g[2]), odd = constant(0.5f) * g[1];
+    u[0] = g[0];
+    u[1] = even + odd;
+    u[2] = even - odd;
+    u[3] = g[2];
+  }
+  static TESSERA_INLINE void filter_gradient(const Register* u, Register* g) {
+    const Register sum = constant(0.5f) * (u[1] + u[2]);
+    g[0] = u[0] + sum;
+    g[1] = constant(0.5f) * (u[1] - u[2]);
+    g[2] = sum + u[3];
+  }
+};
+
+// Stride 2 with padding 1. The taps 0 and 2 meet every second pixel of x, where they are F(4, 2)
+// from the polynomial x (x - a) (x + a) (x - b); tap 1 meets the others, where it is a product of
+// each. So 9 multiplications, 5 and 4, give 4 pixels of y, or 8 of dx, instead of 12. Of the short
+// fractions these leave the least error.
+struct F4Stride2 {
+  static constexpr int kPoints = 9, kFilterPoints = 6;
+  static constexpr float kA = 0.75f, kB = 1.75f;
+  static constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
+  static constexpr double kN0 = 1.0 / (kA2 * kB), kNa = 1.0 / (2 * kA2 * (kA - kB)),
+                          kNc = -1.0 / (2 * kA2 * (kA + kB)), kNb = 1.0 / (kB * (kB2 - kA2));
+
+  // F(4, 2).
+  static TESSERA_INLINE void pairs_input(const Register* d, int64_t step, Register* t) {
+    const Register even = multiply_add(-kA2, d[0], d[2 * step]);
+    const Register odd = multiply_add(-kA2, d[step], d[3 * step]);
+    const Register low = multiply_add(-kB, d[step], d[2 * step]);
+    const Register high = multiply_add(-kB, d[2 * step], d[3 * step]);
+    t[0] = multiply_add(-kB, even, odd);
+    t[1] = multiply_add(kA, low, high);
+    t[2] = multiply_add(-kA, low, high);
+    t[3] = odd;
+    t[4] = multiply_add(-kB, odd, multiply_add(-kA2, d[2 * step], d[4 * step]));
+  }
+  // Added to what is in y.
+  static TESSERA_INLINE void pairs_output(const Register* m, Register* y, int64_t step) {
+    const Register sum = m[1] + m[2], difference = m[1] - m[2];
+    y[0] = (y[0] + m[0]) + (sum + m[3]);
+    y[step] = multiply_add(kA, difference, multiply_add(kB, m[3], y[step]));
+    y[2 * step] = multiply_add(kA2, sum, multiply_add(kB2, m[3], y[2 * step]));
+    y[3 * step] = multiply_add(kA3, difference, multiply_add(kB3, m[3], y[3 * step] + m[4]));
+  }
+
+  struct Forward {
+    static constexpr int kIn = 9, kStep = 8, kOut = 4;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      pairs_input(d, 2, t);
+      for (int i = 0; i < 4; ++i) t[5 + i] = d[2 * i + 1];
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      for (int i = 0; i < 4; ++i) y[i] = m[5 + i];
+      pairs_output(m, y, 1);
+    }
+  };
+  // An even pixel of dx meets tap 1 of one pixel of dy; an odd one meets taps 2 and 0 of two.
+  struct InputGrad {
+    static constexpr int kIn = 5, kStep = 4, kOut = 8;
+
+    static TESSERA_INLINE void input(const Register* d, Register* t) {
+      pairs_input(d, 1, t);
+      for (int i = 0; i < 4; ++i) t[5 + i] = d[i];
+    }
+    static TESSERA_INLINE void output(const Register* m, Register* y) {
+      for (int i = 0; i < 4; ++i) y[2 * i] = m[5 + i], y[2 * i + 1] = V::zero();
+      pairs_output(m, y + 1, 2);
+    }
+  };
+
+  static TESSERA_INLINE void gradient(const Register* y, Register* m) {
+    m[0] = y[0];
+    const Register even = multiply_add(kA2, y[2], y[0]), odd = multiply_add(kA2, y[3], y[1]);
+    m[1] = multiply_add(kA, odd, even);
+    m[2] = multiply_add(-kA, odd, even);
+    m[3] = multiply_add(kB, multiply_add(kB, multiply_add(kB, y[3], y[2]), y[1]), y[0]);
+    m[4] = y[3];
+    for (int i = 0; i < 4; ++i) m[5 + i] = y[i];
+  }
+  static TESSERA_INLINE void filters(const Register* g, Register* u) {
+    u[0] = constant(kN0) * g[0];
+    u[1] = constant(kNa) * multiply_add(kA, g[2], g[0]);
+    u[2] = constant(kNc) * multiply_add(-kA, g[2], g[0]);
+    u[3] = constant(kNb) * multiply_add(kB, g[2], g[0]);
+    u[4] = g[2];
+    u[5] = g[1];
+  }
+  static TESSERA_INLINE void filter_gradient(const Register* u, Register* g) {
+    const Register a = constant(kNa) * u[1], c = constant(kNc) * u[2], b = constant(kNb) * u[3];
+    g[0] = multiply_add(kN0, u[0], (a + c) + b);
+    g[1] = u[5];
+    g[2] = multiply_add(kA, a - c, multiply_add(kB, b, u[4]));
+  }
+};
+
+// Whole vectors of channels, or the first `count` channels of a last one.
+struct WholeVector {
+  Register load(const float* p) const { return V::load(p); }
+  void store(float* p, Register v) const { V::store(p, v); }
+};
+struct PartVector {
+  int count;
+  Register load(const float* p) const { return V::load_first(p, count); }
+  void store(float* p, Register v) const { V::store_first(p, v, count); }
+};
+
+template <class F>
+TESSERA_INLINE void for_vectors(int64_t channels, F run) {
+  int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) run(c, WholeVector{});
+  if (c < channels) run(c, PartVector{static_cast<int>(channels - c)});
+}
+
+// `transform` takes a column of kFrom vectors to one of kTo, first along the columns, then the
+// rows.
+template <int kFrom, int kTo, class Load, class Store, class F>
+TESSERA_INLINE void both_ways(Load load, F transform, Store store) {
+  Register half[kFrom][kTo];
+  TESSERA_UNROLL for (int j = 0; j < kFrom; ++j) {
+    Register column[kFrom];
+    TESSERA_UNROLL for (int i = 0; i < kFrom; ++i) column[i] = load(i, j);
+    transform(column, half[j]);
+  }
+  TESSERA_UNROLL for (int i = 0; i < kTo; ++i) {
+    Register row[kFrom], result[kTo];
+    TESSERA_UNROLL for (int j = 0; j < kFrom; ++j) row[j] = half[j][i];
+    transform(row, result);
+    TESSERA_UNROLL for (int j = 0; j < kTo; ++j) store(i, j, result[j]);
+  }
+}
+
+template <int kFrom>
+bool whole(const WinogradExtent& in) {
+  return in.row_begin == 0 && in.row_end == kFrom && in.column_begin == 0 && in.column_end == kFrom;
+}
+
+template <int kFrom, int kTo, bool kWhole, class F>
+TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
+  const WinogradRead t = tile;  // copied: a vector's store might change `tile`, to the compiler
+  const WinogradExtent in = t.inside;
+  for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
+    const float* image = t.image + c;
+    float* block = t.block + c;
+    both_ways<kFrom, kTo>(
+        [&](int i, int j) {
+          if (!kWhole &&
+              (i < in.row_begin || i >= in.row_end || j < in.column_begin || j >= in.column_end))
+            return V::zero();
+          return vector.load(image + i * t.row + j * t.pixel);
+        },
+        transform,
+        [&](int i, int j, Register v) { V::store(block + (i * kTo + j) * t.position, v); });
+  });
+}
+
+// An image's tile of kFrom x kFrom pixels to a transformed one of kTo x kTo.
+template <int kFrom, int kTo, class F>
+TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
+  if (whole<kFrom>(t.inside)) return transform_image<kFrom, kTo, true>(t, transform);
+  transform_image<kFrom, kTo, false>(t, transform);
+}
+
+template <class W, class Pass>
+void input(const WinogradRead& t) {
+  from_image<Pass::kIn, W::kPoints>(
+      t, [](const Register* from, Register* to) { Pass::input(from, to); });
+}
+
+template <class W>
+void gradient(const WinogradRead& t) {
+  from_image<W::Forward::kOut, W::kPoints>(
+      t, [](const Register* from, Register* to) { W::gradient(from, to); });
+}
+
+template <class W, class Pass>
+void output(const WinogradWrite& tile) {
+  const WinogradWrite t = tile;
+  const WinogradExtent in = t.inside;
+  const bool all = whole<Pass::kOut>(in);
+  for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
+    const float* block = t.block + c;
+    both_ways<W::kPoints, Pass::kOut>(
+        [&](int i, int j) { return V::load(block + (i * W::kPoints + j) * t.position); },
+        [](const Register* from, Register* to) { Pass::output(from, to); },
+        [&](int i, int j, Register v) {
+          if (all || (i < in.row_end && j < in.column_end))
+            vector.store(t.image + i * t.row + j * t.pixel + c, v);
+        });
+  });
+}
+
+template <class W>
+void filters(const WinogradFilters& all) {
+  const WinogradFilters f = all;
+  for (int64_t k = 0; k < f.depth; ++k)
+    for_vectors(f.columns, [&](int64_t c, auto vector) TESSERA_INLINED {
+      const float* from = f.from + k * f.from_k + c;
+      float* to = f.to + k * f.to_k + c;
+      both_ways<3, W::kFilterPoints>(
+          [&](int i, int j) {
+            const int tap = f.flip ? 8 - (i * 3 + j) : i * 3 + j;
+            return vector.load(from + tap * f.from_position);
+          },
+          [](const Register* from, Register* to) { W::filters(from, to); },
+          [&](int i, int j, Register v) {
+            V::store(to + (i * W::kFilterPoints + j) * f.to_position, v);
+          });
+    });
+}
+
+template <class W>
+void filter_gradient(const WinogradFilters& all) {
+  const WinogradFilters f = all;
+  for (int64_t k = 0; k < f.depth; ++k)
+    for_vectors(f.columns, [&](int64_t c, auto vector) TESSERA_INLINED {
+      const float* from = f.from + k * f.from_k + c;
+      float* to = f.to + k * f.to_k + c;
+      both_ways<W::kFilterPoints, 3>(
+          [&](int i, int j) {
+            return V::load(from + (i * W::kFilterPoints + j) * f.from_position);
+          },
+          [](const Register* from, Register* to) { W::filter_gradient(from, to); },
+          [&](int i, int j, Register v) { vector.store(to + (i * 3 + j) * f.to_position, v); });
+    });
+}
+
+// Fetches lines evenly over so many calls.
+class Fetcher {
+ public:
+  Fetcher(const WinogradFetch& fetch, int64_t calls)
+      : fetch_(fetch),
+        step_((fetch.runs * ((fetch.length + kLine - 1) / kLine) + calls - 1) / calls) {}
+
+  template <bool kWrite = false>
+  TESSERA_INLINE void some() {
+    for (int64_t i = 0; i < step_ && fetch_.runs > 0; ++i) {
+      __builtin_prefetch(fetch_.begin + at_, kWrite, 2);
+      at_ += kLine;
+      if (at_ < fetch_.length) continue;
+      at_ = 0, fetch_.begin += fetch_.stride, --fetch_.runs;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 16;
+  WinogradFetch fetch_;
+  int64_t at_ = 0, step_;
+};
+
+// R rows by N vectors of one position. Of the rows' addresses only every fourth is kept; there are
+// not enough general registers for more.
+template <int R, int N>
+TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const float* b,
+                                 float* c) {
+  Register sum[R][N];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
+  const float* rows[R / 4];
+  const int64_t row = p.a_row, c_row = p.c_row;
+  for (int r = 0; r < R / 4; ++r) rows[r] = a + 4 * r * row;
+  for (int64_t k = 0; k < p.depth; ++k) {
+    Register bv[N];
+    for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * kLanes);
+    b += N * kLanes;
+    for (int r = 0; r < R; ++r) {
+      const Register av = V::fill(rows[r / 4] + (r % 4) * row);
+      for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+    }
+    for (int r = 0; r < R / 4; ++r) ++rows[r];
+  }
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) V::store(c + r * c_row + v * kLanes, sum[r][v]);
+}
+
+void product(const WinogradProduct& p) {
+  constexpr int64_t kPanel = 2 * kLanes;
+  const int64_t calls = p.positions * ((p.columns + kPanel - 1) / kPanel) * (p.tiles / kRows);
+  Fetcher read(p.read, calls), write(p.write, calls);
+  for (int64_t i = 0; i < p.positions; ++i) {
+    const float *a = p.a + i * p.a_position, *b = p.b + p.filter_of[i] * p.b_position;
+    float* c = p.c + i * p.c_position;
+    int64_t j = 0;
+    for (; j + kPanel <= p.columns; j += kPanel, b += p.b_panel)
+      for (int64_t t = 0; t < p.tiles; t += kRows) {
+        read.some();
+        write.some<true>();
+        product_tile<kRows, 2>(p, a + t * p.a_row, b, c + t * p.c_row + j);
+      }
+    if (j == p.columns) continue;
+    for (int64_t t = 0; t < p.tiles;) {  // one vector: twice the rows, to hide the latency
+      read.some();
+      write.some<true>();
+      const bool twice = t + 2 * kRows <= p.tiles;
+      if (twice)
+        product_tile<2 * kRows, 1>(p, a + t * p.a_row, b, c + t * p.c_row + j);
+      else
+        product_tile<kRows, 1>(p, a + t * p.a_row, b, c + t * p.c_row + j);
+      t += twice ? 2 * kRows : kRows;
+    }
+  }
+}
+
+template <int N>
+TESSERA_INLINE void sum_tile(const WinogradSum& p, const float* a, const float* b, float* c) {
+  const int64_t c_row = p.c_row, a_tile = p.a_tile, b_tile = p.b_tile;
+  Register sum[kRows][N];
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < N; ++v) sum[r][v] = V::load(c + r * c_row + v * kLanes);
+  for (int64_t t = p.tiles; t > 0; --t, a += a_tile, b += b_tile) {
+    Register bv[N];
+    for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const Register av = V::fill(a + r);
+      for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < N; ++v) V::store(c + r * c_row + v * kLanes, sum[r][v]);
+}
+
+void sum(const WinogradSum& p) {
+  constexpr int64_t kPanel = 2 * kLanes;
+  const int64_t calls = p.positions * ((p.columns + kPanel - 1) / kPanel) * (p.rows / kRows);
+  Fetcher first(p.fetch[0], calls), second(p.fetch[1], calls);
+  for (int64_t i = 0; i < p.positions; ++i) {
+    const float *a = p.a + i * p.a_position, *b = p.b + i * p.b_position;
+    float* c = p.c + p.filter_of[i] * p.c_position;
+    for (int64_t r = 0; r < p.rows; r += kRows)
+      for (int64_t j = 0; j < p.columns; j += kPanel) {
+        first.some();
+        second.some();
+        if (j + kPanel <= p.columns)
+          sum_tile<2>(p, a + r, b + j, c + r * p.c_row + j);
+        else
+          sum_tile<1>(p, a + r, b + j, c + r * p.c_row + j);
+      }
+  }
+}
+
+template <class W>
+constexpr std::array<uint8_t, W::kPoints * W::kPoints> filter_of = [] {
+  std::array<uint8_t, W::kPoints * W::kPoints> all{};
+  constexpr int kLast = W::kFilterPoints - 1;
+  for (int i = 0; i < W::kPoints; ++i)
+    for (int j = 0; j < W::kPoints; ++j)
+      all[i * W::kPoints + j] = std::min(i, kLast) * W::kFilterPoints + std::min(j, kLast);
+  return all;
+}();
+
+template <class W, class Pass>
+constexpr WinogradPass pass = {Pass::kIn, Pass::kStep, Pass::kOut, input<W, Pass>, output<W, Pass>};
+
+template <class W>
+constexpr WinogradTransforms transforms = {W::kPoints* W::kPoints,
+                                           W::kFilterPoints* W::kFilterPoints,
+                                           filter_of<W>.data(),
+                                           pass<W, typename W::Forward>,
+                                           pass<W, typename W::InputGrad>,
+                                           gradient<W>,
+                                           filters<W>,
+                                           filter_gradient<W>};
+
+}  // namespace
+
+namespace TESSERA_ISA {
+extern const WinogradMicrokernels winograd_microkernels = {
+    kLanes, kRows, transforms<F2>, transforms<F4>, transforms<F4Stride2>, product, sum};
+}
+
+}  // namespace tessera

@@ -1,0 +1,91 @@
+#include "tessera/layers/conv2d/cpu/winograd_tiling.h"
+
+#include "tessera/runtime/integers.h"
+
+namespace tessera {
+
+TilePlane::TilePlane(int64_t n, int64_t h, int64_t w, int64_t m)
+    : n(n), h(h), w(w), m(m), rows(ceil_div(h, m)), columns(ceil_div(w, m)) {}
+
+TilePlane tile_plane(const ConvShape& s, const WinogradTransforms& transforms, ConvPass pass) {
+  if (pass == ConvPass::input_grad) return {s.n, s.h, s.w, transforms.input_grad.out};
+  return {s.n, s.out_h(), s.out_w(), transforms.forward.out};
+}
+
+ImageRead image_read(const ConvShape& s, const WinogradTransforms& transforms, ConvPass pass) {
+  const bool back = pass == ConvPass::input_grad;
+  const WinogradPass& tiles = back ? transforms.input_grad : transforms.forward;
+  if (!back) return {s.h, s.w, s.c, s.pad_h, s.pad_w, tiles.in, tiles.step};
+  // Of the pixels of dy that dx[0] is made of, the first is (2 - pad) / stride before dy[0].
+  return {s.out_h(), s.out_w(), s.o, (2 - s.pad_h) / s.stride_h, (2 - s.pad_w) / s.stride_w,
+          tiles.in,  tiles.step};
+}
+
+TileBlocks::TileBlocks(const TilePlane& plane, int64_t wanted) : plane(plane) {
+  const int64_t of_image = std::max<int64_t>(1, plane.rows * plane.columns);
+  images = std::clamp<int64_t>(wanted / of_image, 1, std::max<int64_t>(1, plane.n));
+  rows = columns = 1;
+  if (of_image <= wanted) {
+    rows = plane.rows, columns = plane.columns;
+  } else if (plane.columns <= wanted) {  // of nearly equal size
+    columns = plane.columns;
+    rows = ceil_div(plane.rows, ceil_div(plane.rows, wanted / plane.columns));
+  } else {
+    columns = ceil_div(plane.columns, ceil_div(plane.columns, wanted));
+  }
+  row_blocks = ceil_div(plane.rows, std::max<int64_t>(1, rows));
+  column_blocks = ceil_div(plane.columns, std::max<int64_t>(1, columns));
+  count = ceil_div(plane.n, images) * row_blocks * column_blocks;
+}
+
+TileBlock TileBlocks::block(int64_t index) const {
+  TileBlock b{};
+  b.column = index % column_blocks * columns;
+  b.row = index / column_blocks % row_blocks * rows;
+  b.image = index / column_blocks / row_blocks * images;
+  b.images = std::min(images, plane.n - b.image);
+  b.rows = std::min(rows, plane.rows - b.row);
+  b.columns = std::min(columns, plane.columns - b.column);
+  return b;
+}
+
+PixelRows TileBlocks::new_rows(const TileBlock& b, const ImageRead& s) const {
+  const int64_t shared = s.size - s.step - s.pad_h;
+  const int64_t above = b.row == 0 ? 0 : b.row * s.step + shared;
+  const int64_t first = std::clamp<int64_t>(above, 0, s.h);
+  const int64_t last = std::clamp<int64_t>((b.row + b.rows) * s.step + shared, first, s.h);
+  return {b.image * s.h + first, (b.images - 1) * s.h + last - first};
+}
+
+PixelRows TileBlocks::own_rows(const TileBlock& b) const {
+  const int64_t first = b.row * plane.m, last = std::min(plane.h, (b.row + b.rows) * plane.m);
+  return {b.image * plane.h + first, (b.images - 1) * plane.h + last - first};
+}
+
+ImagePlace TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const float* in,
+                            const Prologue<float>& prologue, float* window) const {
+  if (prologue.read == nullptr) return {in + image * s.h * s.w * s.c, s.w * s.c};
+  const int64_t step = s.step, more = s.size - s.step;
+  const int64_t top = std::clamp<int64_t>(b.row * step - s.pad_h, 0, s.h);
+  const int64_t bottom = std::clamp<int64_t>((b.row + b.rows) * step - s.pad_h + more, top, s.h);
+  const int64_t left = std::clamp<int64_t>(b.column * step - s.pad_w, 0, s.w);
+  const int64_t right =
+      std::clamp<int64_t>((b.column + b.columns) * step - s.pad_w + more, left, s.w);
+  const int64_t row = (right - left) * s.c, whole = right - left == s.w ? bottom - top : 1;
+  for (int64_t y = top; y < bottom; y += whole)
+    prologue.read(prologue.context, window + (y - top) * row,
+                  ((image * s.h + y) * s.w + left) * s.c, whole * row);
+  return {window - top * row - left * s.c, row};
+}
+
+int64_t TileBlocks::window(const ImageRead& s) const {
+  const int64_t more = s.size - s.step;
+  return std::min(s.h, rows * s.step + more) * std::min(s.w, columns * s.step + more) * s.c;
+}
+
+WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w) {
+  auto at = [&](int64_t value) { return static_cast<int>(std::clamp<int64_t>(value, 0, size)); };
+  return {at(-y), at(h - y), at(-x), at(w - x)};
+}
+
+}  // namespace tessera

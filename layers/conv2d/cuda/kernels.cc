@@ -1,0 +1,189 @@
+#include "tessera/layers/conv2d/cuda/kernels.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/holders.h"
+#include "tessera/engine/scope.h"
+#include "tessera/layers/conv2d/cuda/direct.h"
+#include "tessera/layers/conv2d/cuda/plan_run.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/log.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kDnn = "cudnn";
+constexpr const char* kDirect = "direct";
+
+using PlansPtr = std::shared_ptr<const CachedPlans>;
+
+bool measured(const CachedPlan& plan) { return plan.microseconds > 0; }
+
+// Those that were measured come first, the fastest before all.
+void prefer_measured(CachedPlans& plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const CachedPlan& a, const CachedPlan& b) {
+    return measured(a) && (!measured(b) || a.microseconds < b.microseconds);
+  });
+}
+
+// Said when it runs: plans are asked for about batches, too, that are only considered.
+void note_unmeasured(const ConvRequest& request) {
+  static std::once_flag noted;
+  std::call_once(noted, [&] {
+    log(LogLevel::warning,
+        fmt::format("gpu.plans: tuned, but no plan was measured here for {}; cuDNN's own choice is "
+                    "taken for it and its like: trainer tune measures them",
+                    conv_text(request)));
+  });
+}
+
+// What was answered in this process, perhaps that there is none.
+PlansPtr answer(const ConvRequest& request, const DeviceFacts& facts, const GpuSettings& settings) {
+  static std::mutex mutex;
+  static auto* answers = new std::map<std::string, PlansPtr>;
+  const std::string what = conv_plan_text(request);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {}", what, settings.workspace, settings.deterministic,
+                  settings.tf32, settings.plans == GpuPlans::tuned, facts.index, facts.description);
+  std::lock_guard lock(mutex);
+  PlansPtr& found = (*answers)[key];
+  if (!found) {
+    CachedPlans plans = kept_dnn_plans(
+        what, [&] { return conv_graph(request); }, facts, settings);
+    if (settings.plans == GpuPlans::tuned) prefer_measured(plans);
+    found = std::make_shared<CachedPlans>(std::move(plans));
+  }
+  return found;
+}
+
+// Those that need no more scratch than was planned.
+CachedPlans within(const CachedPlans& plans, size_t scratch_bytes) {
+  CachedPlans fitting;
+  for (const CachedPlan& plan : plans)
+    if (static_cast<size_t>(plan.workspace_bytes) <= scratch_bytes) fitting.push_back(plan);
+  return fitting;
+}
+
+// What becomes of a call of cuDNN: nothing, or why this plan cannot be used, where another one can
+// be. Throws what no other plan would mend.
+template <class Call>
+std::string fault_of(Call&& call) {
+  try {
+    call();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const VersionMismatch&) {
+    throw;
+  } catch (const DeviceError& fault) {
+    return fault.what();
+  }
+  return {};
+}
+
+class DirectConvKernel final : public Kernel {
+ public:
+  explicit DirectConvKernel(const ConvRequest& request) : request_(request) {}
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    direct_conv(request_, as_cuda(where), in[0].data, in[1].data, out[0].data, scratch.data);
+  }
+
+ private:
+  const ConvRequest request_;
+};
+
+// Computes by the first of the plans that runs. Which one that is shows in the first run, which
+// is not captured: an engine that cuDNN proposes and finalises may still refuse to be launched.
+class DnnConvKernel final : public Kernel {
+ public:
+  DnnConvKernel(const ConvRequest& request, CachedPlans plans, const Target& target)
+      : request_(request),
+        plans_(std::move(plans)),
+        facts_(*target.facts),
+        tuned_(target.gpu.plans == GpuPlans::tuned),
+        place_(op_at(running_op(), current_module_path())) {
+    make_plan();
+  }
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    CudaContext& gpu = as_cuda(where);
+    const ConvPointers now{in[0].data, in[1].data, out[0].data, scratch.data};
+    while (plan_ && aligned(now)) {
+      if (has_run_) return plan_->run(gpu, now);
+      const std::string fault = fault_of([&] { plan_->run(gpu, now); });
+      has_run_ = fault.empty();
+      if (has_run_ && tuned_ && !measured(plans_.front())) note_unmeasured(request_);
+      if (has_run_) return;
+      give_up(fault);
+      make_plan();
+    }
+    direct_conv(request_, gpu, now.a, now.b, now.out, now.scratch);
+  }
+
+ private:
+  // The first of the plans that cuDNN makes here.
+  void make_plan() {
+    for (; !plan_ && !plans_.empty();) {
+      const std::string fault = fault_of([&] { plan_.emplace(request_, plans_.front(), facts_); });
+      if (!fault.empty()) give_up(fault);
+    }
+  }
+
+  void give_up(const std::string& fault) {
+    const int64_t engine = plans_.front().engine;
+    plan_.reset();
+    plans_.erase(plans_.begin());
+    log(LogLevel::warning,
+        fmt::format("{}: cuDNN's engine {} cannot compute {}: {}; {} does from now on", place_,
+                    engine, conv_text(request_), fault,
+                    plans_.empty() ? "a kernel without cuDNN"
+                                   : fmt::format("its engine {}", plans_.front().engine)));
+  }
+
+  bool aligned(const ConvPointers& p) const {
+    const auto fits = [&](void* data) {
+      return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(request_.alignment) == 0;
+    };
+    return fits(p.a) && fits(p.b) && fits(p.out);
+  }
+
+  const ConvRequest request_;
+  CachedPlans plans_;  // what was not given up; plan_ is made from the first
+  const DeviceFacts& facts_;
+  const bool tuned_;
+  const std::string place_;
+  bool has_run_ = false;
+  std::optional<ConvPlanRun> plan_;
+};
+
+}  // namespace
+
+std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFacts& facts,
+                                      const GpuSettings& settings) {
+  const size_t direct = direct_conv_scratch(request);
+  std::vector<Algorithm> all;
+  if (conv_may_have_plan(request))
+    if (const PlansPtr plans = answer(request, facts, settings); !plans->empty())
+      all.push_back({kDnn, std::max(static_cast<size_t>(plans->front().workspace_bytes), direct)});
+  all.push_back({kDirect, direct});
+  return all;
+}
+
+std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
+                                   CudaContext& where) {
+  if (chosen.name == kDirect) return std::make_unique<DirectConvKernel>(request);
+  const Target target = where.target();
+  CachedPlans plans = within(*answer(request, *target.facts, target.gpu), chosen.scratch_bytes);
+  if (plans.empty()) throw InternalError("a plan of cuDNN was chosen that there is not");
+  where.dnn();  // made now: while a step is captured it cannot be
+  return std::make_unique<DnnConvKernel>(request, std::move(plans), target);
+}
+
+}  // namespace tessera

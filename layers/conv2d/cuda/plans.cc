@@ -1,0 +1,113 @@
+#include "tessera/layers/conv2d/cuda/plans.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+// cuDNN counts axes as n, c, h, w whatever their order in memory, which the strides tell.
+DnnDescriptor tensor(int64_t id, int64_t n, int64_t h, int64_t w, int64_t c, int64_t alignment) {
+  DnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w})
+      .set(CUDNN_ATTR_TENSOR_STRIDES, {h * w * c, 1, w * c, c})
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id})
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {alignment})
+      .finalize();
+  return made;
+}
+
+DnnDescriptor convolution(const ConvShape& s) {
+  DnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2})
+      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {s.pad_h, s.pad_w})
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {s.pad_h, s.pad_w})
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {s.dilation_h, s.dilation_w})
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {s.stride_h, s.stride_w})
+      .finalize();
+  return made;
+}
+
+// The names of a pass's attributes.
+struct Names {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t alpha, beta, convolution, x, w, y;
+};
+
+Names names_of(ConvPass pass) {
+  switch (pass) {
+    case ConvPass::forward:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y};
+    case ConvPass::input_grad:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY};
+    case ConvPass::weight_grad:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY};
+}
+
+}  // namespace
+
+bool conv_may_have_plan(const ConvRequest& request) {
+  const ConvShape& s = request.shape;
+  return request.dtype == DType::f32 &&
+         std::min({s.n, s.h, s.w, s.c, s.o, s.out_h(), s.out_w()}) > 0;
+}
+
+std::string conv_plan_text(const ConvRequest& request) {
+  return fmt::format("{} float32 alignment {}", conv_text(request), request.alignment);
+}
+
+std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
+  const ConvShape& s = request.shape;
+  if (!conv_may_have_plan(request)) return std::nullopt;
+  const int64_t aligned = request.alignment;
+  const Names names = names_of(request.pass);
+  const float one = 1, zero = 0;
+  DnnDescriptor operation(names.type);
+  operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one)
+      .set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero)
+      .set(names.convolution, convolution(s))
+      .set(names.x, tensor(kConvX, s.n, s.h, s.w, s.c, aligned))
+      .set(names.w, tensor(kConvW, s.o, s.kh, s.kw, s.c / s.groups, aligned))
+      .set(names.y, tensor(kConvY, s.n, s.out_h(), s.out_w(), s.o, aligned));
+  if (!operation.try_finalize()) return std::nullopt;
+  DnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  if (!graph.try_finalize()) return std::nullopt;
+  return graph;
+}
+
+std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& facts,
+                                 const GpuSettings& settings) {
+  const std::optional<DnnDescriptor> graph = conv_graph(request);
+  if (!graph) return std::nullopt;
+  std::vector<DnnPlan> plans = dnn_plans(*graph, facts, settings);
+  if (plans.empty()) return std::nullopt;
+  return std::move(plans.front());
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// Convolutions by cuDNN: which plan computes one pass for one shape on a GPU. For files of the GPU
+// back end only.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tessera/layers/conv2d/cuda/request.h"
+#include "tessera/runtime/cuda/dnn_plans.h"
+
+namespace tessera {
+
+// The tensors of a graph, by the numbers that it is run with.
+enum ConvTensor : int64_t { kConvX = 'x', kConvW = 'w', kConvY = 'y' };
+
+// Whether cuDNN is asked at all: not about float64, nor about tensors without elements.
+bool conv_may_have_plan(const ConvRequest& request);
+// Under which a plan is kept: all that conv_graph() makes, in words.
+std::string conv_plan_text(const ConvRequest& request);
+// The request as a finalised graph of one operation; nothing where cuDNN is not asked, or has
+// no such operation.
+std::optional<DnnDescriptor> conv_graph(const ConvRequest& request);
+// The plan that is taken under the rules; nothing where there is none. Looks into no cache.
+std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& facts,
+                                 const GpuSettings& settings);
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+#include "tessera/layers/ops/concat.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tessera/engine/op_settings.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/ops/slice.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+struct ConcatParams {
+  int axis;  // counted from the first
+  bool operator==(const ConcatParams&) const = default;
+};
+
+[[noreturn]] void fail(std::string_view what, std::span<const TensorSpec> in) {
+  std::vector<std::string> given;
+  for (const TensorSpec& spec : in) given.push_back(spec.text());
+  throw ShapeError(fmt::format("concat: {} ({})", what, fmt::join(given, ", ")));
+}
+
+class Concat final : public OpBase<Concat>, public HasSettings {
+ public:
+  explicit Concat(ConcatParams params) : params(params) {}
+  std::string_view name() const override { return "concat"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"axis", {static_cast<double>(params.axis)}}};
+  }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const int axis = params.axis, rank = in[0].shape.rank();
+    if (axis < 0 || axis >= rank)
+      fail(fmt::format("axis must be between {} and {}, is {}", -rank, rank - 1, axis), in);
+    Shape y = in[0].shape;
+    y[axis] = 0;
+    for (const TensorSpec& x : in) {
+      if (x.dtype != in[0].dtype) fail("the tensors must have one dtype; cast() converts", in);
+      Shape rest = x.shape;
+      if (rest.rank() == rank) rest[axis] = in[0].shape[axis];
+      if (rest != in[0].shape)
+        fail(fmt::format("the sizes must be equal along every axis but {}", axis), in);
+      y[axis] += x.shape[axis];
+    }
+    return {{in[0].dtype, y, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape& y = out[0].spec.shape;
+    const int64_t outer = y.elements(0, params.axis);
+    if (y.elements() == 0) return;
+    where.pool().parallel_for(outer, [&](int64_t row) {
+      char* to = out[0].as<char>() + static_cast<size_t>(row) * (out[0].spec.bytes() / outer);
+      for (const Buffer& x : in) {
+        const size_t bytes = x.spec.bytes() / static_cast<size_t>(outer);
+        std::memcpy(to, x.as<char>() + static_cast<size_t>(row) * bytes, bytes);
+        to += bytes;
+      }
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) concat_cuda(where, out[0].spec.shape.elements(0, params.axis), in, out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+
+  Tensors grad(const GradArgs& args) const override {
+    Tensors grads(args.input_specs.size());
+    int64_t begin = 0;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const int64_t end = begin + args.input_specs[i].shape[params.axis];
+      if (args.needs(static_cast<int>(i)))
+        grads[i] = slice(args.grad_outputs[0], params.axis, begin, end);
+      begin = end;
+    }
+    return grads;
+  }
+
+  const ConcatParams params;
+};
+
+}  // namespace
+
+Tensor concat(const Tensors& tensors, int axis) {
+  // The kernel of a GPU knows no more, and a gradient's wanted inputs are counted in 32 bits.
+  if (tensors.empty() || tensors.size() > kMostConcat)
+    throw ShapeError(fmt::format("concat: takes 1 to 32 tensors, was given {}", tensors.size()));
+  const int rank = tensors[0].shape().rank();
+  return apply1(std::make_shared<Concat>(ConcatParams{axis < 0 ? axis + rank : axis}), tensors);
+}
+
+Tensor stack(const Tensors& tensors, int axis) {
+  const int rank = tensors.empty() ? 0 : tensors[0].shape().rank();
+  const int at = axis < 0 ? axis + rank + 1 : axis;
+  if (tensors.empty()) throw ShapeError("stack: there must be at least one tensor");
+  if (at < 0 || at > rank)
+    throw ShapeError(fmt::format("stack: a new axis cannot stand at {} (x0 {})", axis,
+                                 tensors[0].spec().text()));
+  Tensors layers;
+  for (const Tensor& x : tensors) {
+    if (x.shape() != tensors[0].shape())
+      throw ShapeError(fmt::format("stack: all must have one shape, given {} and {}",
+                                   tensors[0].spec().text(), x.spec().text()));
+    std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
+    sizes.insert(sizes.begin() + at, 1);
+    layers.push_back(reshape(x, Shape(sizes)));
+  }
+  return concat(layers, at);
+}
+
+}  // namespace tessera

@@ -1,0 +1,205 @@
+#include "tessera/layers/ops/cross_entropy.h"
+
+#include <fmt/format.h>
+
+#include "tessera/engine/recorder.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/ops/cross_entropy_cpu.h"
+#include "tessera/layers/ops/softmax.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+// in = {logits, labels or targets, ...}
+template <class T>
+CrossEntropyCase<T> make_case(const CrossEntropyParams& params, Buffers in) {
+  const Shape& shape = in[0].spec.shape;
+  const bool labels = in[1].spec.dtype == DType::i32;
+  return {.n = shape[0],
+          .c = shape[1],
+          .logits = in[0].as<T>(),
+          .labels = labels ? in[1].as<int32_t>() : nullptr,
+          .targets = labels ? nullptr : in[1].as<T>(),
+          .smoothing = params.label_smoothing};
+}
+
+enum class Wanted : uint8_t { logits, targets };
+
+struct CrossEntropyGradParams {
+  CrossEntropyParams loss;
+  Wanted wanted = Wanted::logits;
+  bool operator==(const CrossEntropyGradParams&) const = default;
+};
+
+// Inputs: logits, labels or targets, d_loss [].
+class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
+ public:
+  explicit CrossEntropyGrad(CrossEntropyGradParams params) : params(params) {}
+  std::string_view name() const override {
+    return params.wanted == Wanted::logits ? "cross_entropy_grad" : "cross_entropy_targets_grad";
+  }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"logits", "labels", "d_loss"});
+    check.floats({0, 2});
+    check.shape(2, {}, "the gradient of the loss");
+    return {{in[0].dtype, in[0].shape, {}}};
+  }
+  uint32_t may_reuse(int) const override { return 0b1; }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
+      if (params.wanted == Wanted::logits) {
+        cross_entropy_logits_grad(where.pool(), data, in[2].as<T>(), out[0].as<T>());
+      } else {
+        cross_entropy_targets_grad(where.pool(), data, in[2].as<T>(), out[0].as<T>());
+      }
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
+        if (params.wanted == Wanted::logits) {
+          cross_entropy_logits_grad_cuda(where, data, in[2].as<T>(), out[0].as<T>());
+        } else {
+          cross_entropy_targets_grad_cuda(where, data, in[2].as<T>(), out[0].as<T>());
+        }
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b111}; }
+  // With p = softmax(logits), the smoothed targets s t + r and their sum w in each row:
+  // d_logits = d_loss / n (w p - s t - r), d_targets = d_loss / n s (log_sum_exp - logits).
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor &logits = args.inputs[0], &labels = args.inputs[1], &d_loss = args.inputs[2];
+    const Tensor& g = args.grad_outputs[0];
+    const std::vector<int> row{-1};
+    const double s = 1 - params.loss.label_smoothing;
+    const Tensor scale = d_loss / static_cast<double>(logits.shape()[0]);
+    const Tensor p = softmax(logits);
+    const bool of_logits = params.wanted == Wanted::logits, soft = is_float(labels.dtype());
+    Tensors grads(3);
+    if (args.needs(0)) {
+      Tensor slope = of_logits ? p * (g - sum(g * p, row, true)) : s * (p * sum(g, row, true) - g);
+      if (of_logits && soft) slope = slope * (s * sum(labels, row, true) + (1 - s));
+      grads[0] = slope * scale;
+    }
+    if (args.needs(1))
+      grads[1] = of_logits ? scale * s * (sum(g * p, row, true) - g)
+                           : zeros(labels.shape(), labels.dtype());
+    if (args.needs(2))
+      grads[2] = sum(g * apply1(std::make_shared<CrossEntropyGrad>(params),
+                                {logits, labels, ones({}, d_loss.dtype())}));
+    return grads;
+  }
+
+  // log_sum_exp() takes four of each logit, its gradient four more.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 8 * in[0].shape.elements());
+  }
+
+  const CrossEntropyGradParams params;
+};
+
+class CrossEntropy final : public OpBase<CrossEntropy> {
+ public:
+  explicit CrossEntropy(CrossEntropyParams params) : params(params) {}
+  std::string_view name() const override { return "cross_entropy"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check("cross_entropy", in, {"logits", "labels"});
+    check.floats({0});
+    check.rank(0, 2);
+    const Shape& shape = in[0].shape;
+    if (shape.elements() == 0) check.fail("logits must have at least one row and one class");
+    if (in[1].dtype == DType::i32) {
+      check.shape(1, {shape[0]}, "one label for each row of logits");
+    } else if (is_float(in[1].dtype)) {
+      check.floats({0, 1});
+      check.shape(1, shape, "one target for each logit");
+    } else {
+      check.fail(
+          fmt::format("labels must be int32, or targets of the dtype of logits; {} is "
+                      "neither; cast() converts",
+                      name_of(in[1].dtype)));
+    }
+    if (!(params.label_smoothing >= 0 && params.label_smoothing < 1)) {
+      check.fail(fmt::format("label_smoothing must be in [0, 1), is {}", params.label_smoothing));
+    }
+    return {{in[0].dtype, {}, {}}};
+  }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {
+    return {{.scratch_bytes = static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      cross_entropy_loss(where.pool(), make_case<T>(params, in), out[0].as<T>(),
+                         scratch.as<double>());
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        cross_entropy_loss_cuda(where, make_case<T>(params, in), out[0].as<T>(),
+                                scratch.as<double>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b11}; }
+  Tensors grad(const GradArgs& args) const override {
+    Tensors grads(2);
+    const Tensors in{args.inputs[0], args.inputs[1], args.grad_outputs[0]};
+    auto gradient = [&](Wanted wanted) {
+      return apply1(std::make_shared<CrossEntropyGrad>(CrossEntropyGradParams{params, wanted}), in);
+    };
+    if (args.needs(0)) grads[0] = gradient(Wanted::logits);
+    if (args.needs(1) && is_float(args.input_specs[1].dtype)) grads[1] = gradient(Wanted::targets);
+    return grads;
+  }
+
+  // log_sum_exp() of the logits; of targets the sum and that of their products with the logits.
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, (is_float(in[1].dtype) ? 7 : 4) * in[0].shape.elements());
+  }
+
+  const CrossEntropyParams params;
+};
+
+// Kernels cannot throw, so labels are looked at here, wherever there are values to look at.
+void check_labels(const Tensor& labels, int64_t classes) {
+  if (labels.dtype() != DType::i32 || !labels.device().is_cpu() || current_recorder() != nullptr) {
+    return;
+  }
+  const std::vector<int32_t> values = labels.to_vector<int32_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= 0 && values[i] < classes) continue;
+    throw Error(
+        fmt::format("cross_entropy: labels must be in [0, {}), one for each column of "
+                    "logits, but the label of sample {} is {}",
+                    classes, i, values[i]));
+  }
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyParams params) {
+  Tensor loss = apply1(std::make_shared<CrossEntropy>(params), {logits, labels});
+  check_labels(labels, logits.shape()[1]);
+  return loss;
+}
+
+}  // namespace tessera

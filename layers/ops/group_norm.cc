@@ -1,0 +1,206 @@
+#include "tessera/layers/ops/group_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/op_settings.h"
+#include "tessera/engine/scalar_stages.h"
+#include "tessera/layers/shared/channel_blocks.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/layers/shared/sample_pointwise.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+namespace {
+
+struct GroupParams {
+  int64_t groups;
+  int64_t pixels;  // of a sample
+  double eps;
+  bool operator==(const GroupParams&) const = default;
+};
+
+// A sample is one block of rows.
+ChannelBlocks samples(const Shape& x) {
+  const int64_t pixels = x.elements(1, x.rank() - 1);
+  return {x[0] * pixels, pixels};
+}
+
+// x [n, 2, c]
+[[maybe_unused]] GroupShape group_shape(const GroupParams& params, const TensorSpec& x) {
+  return {x.shape[0], x.shape[2], params.groups, params.pixels};
+}
+
+// Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], shared by the pool.
+template <class Run>
+void each_group(CpuContext& where, const GroupParams& params, const TensorSpec& x, Run run) {
+  visit_float(x.dtype, [&](auto zero) {
+    where.pool().parallel_for(x.shape[0] * params.groups, [&](int64_t task) {
+      run(zero, task / params.groups, task % params.groups);
+    });
+  });
+}
+
+// moments [n, 2, c] of each channel -> mean, 1 / deviation of its group: [n, c] each
+class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasSettings {
+ public:
+  explicit GroupNormFinalise(GroupParams params) : params(params) {}
+  std::string_view name() const override { return "group_norm_finalise"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"groups", {static_cast<double>(params.groups)}},
+            {"pixels", {static_cast<double>(params.pixels)}},
+            {"eps", {params.eps}}};
+  }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"moments"});
+    check.floats();
+    check.rank(0, 3);
+    return Specs(2, {in[0].dtype, {in[0].shape[0], in[0].shape[2]}, {}});
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    each_group(where, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
+      using T = decltype(zero);
+      const int64_t c = in[0].spec.shape[2], width = c / params.groups;
+      const T* moments = in[0].as<T>() + sample * 2 * c + group * width;
+      double mean = 0, m2 = 0;
+      for (int64_t j = 0; j < width; ++j) mean += moments[j];
+      mean /= static_cast<double>(width);
+      for (int64_t j = 0; j < width; ++j) {
+        const double d = moments[j] - mean;
+        m2 += moments[c + j] + static_cast<double>(params.pixels) * d * d;
+      }
+      const double count = static_cast<double>(width * params.pixels);
+      const int64_t first = sample * c + group * width;
+      std::fill_n(out[0].as<T>() + first, width, static_cast<T>(mean));
+      std::fill_n(out[1].as<T>() + first, width,
+                  static_cast<T>(1 / std::sqrt(m2 / count + params.eps)));
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        group_norm_finalise_cuda(where, group_shape(params, in[0].spec), params.eps,
+                                 in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 3 * in[0].shape.elements());
+  }
+
+  const GroupParams params;
+};
+
+// sums [n, 2, c] of dy and dy xhat, gamma -> the means over its group of dy gamma and dy gamma
+// xhat: [n, c] each
+class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
+ public:
+  explicit GroupNormGradMeans(GroupParams params) : params(params) {}
+  std::string_view name() const override { return "group_norm_grad_means"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"sums", "gamma"});
+    check.floats();
+    check.rank(0, 3);
+    check.shape(1, {in[0].shape[2]}, "one for each channel");
+    return Specs(2, {in[0].dtype, {in[0].shape[0], in[0].shape[2]}, {}});
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    each_group(where, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
+      using T = decltype(zero);
+      const int64_t c = in[0].spec.shape[2], width = c / params.groups;
+      const T* gamma = in[1].as<T>() + group * width;
+      for (size_t half = 0; half < 2; ++half) {
+        const T* sums =
+            in[0].as<T>() + (sample * 2 + static_cast<int64_t>(half)) * c + group * width;
+        double sum = 0;
+        for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(sums[j]) * gamma[j];
+        std::fill_n(out[half].as<T>() + sample * c + group * width, width,
+                    static_cast<T>(sum / static_cast<double>(width * params.pixels)));
+      }
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        group_norm_grad_means_cuda(where, group_shape(params, in[0].spec), in[0].as<const T>(),
+                                   in[1].as<const T>(), out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 2 * in[0].shape.elements());
+  }
+
+  const GroupParams params;
+};
+
+// y = (x - mean) inverse gamma + beta with mean and inverse [n, c]
+class GroupNormNormalise final : public SamplePointwise {
+ public:
+  explicit GroupNormNormalise(GroupParams group)
+      : SamplePointwise({"group_norm", stages::program<1>(stages::norm)}), group_(group) {}
+  bool same(const Op& other) const override {
+    auto* twin = dynamic_cast<const GroupNormNormalise*>(&other);
+    return twin != nullptr && twin->group_ == group_;
+  }
+
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b01111}; }  // x, mean, inverse, gamma
+
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
+    const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
+    const Tensor sums = block_gradient_sums(dy, x, mean, inverse, samples(x.shape()));
+    Tensors grads(5);
+    if (args.needs(0)) {
+      const Tensors means = apply(std::make_shared<GroupNormGradMeans>(group_), {sums, gamma});
+      grads[0] = sample_pointwise("group_norm_input_grad", stages::program<2>(stages::norm_grad),
+                                  {dy, x, mean, inverse, gamma, means[0], means[1]});
+    }
+    if (args.needs(3) || args.needs(4)) {
+      const Tensors folded = fold_blocks(sums);
+      grads[3] = folded[1];
+      grads[4] = folded[0];
+    }
+    return grads;
+  }
+
+ private:
+  GroupParams group_;
+};
+
+}  // namespace
+
+Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const GroupNormParams& params) {
+  const TensorSpec in[] = {x.spec(), gamma.spec(), beta.spec()};
+  InputCheck check("group_norm", in, {"x", "gamma", "beta"});
+  check.floats();
+  const Shape& s = x.shape();
+  if (s.rank() < 2) check.fail(fmt::format("x must have 2 axes or more, has {}", s.rank()));
+  for (int i = 1; i < 3; ++i) check.shape(i, {s.back()}, "one for each channel of x");
+  if (params.groups < 1 || s.back() % params.groups != 0)
+    check.fail(
+        fmt::format("groups = {} must divide the {} channels of x", params.groups, s.back()));
+  if (!(params.eps > 0)) check.fail(fmt::format("eps must be larger than 0, is {}", params.eps));
+  const ChannelBlocks blocks = samples(s);
+  if (blocks.block_rows < 1) check.fail("the samples of x must have at least one pixel");
+  const GroupParams group{params.groups, blocks.block_rows, params.eps};
+  const Tensors stats =
+      apply(std::make_shared<GroupNormFinalise>(group), {block_moments(detach(x), blocks)});
+  return apply1(std::make_shared<GroupNormNormalise>(group), {x, stats[0], stats[1], gamma, beta});
+}
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+#include "tessera/layers/ops/image_normalize.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/op.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+
+namespace {
+
+// A byte has 256 values, so each channel is a table of what becomes of them.
+template <class T>
+class NormalizeKernel final : public Kernel {
+ public:
+  explicit NormalizeKernel(const ImageNormalizeParams& params) {
+    for (size_t c = 0; c < params.mean.size(); ++c) {
+      for (int value = 0; value < 256; ++value) {
+        table_.push_back(normalized_byte<T>(value, params.mean[c], params.deviation[c]));
+      }
+    }
+  }
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    constexpr int64_t kPixels = 4096;
+    const int64_t channels = in[0].spec.shape.back();
+    const int64_t pixels = in[0].elements() / channels;
+    const uint8_t* x = in[0].as<uint8_t>();
+    T* y = out[0].as<T>();
+    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+    pool.parallel_for((pixels + kPixels - 1) / kPixels, [&](int64_t block) {
+      const int64_t first = block * kPixels, count = std::min(kPixels, pixels - first);
+      const auto look_up = channels == 1   ? look_up_pixels<1>
+                           : channels == 3 ? look_up_pixels<3>
+                                           : look_up_pixels<0>;
+      look_up(table_.data(), x + first * channels, count, channels, y + first * channels);
+    });
+  }
+
+ private:
+  // kChannels: `channels` where they are known; 0: any.
+  template <int64_t kChannels>
+  static void look_up_pixels(const T* __restrict table, const uint8_t* __restrict x, int64_t pixels,
+                             int64_t channels, T* __restrict y) {
+    const int64_t per_pixel = kChannels ? kChannels : channels;
+    for (int64_t p = 0; p < pixels; ++p, x += per_pixel, y += per_pixel)
+      for (int64_t c = 0; c < per_pixel; ++c) y[c] = table[c * 256 + x[c]];
+  }
+
+  std::vector<T> table_;
+};
+
+class ImageNormalize final : public OpBase<ImageNormalize> {
+ public:
+  explicit ImageNormalize(const ImageNormalizeParams& params) : params(params) {}
+  std::string_view name() const override { return "image_normalize"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check("image_normalize", in, {"x"});
+    check.dtype(0, DType::u8);
+    const auto channels = static_cast<size_t>(in[0].shape.back());
+    if (params.mean.empty() || params.mean.size() != channels ||
+        params.deviation.size() != channels) {
+      check.fail(
+          fmt::format("mean and deviation must have one value for each channel, have {} and "
+                      "{}",
+                      params.mean.size(), params.deviation.size()));
+    }
+    for (double d : params.deviation) {
+      if (!(d > 0)) check.fail(fmt::format("deviations must be positive, one is {}", d));
+    }
+    if (!is_float(params.dtype)) {
+      check.fail(fmt::format("dtype must be float32 or float64, is {}", name_of(params.dtype)));
+    }
+    return {{params.dtype, in[0].shape, {}}};
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) image_normalize_cuda(where, params, in[0], out[0]);
+  }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
+    if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
+    return std::make_unique<NormalizeKernel<float>>(params);
+  }
+
+  const ImageNormalizeParams params;
+};
+
+}  // namespace
+
+Tensor image_normalize(const Tensor& x, const ImageNormalizeParams& params) {
+  return apply1(std::make_shared<ImageNormalize>(params), {x});
+}
+
+}  // namespace tessera

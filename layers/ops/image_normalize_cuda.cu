@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/device_code.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kChannels = 8;
+constexpr int64_t kMostTables = 2048;  // each makes a table of its own
+
+// Some of the channels; those that follow are another launch.
+struct Channels {
+  int all, first, count;
+  double mean[kChannels], deviation[kChannels];
+};
+
+// A byte has 256 values, so each block begins with a table of what becomes of them. Of packs, a
+// thread takes N neighbours, and the channels are all there are.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    normalize(const uint8_t* x, T* y, int64_t total, const __grid_constant__ Channels channels) {
+  T* table = dynamic_shared<T>();
+  for (int i = static_cast<int>(threadIdx.x); i < channels.count * 256; i += kThreads)
+    table[i] = normalized_byte<T>(i % 256, channels.mean[i / 256], channels.deviation[i / 256]);
+  __syncthreads();
+  for (int64_t i = first_index(); i < total; i += index_stride()) {
+    const int64_t element = i * N, pixel = quotient(element, channels.count);
+    int c = static_cast<int>(element - pixel * channels.count);
+    const int64_t at = pixel * channels.all + channels.first + c;
+    const Pack<uint8_t, N> from = load_pack<N>(x + at);
+    Pack<T, N> to;
+    for (int k = 0; k < N; ++k) {
+      to[k] = table[c * 256 + from[k]];
+      if (++c == channels.count) c = 0;
+    }
+    store_pack(y + at, to);
+  }
+}
+
+template <class T, int N>
+void launch_normalize(CudaContext& where, const Channels& channels, int64_t pixels,
+                      const uint8_t* x, T* y) {
+  const int64_t total = pixels * channels.count / N;
+  launch("image_normalize", normalize<T, N>, grid_for(total, kThreads, kMostTables), kThreads,
+         static_cast<size_t>(channels.count) * 256 * sizeof(T), where.cuda_stream(), x, y, total,
+         channels);
+}
+
+}  // namespace
+
+void image_normalize_cuda(CudaContext& where, const ImageNormalizeParams& params, const Buffer& x,
+                          const Buffer& y) {
+  if (x.elements() == 0) return;
+  CudaDeviceGuard guard(where.index());
+  const auto* from = x.as<const uint8_t>();
+  Channels channels{};
+  channels.all = static_cast<int>(params.mean.size());
+  const int64_t pixels = x.elements() / channels.all;
+  for (; channels.first < channels.all; channels.first += channels.count) {
+    channels.count = std::min(kChannels, channels.all - channels.first);
+    for (int c = 0; c < channels.count; ++c) {
+      channels.mean[c] = params.mean[static_cast<size_t>(channels.first + c)];
+      channels.deviation[c] = params.deviation[static_cast<size_t>(channels.first + c)];
+    }
+    visit_float(params.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      constexpr int N = kPack<T>;
+      T* to = y.as<T>();
+      if (channels.count == channels.all && x.elements() % N == 0 && takes_packs<N>(from) &&
+          takes_packs<N>(to))
+        launch_normalize<T, N>(where, channels, pixels, from, to);
+      else
+        launch_normalize<T, 1>(where, channels, pixels, from, to);
+    });
+  }
+}
+
+}  // namespace tessera

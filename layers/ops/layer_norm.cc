@@ -1,0 +1,215 @@
+#include "tessera/layers/ops/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/op_settings.h"
+#include "tessera/layers/ops/layer_norm_simd.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/layers/shared/normalise.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+const LayerNormMicrokernelsOf<T>& norm_microkernels() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(layer_norm_microkernels));
+}
+
+Shape row_statistics(const Shape& x) {
+  Shape shape = x;
+  shape[-1] = 1;
+  return shape;
+}
+
+// Calls fn(first row, rows) for stretches of rows.
+template <class F>
+void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
+  constexpr int64_t kTask = 16384;  // elements
+  const int64_t c = std::max<int64_t>(x.back(), 1), rows = x.elements() / c;
+  const int64_t together = std::max<int64_t>(1, kTask / c);
+  pool.parallel_for((rows + together - 1) / together, [&](int64_t task) {
+    fn(task * together, std::min(together, rows - task * together));
+  });
+}
+
+// x -> mean, 1 / deviation of each row
+class LayerMoments final : public OpBase<LayerMoments>, public HasSettings {
+ public:
+  explicit LayerMoments(LayerNormParams params) : params(params) {}
+  std::string_view name() const override { return "layer_moments"; }
+  std::vector<OpSetting> settings() const override { return {{"eps", {params.eps}}}; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    return Specs(2, {in[0].dtype, row_statistics(in[0].shape), {}});
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const int64_t c = in[0].spec.shape.back();
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_rows(where.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
+        T *mean = out[0].as<T>() + first, *inverse = out[1].as<T>() + first;
+        norm_microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
+        for (int64_t r = 0; r < rows; ++r)
+          inverse[r] = static_cast<T>(1 / std::sqrt(static_cast<double>(inverse[r]) + params.eps));
+      });
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        layer_moments_cuda(where, out[0].elements(), in[0].spec.shape.back(), params.eps,
+                           in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 5 * in[0].shape.elements());
+  }
+
+  const LayerNormParams params;
+};
+
+struct NoParams {
+  bool operator==(const NoParams&) const = default;
+};
+
+// dy, x, gamma, mean, inverse -> for each row the means of dy gamma and of dy gamma xhat
+class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
+ public:
+  std::string_view name() const override { return "layer_norm_grad_means"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy", "x", "gamma", "mean", "inverse_deviation"});
+    check.floats();
+    check.shape(0, in[1].shape, "like x");
+    return Specs(2, in[3]);
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const int64_t c = in[1].spec.shape.back();
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_rows(where.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
+        norm_microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
+                                              in[2].as<T>(), in[3].as<T>() + first,
+                                              in[4].as<T>() + first, rows, c,
+                                              out[0].as<T>() + first, out[1].as<T>() + first);
+      });
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        layer_gradient_means_cuda(where, out[0].elements(), in[1].spec.shape.back(),
+                                  in[0].as<const T>(), in[1].as<const T>(), in[2].as<const T>(),
+                                  in[3].as<const T>(), in[4].as<const T>(), out[0].as<T>(),
+                                  out[1].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 6 * in[0].shape.elements());
+  }
+
+  const NoParams params{};
+};
+
+// dy, x, mean, inverse -> [blocks, 2, c]: the sums of dy and of dy xhat over blocks of rows
+class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
+ public:
+  explicit LayerNormGradSums(ChannelBlocks params) : params(params) {}
+  std::string_view name() const override { return "layer_norm_grad_sums"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy", "x", "mean", "inverse_deviation"});
+    check.floats();
+    check.shape(0, in[1].shape, "like x");
+    return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const int64_t c = in[1].spec.shape.back();
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      where.pool().parallel_for(params.count(), [&](int64_t block) {
+        const int64_t first = params.begin(block);
+        T* sums = out[0].as<T>() + block * 2 * c;
+        norm_microkernels<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
+                                             in[2].as<T>() + first, in[3].as<T>() + first,
+                                             params.size(block), c, c, sums, sums + c);
+      });
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(in[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        row_gradient_sums_cuda(where, params, in[1].spec.shape.back(), in[0].as<const T>(),
+                               in[1].as<const T>(), in[2].as<const T>(), in[3].as<const T>(),
+                               out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, 5 * in[0].shape.elements());
+  }
+
+  const ChannelBlocks params;
+};
+
+class LayerNormNormalise final : public Normalise {
+ public:
+  LayerNormNormalise() : Normalise("layer_norm") {}
+  bool same(const Op& other) const override {
+    return dynamic_cast<const LayerNormNormalise*>(&other) != nullptr;
+  }
+
+  Tensors grad(const GradArgs& args) const override {
+    const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
+    const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
+    Tensors grads(5);
+    if (args.needs(0)) {
+      const Tensors means =
+          apply(std::make_shared<LayerNormGradMeans>(), {dy, x, gamma, mean, inverse});
+      grads[0] = tessera::pointwise("layer_norm_input_grad", stages::program<2>(stages::norm_grad),
+                                    {dy, x, mean, inverse, gamma, means[0], means[1]});
+    }
+    if (args.needs(3) || args.needs(4)) {
+      const Tensors sums = fold_blocks(apply1(
+          std::make_shared<LayerNormGradSums>(channel_blocks(x.spec())), {dy, x, mean, inverse}));
+      grads[3] = sums[1];
+      grads[4] = sums[0];
+    }
+    return grads;
+  }
+};
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const LayerNormParams& params) {
+  const TensorSpec in[] = {x.spec(), gamma.spec(), beta.spec()};
+  InputCheck check("layer_norm", in, {"x", "gamma", "beta"});
+  check.floats();
+  if (x.shape().rank() == 0) check.fail("x must have at least one axis");
+  for (int i = 1; i < 3; ++i) check.shape(i, {x.shape().back()}, "one for each channel of x");
+  if (!(params.eps > 0)) check.fail(fmt::format("eps must be larger than 0, is {}", params.eps));
+  const Tensors stats = apply(std::make_shared<LayerMoments>(params), {detach(x)});
+  return apply1(std::make_shared<LayerNormNormalise>(), {x, stats[0], stats[1], gamma, beta});
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+#include "tessera/layers/ops/linear.h"
+
+#include <fmt/format.h>
+
+#include "tessera/layers/ops/bias.h"
+#include "tessera/layers/ops/matmul.h"
+#include "tessera/layers/shared/checks.h"
+
+namespace tessera {
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
+  const TensorSpec in[] = {x.spec(), w.spec()};
+  InputCheck check("linear", in, {"x", "w"});
+  check.rank(0, 2);
+  check.rank(1, 2);
+  if (x.shape()[1] != w.shape()[1]) {
+    check.fail(fmt::format("x has {} features but w expects {}", x.shape()[1], w.shape()[1]));
+  }
+  Tensor y = matmul(x, w, {.transpose_b = true});
+  return b.defined() ? bias(y, b) : y;
+}
+
+}  // namespace tessera

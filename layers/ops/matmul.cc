@@ -1,0 +1,235 @@
+#include "tessera/layers/ops/matmul.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/op_settings.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/epilogue.h"
+#include "tessera/layers/shared/gemm_cpu.h"
+#include "tessera/layers/shared/gemm_eigen.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+
+namespace {
+
+// The sizes, taken as they are; infer() has checked that they fit.
+GemmShape gemm_shape(const MatmulParams& params, const TensorSpec& a, const TensorSpec& b) {
+  return {.m = a.shape[params.transpose_a ? -1 : -2],
+          .n = b.shape[params.transpose_b ? -2 : -1],
+          .k = a.shape[params.transpose_a ? -2 : -1],
+          .transpose_a = params.transpose_a,
+          .transpose_b = params.transpose_b};
+}
+
+// For cuBLASLt: what NVIDIA recommends for the GPU's generation, but no more than a product of this
+// size can use, which holds its sums in some dozens of parts at most.
+size_t cuda_scratch(const GemmShape& shape, const TensorSpec& out, const Target& target) {
+  constexpr size_t kMiB = size_t{1} << 20, kMostParts = 64;
+  if (out.bytes() == 0 || shape.k == 0) return 0;
+  const size_t recommended =
+      target.facts != nullptr && target.facts->major >= 9 ? 32 * kMiB : 4 * kMiB;
+  const size_t useful = std::min(out.bytes(), recommended / kMostParts) * kMostParts;
+  return std::min(std::max(useful, kMiB), target.gpu.workspace);
+}
+
+// Whether the program adds to the product, its input `product`, one value for each column.
+bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
+             std::span<const TensorSpec> p_in) {
+  if (p.inputs != 2 || p.code.size() != 1) return false;
+  const Instruction& only = p.code[0];
+  Broadcast read;
+  return only.op == ScalarOp::add && only.a != only.b &&
+         broadcast_of(p_in[static_cast<size_t>(1 - product)].shape, out.shape, &read) &&
+         read.repeat == 1 && read.period == out.shape.back();
+}
+
+// Inputs: a, b, then what the epilogue reads besides the product.
+struct EpilogueParams {
+  MatmulParams product;
+  ScalarProgram epilogue = no_epilogue();
+  bool operator==(const EpilogueParams&) const = default;
+};
+
+class MatmulKernel final : public Kernel {
+ public:
+  MatmulKernel(const GemmShape& shape, PointwisePlan epilogue, bool eigen)
+      : shape_(shape), epilogue_(std::move(epilogue)), eigen_(eigen) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+    visit_float(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T *a = in[0].as<T>(), *b = in[1].as<T>();
+      T* y = out[0].as<T>();
+      const Shape& pairs = out[0].spec.shape;
+      for (int64_t left = pairs.elements(0, pairs.rank() - 2); left > 0; --left) {
+        if (eigen_) {
+          eigen_gemm<T>(pool, shape_, a, b, y, scratch.data);
+        } else if constexpr (kNativeKernels) {
+          gemm<T>(pool, shape_, a, b, y, scratch.data);
+        }
+        a += shape_.m * shape_.k, b += shape_.k * shape_.n, y += shape_.m * shape_.n;
+      }
+    });
+    if (!epilogue_.does_nothing()) run_epilogue(pool, in, out[0]);
+  }
+
+ private:
+  // The product of a linear layer is small, so it is still in the cache when this reads it.
+  void run_epilogue(ThreadPool& pool, Buffers in, const Buffer& out) const {
+    constexpr int64_t kBlock = 4096;
+    const EpilogueRun epilogue(epilogue_, in.subspan(2), out);
+    const int64_t total = out.elements();
+    pool.parallel_for((total + kBlock - 1) / kBlock, [&](int64_t block) {
+      const int64_t first = block * kBlock;
+      epilogue.apply(first, std::min(kBlock, total - first));
+    });
+  }
+
+  const GemmShape shape_;
+  const PointwisePlan epilogue_;
+  const bool eigen_;
+};
+
+class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasSettings {
+ public:
+  explicit Matmul(EpilogueParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "matmul"; }
+  std::vector<OpSetting> settings() const override {
+    return {{"transpose_a", {params.product.transpose_a ? 1.0 : 0.0}},
+            {"transpose_b", {params.product.transpose_b ? 1.0 : 0.0}}};
+  }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check("matmul", in.first(std::min<size_t>(in.size(), 2)), {"a", "b"});
+    check.floats();
+    const int rank = in[0].shape.rank();
+    check.rank(0, std::max(rank, 2));
+    check.rank(1, std::max(rank, 2));
+    Shape y = in[0].shape;
+    for (int i = 0; i < rank - 2; ++i)
+      if (in[1].shape[i] != y[i]) check.fail(fmt::format("axis {} differs", i));
+    const auto [ta, tb] = params.product;
+    const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
+    if (const int64_t rows = in[1].shape[tb ? -1 : -2]; rows != shape.k) {
+      check.fail(fmt::format("a{} has {} columns but b{} has {} rows", ta ? " transposed" : "",
+                             shape.k, tb ? " transposed" : "", rows));
+    }
+    y[-2] = shape.m;
+    y[-1] = shape.n;
+    return {{in[0].dtype, y, {}}};
+  }
+
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
+    if (!target.device.is_cpu())
+      return {{.scratch_bytes = cuda_scratch(shape, infer(in)[0], target)}};
+    const DType dtype = in[0].dtype;
+    std::vector<Algorithm> all;
+    if constexpr (kNativeKernels)
+      if (has_native_kernels())
+        all.push_back({"native", gemm_scratch(shape, dtype, target.threads)});
+    all.push_back({"eigen", eigen_gemm_scratch(shape, dtype, target.threads)});
+    return all;
+  }
+
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if constexpr (kCuda)
+      if (!where.device().is_cpu())
+        return matmul_cuda(params.product, params.epilogue, in, infer(in)[0], chosen.scratch_bytes,
+                           where);
+    return std::make_unique<MatmulKernel>(
+        gemm_shape(params.product, in[0], in[1]),
+        epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]), chosen.name == "eigen");
+  }
+
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
+  bool differentiable() const override { return params.epilogue.code.empty(); }
+  Saved saved() const override { return {.inputs = 0b11}; }
+
+  Tensors grad(const GradArgs& args) const override {
+    const auto [ta, tb] = params.product;
+    const Tensor &a = args.inputs[0], &b = args.inputs[1], &dy = args.grad_outputs[0];
+    Tensors grads(2);
+    if (args.needs(0)) {
+      grads[0] = ta ? matmul(b, dy, {tb, true}) : matmul(dy, b, {false, !tb});
+    }
+    if (args.needs(1)) {
+      grads[1] = tb ? matmul(dy, a, {true, ta}) : matmul(a, dy, {!ta, false});
+    }
+    return grads;
+  }
+
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in) const override {
+    const TensorSpec out = infer(in)[0];
+    auto whole = join_epilogue(params.epilogue, p, fused_input, out, p_in);
+    if (!whole) return std::nullopt;
+    const bool alone = params.epilogue.code.empty();
+    if (!in[0].device.is_cpu() && !(alone && is_bias(p, fused_input, out, p_in)))
+      return std::nullopt;
+    return Absorbed{std::make_shared<Matmul>(EpilogueParams{params.product, *whole}),
+                    join_inputs(in.size(), p, fused_input)};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const TensorSpec out = infer(in)[0];
+    const int64_t k = gemm_shape(params.product, in[0], in[1]).k;
+    return cost_with(in, 2 * k * out.shape.elements() + epilogue_flops(params.epilogue, out));
+  }
+
+  const EpilogueParams params;
+};
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params) {
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    return apply1(std::make_shared<Matmul>(EpilogueParams{params}), {x, y});
+  };
+  const Shape &of_a = a.shape(), &of_b = b.shape();
+  const bool row = of_a.rank() == 1, column = of_b.rank() == 1;
+  if ((row || column) && of_a.rank() > 0 && of_b.rank() > 0) {
+    const Tensor y =
+        matmul(row ? reshape(a, {1, of_a[0]}) : a, column ? reshape(b, {of_b[0], 1}) : b,
+               {params.transpose_a && !row, params.transpose_b && !column});
+    std::vector<int64_t> sizes(y.shape().begin(), y.shape().end());
+    if (column) sizes.pop_back();
+    if (row) sizes.erase(sizes.end() - (column ? 1 : 2));
+    return reshape(y, Shape(sizes));
+  }
+  if (of_a.rank() < 2 || of_b.rank() < 2 || (of_a.rank() == 2 && of_b.rank() == 2))
+    return product(a, b);
+  if (of_b.rank() == 2 && !params.transpose_a) {  // one tall matrix
+    const Tensor tall =
+        product(reshape(a, Shape{of_a.elements(0, of_a.rank() - 1), of_a.back()}), b);
+    Shape y = of_a;
+    y[-1] = tall.shape()[1];
+    return reshape(tall, y);
+  }
+  const auto leading = [](const Shape& shape) {
+    return Shape(shape.sizes().first(static_cast<size_t>(shape.rank() - 2)));
+  };
+  const Shape pairs = broadcast(leading(of_a), leading(of_b), "matmul");
+  const auto expanded = [&](const Tensor& x) {
+    std::vector<int64_t> sizes(pairs.begin(), pairs.end());
+    sizes.push_back(x.shape()[-2]);
+    sizes.push_back(x.shape()[-1]);
+    return expand(x, Shape(sizes));
+  };
+  return product(expanded(a), expanded(b));
+}
+
+}  // namespace tessera

@@ -1,0 +1,208 @@
+// matmul through cuBLASLt. The library reads matrices column by column, in which our row-major
+// y = op(a) op(b) is y' = op(b)' op(a)': the operands change places and nothing is moved. Its rows
+// are our columns, so its bias, one value a row, is ours, one a column.
+//
+// A bias is added by the algorithm that computes the product without one, where that takes it, else
+// by a kernel of our own behind it. So the bits are those of the two steps, as eager mode runs
+// them.
+#include <cstdint>
+
+#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/blas.h"
+#include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/context.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// Blocks start at multiples of more, but a view may start at any element. Of a bias the library
+// takes for given what it takes for given of matrices that are aligned.
+constexpr uint32_t kAligned = 64;
+
+bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAligned == 0; }
+
+// A descriptor of the library, destroyed with its owner.
+template <class Handle, auto destroy>
+struct Owned {
+  Handle handle = nullptr;
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (handle != nullptr) (blas().*destroy)(handle);
+  }
+};
+using Product = Owned<cublasLtMatmulDesc_t, &Blas::cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &Blas::cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &Blas::cublasLtMatmulPreferenceDestroy>;
+
+template <class T>
+class MatmulCudaKernel final : public Kernel {
+  static constexpr bool kDouble = sizeof(T) == 8;
+  static constexpr cudaDataType_t kType = kDouble ? CUDA_R_64F : CUDA_R_32F;
+
+ public:
+  MatmulCudaKernel(const MatmulParams& params, const ScalarProgram& bias,
+                   std::span<const TensorSpec> in, const TensorSpec& out, size_t scratch,
+                   CudaContext& where)
+      : m_(out.shape[-2]),
+        n_(out.shape[-1]),
+        k_(in[0].shape[params.transpose_a ? -2 : -1]),
+        pairs_(out.shape.elements(0, out.shape.rank() - 2)),
+        scratch_(scratch),
+        compute_(compute_type(where.target().gpu)) {
+    if (in.size() > 2) {
+      const TensorSpec read[] = {out, in[2]};
+      add_bias_ = pointwise_cuda(bias, read);
+    }
+    if (pairs_ * m_ * n_ * k_ == 0) return;
+    CudaDeviceGuard guard(where.index());
+    make_product(product_, params);
+    make_layout(b_, in[1].shape[-2], in[1].shape[-1]);
+    make_layout(a_, in[0].shape[-2], in[0].shape[-1]);
+    make_layout(y_, m_, n_);
+    aligned_ = choose(where, kAligned);
+    unaligned_ = choose(where, sizeof(T));
+    if (!add_bias_) return;
+    make_product(with_bias_, params);
+    set<uint32_t>(with_bias_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    takes_bias_ = supports(where, aligned_, with_bias_);
+  }
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    if (pairs_ * m_ * n_ == 0) return;
+    CudaContext& gpu = as_cuda(where);
+    CudaDeviceGuard guard(gpu.index());
+    const void *a = in[0].data, *b = in[1].data;
+    void* y = out[0].data;
+    const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(y);
+    if (k_ == 0) {
+      gpu.fill(y, 0, out[0].spec.bytes());
+    } else if (aligned && takes_bias_ && is_aligned(in[2].data)) {
+      set<const void*>(with_bias_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, in[2].data);
+      multiply(gpu, with_bias_, aligned_, a, b, y, scratch.data);
+      return;
+    } else {
+      multiply(gpu, product_, aligned ? aligned_ : unaligned_, a, b, y, scratch.data);
+    }
+    if (!add_bias_) return;
+    const Buffer read[] = {out[0], in[2]};
+    add_bias_->run(where, read, out, {});
+  }
+
+ private:
+  void multiply(CudaContext& gpu, const Product& product, const cublasLtMatmulAlgo_t& algorithm,
+                const void* a, const void* b, void* y, void* scratch) const {
+    const T one = 1, zero = 0;
+    cuda_check(blas().cublasLtMatmul(gpu.blas(), product.handle, &one, b, b_.handle, a, a_.handle,
+                                     &zero, y, y_.handle, y, y_.handle, &algorithm, scratch,
+                                     scratch_, gpu.cuda_stream()),
+               "cublasLtMatmul");
+  }
+
+  // float32 is rounded to the tensor cores' shorter format only where that is asked for.
+  static cublasComputeType_t compute_type(const GpuSettings& settings) {
+    if constexpr (kDouble) return CUBLAS_COMPUTE_64F;
+    return settings.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  }
+
+  void make_product(Product& product, const MatmulParams& params) const {
+    cuda_check(blas().cublasLtMatmulDescCreate(&product.handle, compute_, kType),
+               "cublasLtMatmulDescCreate");
+    const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    set<cublasOperation_t>(product, CUBLASLT_MATMUL_DESC_TRANSA, operation(params.transpose_b));
+    set<cublasOperation_t>(product, CUBLASLT_MATMUL_DESC_TRANSB, operation(params.transpose_a));
+  }
+
+  template <class Value>
+  static void set(const Product& product, cublasLtMatmulDescAttributes_t which, Value value) {
+    cuda_check(blas().cublasLtMatmulDescSetAttribute(product.handle, which, &value, sizeof value),
+               "cublasLtMatmulDescSetAttribute");
+  }
+
+  // As the library sees a stored [pairs, rows, columns]: its rows are our columns.
+  void make_layout(Layout& layout, int64_t rows, int64_t columns) const {
+    cuda_check(
+        blas().cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(columns),
+                                          static_cast<uint64_t>(rows), columns),
+        "cublasLtMatrixLayoutCreate");
+    if (pairs_ == 1) return;
+    set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(pairs_));
+    set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
+  }
+
+  template <class Value>
+  static void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t which, Value value) {
+    cuda_check(blas().cublasLtMatrixLayoutSetAttribute(layout.handle, which, &value, sizeof value),
+               "cublasLtMatrixLayoutSetAttribute");
+  }
+
+  template <class Value>
+  static void prefer(const Preference& preference, cublasLtMatmulPreferenceAttributes_t which,
+                     Value value) {
+    cuda_check(
+        blas().cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
+        "cublasLtMatmulPreferenceSetAttribute");
+  }
+
+  // The library's first proposal for these shapes: a rule, not a measurement. Sums split over
+  // blocks that are added in whatever order they finish are left out: they change from run to run.
+  cublasLtMatmulAlgo_t choose(CudaContext& where, uint32_t alignment) const {
+    Preference preference;
+    cuda_check(blas().cublasLtMatmulPreferenceCreate(&preference.handle),
+               "cublasLtMatmulPreferenceCreate");
+    prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch_);
+    prefer<uint32_t>(
+        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+    for (auto which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer<uint32_t>(preference, which, alignment);
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    cuda_check(blas().cublasLtMatmulAlgoGetHeuristic(where.blas(), product_.handle, b_.handle,
+                                                     a_.handle, y_.handle, y_.handle,
+                                                     preference.handle, 1, &found, &count),
+               "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) throw DeviceError("matmul: cuBLASLt knows no way to compute this on this GPU");
+    return found.algo;
+  }
+
+  // Whether that algorithm computes that product, too.
+  bool supports(CudaContext& where, const cublasLtMatmulAlgo_t& algorithm,
+                const Product& product) const {
+    // The library wants to see an address; this one is aligned, and nothing is read there.
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{4096}));
+    cublasLtMatmulHeuristicResult_t found{};
+    const cublasStatus_t code =
+        blas().cublasLtMatmulAlgoCheck(where.blas(), product.handle, b_.handle, a_.handle,
+                                       y_.handle, y_.handle, &algorithm, &found);
+    return code == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= scratch_;
+  }
+
+  const int64_t m_, n_, k_, pairs_;
+  const size_t scratch_;
+  const cublasComputeType_t compute_;
+  std::unique_ptr<Kernel> add_bias_;  // where there is a bias
+  Product product_, with_bias_;
+  Layout a_, b_, y_;
+  cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
+  bool takes_bias_ = false;  // aligned_ does
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
+                                    std::span<const TensorSpec> in, const TensorSpec& out,
+                                    size_t scratch, Context& where) {
+  CudaContext& gpu = as_cuda(where);
+  if (out.dtype == DType::f64)
+    return std::make_unique<MatmulCudaKernel<double>>(params, bias, in, out, scratch, gpu);
+  return std::make_unique<MatmulCudaKernel<float>>(params, bias, in, out, scratch, gpu);
+}
+
+}  // namespace tessera

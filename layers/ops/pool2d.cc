@@ -1,0 +1,475 @@
+#include "tessera/layers/ops/pool2d.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/op_settings.h"
+#include "tessera/engine/tape.h"
+#include "tessera/layers/ops/pool2d_cpu.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/epilogue.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+namespace {
+
+// The settings of the ops, the stride spelled out.
+struct PoolOpParams {
+  Pool2dParams pool;
+  Size2 image = 0;                         // of the gradients: what their inputs do not tell
+  bool positions = false;                  // of the maximum: a second output for the gradient
+  ScalarProgram prologue = no_epilogue();  // of the maximum: applied to x as it is read
+  ScalarProgram epilogue = no_epilogue();  // of the maximum's gradient
+  bool operator==(const PoolOpParams&) const = default;
+};
+
+std::vector<OpSetting> settings_of(const Pool2dParams& p) {
+  const auto pair = [](Size2 s) {
+    return std::vector<double>{static_cast<double>(s.h), static_cast<double>(s.w)};
+  };
+  return {{"kernel", pair(p.kernel)},
+          {"stride", pair(p.stride.value_or(p.kernel))},
+          {"padding", pair(p.padding)},
+          {"count_include_pad", {p.count_include_pad ? 1.0 : 0.0}},
+          {"round_up", {p.round_up ? 1.0 : 0.0}}};
+}
+
+PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
+  const Size2 stride = p.stride.value_or(p.kernel);
+  return {.n = x[0],
+          .h = x[1],
+          .w = x[2],
+          .c = x[3],
+          .kernel_h = p.kernel.h,
+          .kernel_w = p.kernel.w,
+          .stride_h = stride.h,
+          .stride_w = stride.w,
+          .pad_h = p.padding.h,
+          .pad_w = p.padding.w,
+          .count_include_pad = p.count_include_pad,
+          .round_up = p.round_up};
+}
+
+// Checks the settings and returns the shape of y.
+Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
+  const Size2 stride = p.stride.value_or(p.kernel);
+  if (p.kernel.h < 1 || p.kernel.w < 1)
+    check.fail(fmt::format("kernel must be at least 1, is {}", p.kernel.text()));
+  if (stride.h < 1 || stride.w < 1)
+    check.fail(fmt::format("stride must be at least 1, is {}", stride.text()));
+  if (p.padding.h < 0 || p.padding.w < 0 || p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w)
+    check.fail(fmt::format("padding must be 0 or more and smaller than the kernel {}, is {}",
+                           p.kernel.text(), p.padding.text()));
+  const Size2 room{x[1] + 2 * p.padding.h, x[2] + 2 * p.padding.w};
+  if (p.kernel.h > room.h || p.kernel.w > room.w)
+    check.fail(
+        fmt::format("the kernel has {} pixels but x has {} with its padding; use a smaller "
+                    "kernel",
+                    p.kernel.text(), room.text()));
+  const PoolShape s = pool_shape(p, x);
+  return {s.n, s.out_h(), s.out_w(), s.c};
+}
+
+// In every window of y a comparison or an addition for each pixel; an average ends in a division
+// but begins with no addition.
+int64_t window_flops(const Pool2dParams& p, const Shape& y) {
+  return y.elements() * p.kernel.h * p.kernel.w;
+}
+
+Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
+
+class MaxPoolGradKernel final : public Kernel {
+ public:
+  MaxPoolGradKernel(const PoolShape& shape, PointwisePlan epilogue)
+      : shape_(shape), epilogue_(std::move(epilogue)) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+    EpilogueRun more(epilogue_, in.subspan(2), out[0]);
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Epilogue<T> hook = more.hook<T>();
+      max_pool2d_grad<T>(static_cast<CpuContext&>(where).pool(), shape_, in[0].as<T>(),
+                         in[1].as<uint8_t>(), out[0].as<T>(), &hook);
+    });
+  }
+
+ private:
+  const PoolShape shape_;
+  const PointwisePlan epilogue_;
+};
+
+class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
+ public:
+  explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "max_pool2d_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), {"dy", "positions"});
+    check.floats({0});
+    check.dtype(1, DType::u8);
+    check.rank(0, 4);
+    check.shape(1, in[0].shape, "like dy");
+    const Shape x = image_of(in[0].shape, params.image);
+    check.shape(0, pooled(check, params.pool, x), "what max_pool2d gives");
+    return {{in[0].dtype, x, {}}};
+  }
+
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
+    const TensorSpec dx = infer(in)[0];
+    return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
+                                               epilogue_plan(params.epilogue, in.subspan(2), dx));
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        max_pool2d_grad_cuda<T>(where, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
+                                in[1].as<uint8_t>(), out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  const ScalarProgram& epilogue() const override { return params.epilogue; }
+  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in) const override {
+    if (!in[0].device.is_cpu()) return std::nullopt;
+    auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
+    if (!whole) return std::nullopt;
+    PoolOpParams joined = params;
+    joined.epilogue = *whole;
+    return Absorbed{std::make_shared<MaxPool2dGrad>(joined),
+                    join_inputs(in.size(), p, fused_input)};
+  }
+  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in,
+                                          const Target&) const override {
+    if (!in[0].device.is_cpu() || input < 2) return std::nullopt;
+    const TensorSpec& made = in[static_cast<size_t>(input)];
+    if (made.shape != infer(in)[0].shape || main_input(p, made, p_in) < 0) return std::nullopt;
+    auto whole = join_prologue(params.epilogue, p, input - 1);
+    if (!whole) return std::nullopt;
+    PoolOpParams joined = params;
+    joined.epilogue = *std::move(whole);
+    Absorbed absorbed{std::make_shared<MaxPool2dGrad>(joined), {}};
+    for (int i = 0; i < static_cast<int>(in.size()); ++i)
+      if (i != input) absorbed.inputs.push_back(i);
+    for (int k = 0; k < p.inputs; ++k) absorbed.inputs.push_back(-1 - k);
+    return absorbed;
+  }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
+  }
+
+  const PoolOpParams params;
+};
+
+// Pools what the prologue makes of x.
+class MaxPoolKernel final : public Kernel {
+ public:
+  MaxPoolKernel(const PoolShape& shape, PointwisePlan prologue)
+      : shape_(shape), prologue_(std::move(prologue)) {}
+
+  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+    EpilogueRun x(prologue_, in.subspan(1), in[0]);
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Prologue<T> read{[](void* run, T* to, int64_t first, int64_t count) {
+                               static_cast<const EpilogueRun*>(run)->apply_to(to, first, count);
+                             },
+                             &x};
+      max_pool2d<T>(static_cast<CpuContext&>(where).pool(), shape_, read, out[0].as<T>(),
+                    out.size() > 1 ? out[1].as<uint8_t>() : nullptr, scratch.as<T>());
+    });
+  }
+
+ private:
+  const PoolShape shape_;
+  const PointwisePlan prologue_;
+};
+
+class MaxPool2d final : public OpBase<MaxPool2d>, public HasSettings {
+ public:
+  explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "max_pool2d"; }
+  std::vector<OpSetting> settings() const override { return settings_of(params.pool); }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in.first(std::min<size_t>(in.size(), 1)), {"x"});
+    check.floats();
+    check.rank(0, 4);
+    const Shape y = pooled(check, params.pool, in[0].shape);
+    if (params.pool.kernel.h * params.pool.kernel.w > 256)
+      check.fail(
+          fmt::format("a window may have 256 pixels, the kernel {} has {}; pool in two steps",
+                      params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
+    Specs out = {{in[0].dtype, y, {}}};
+    if (params.positions) out.push_back({DType::u8, y, {}});
+    return out;
+  }
+
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    Algorithm only;
+    if (has_prologue())
+      only.scratch_bytes = static_cast<size_t>(max_pool2d_scratch(
+                               pool_shape(params.pool, in[0].shape), target.threads)) *
+                           size_of(in[0].dtype);
+    return {only};
+  }
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+                                  const Algorithm& chosen) const override {
+    if (!has_prologue()) return Op::prepare(in, where, chosen);
+    return std::make_unique<MaxPoolKernel>(pool_shape(params.pool, in[0].shape),
+                                           epilogue_plan(params.prologue, in.subspan(1), in[0]));
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      max_pool2d<T>(where.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                    out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        max_pool2d_cuda<T>(where, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                           out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return params.positions; }
+  Saved saved() const override { return {.outputs = 0b10}; }
+
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& x = args.input_specs[0].shape;
+    return {apply1(
+        std::make_shared<MaxPool2dGrad>(PoolOpParams{.pool = params.pool, .image = {x[1], x[2]}}),
+        {args.grad_outputs[0], args.outputs[1]})};
+  }
+
+  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
+                                          std::span<const TensorSpec> in,
+                                          std::span<const TensorSpec> p_in,
+                                          const Target&) const override {
+    if (!in[0].device.is_cpu() || input != 0 || has_prologue()) return std::nullopt;
+    const int main = main_input(p, in[0], p_in);
+    if (main < 0) return std::nullopt;
+    PoolOpParams joined = params;
+    joined.prologue = main_first(p, main);
+    Absorbed absorbed{std::make_shared<MaxPool2d>(joined), {-1 - main}};
+    for (int k = 0; k < p.inputs; ++k)
+      if (k != main) absorbed.inputs.push_back(-1 - k);
+    return absorbed;
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(
+        in, window_flops(params.pool, infer(in)[0].shape) + epilogue_flops(params.prologue, in[0]));
+  }
+
+  const PoolOpParams params;
+
+ private:
+  bool has_prologue() const { return !params.prologue.code.empty(); }
+};
+
+class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
+ public:
+  explicit AveragePool2dGrad(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "average_pool2d_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy"});
+    check.floats();
+    check.rank(0, 4);
+    const Shape x = image_of(in[0].shape, params.image);
+    check.shape(0, pooled(check, params.pool, x), "what average_pool2d gives");
+    return {{in[0].dtype, x, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      average_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape),
+                             in[0].as<T>(), out[0].as<T>());
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        average_pool2d_grad_cuda<T>(where, pool_shape(params.pool, out[0].spec.shape),
+                                    in[0].as<T>(), out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {average_pool2d(args.grad_outputs[0], params.pool)};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, window_flops(params.pool, in[0].shape));
+  }
+
+  const PoolOpParams params;
+};
+
+class AveragePool2d final : public OpBase<AveragePool2d>, public HasSettings {
+ public:
+  explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "average_pool2d"; }
+  std::vector<OpSetting> settings() const override { return settings_of(params.pool); }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    check.rank(0, 4);
+    return {{in[0].dtype, pooled(check, params.pool, in[0].shape), {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      average_pool2d<T>(where.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                        out[0].as<T>());
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        average_pool2d_cuda<T>(where, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+                               out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& x = args.input_specs[0].shape;
+    return {apply1(std::make_shared<AveragePool2dGrad>(
+                       PoolOpParams{.pool = params.pool, .image = {x[1], x[2]}}),
+                   {args.grad_outputs[0]})};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, window_flops(params.pool, infer(in)[0].shape));
+  }
+
+  const PoolOpParams params;
+};
+
+// dx[b,i,j,k] = dy[b,k] / (h w)
+class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
+ public:
+  explicit GlobalAveragePoolGrad(PoolOpParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "global_average_pool_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy"});
+    check.floats();
+    check.rank(0, 2);
+    return {{in[0].dtype, {in[0].shape[0], params.image.h, params.image.w, in[0].shape[1]}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape& x = out[0].spec.shape;
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      global_average_pool_grad<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
+                                  out[0].as<T>());
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const Shape& x = out[0].spec.shape;
+        global_average_pool_grad_cuda<T>(where, x[0], x[1] * x[2], x[3], in[0].as<T>(),
+                                         out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {global_average_pool(args.grad_outputs[0])};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
+
+  const PoolOpParams params;
+};
+
+class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
+ public:
+  std::string_view name() const override { return "global_average_pool"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    check.floats();
+    check.rank(0, 4);
+    const Shape& x = in[0].shape;
+    if (x[1] * x[2] == 0) check.fail("the images of x must have at least one pixel");
+    return {{in[0].dtype, {x[0], x[3]}, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Shape& x = in[0].spec.shape;
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      global_average_pool<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      visit_float(out[0].spec.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const Shape& x = in[0].spec.shape;
+        global_average_pool_cuda<T>(where, x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+      });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    const Shape& x = args.input_specs[0].shape;
+    return {apply1(std::make_shared<GlobalAveragePoolGrad>(PoolOpParams{{}, {x[1], x[2]}}),
+                   {args.grad_outputs[0]})};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    return cost_with(in, in[0].shape.elements());
+  }
+
+  const PoolOpParams params{};
+};
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
+  const bool positions = tape_wanted(std::span(&x, 1));  // without a gradient they would be waste
+  return apply1(std::make_shared<MaxPool2d>(PoolOpParams{params, 0, positions}), {x});
+}
+
+Tensor average_pool2d(const Tensor& x, const Pool2dParams& params) {
+  return apply1(std::make_shared<AveragePool2d>(PoolOpParams{params}), {x});
+}
+
+Tensor global_average_pool(const Tensor& x) {
+  return apply1(std::make_shared<GlobalAveragePool>(), {x});
+}
+
+}  // namespace tessera

@@ -1,0 +1,248 @@
+#include "tessera/layers/ops/slice.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/op_settings.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+namespace {
+
+// The last axis of a box: a row of it is `size` elements, of which [first, last) lie in x.
+struct Row {
+  int64_t begin, step, size, first, last;
+  Row(int64_t begin, int64_t step, int64_t size, int64_t x_size)
+      : begin(begin), step(step), size(size) {
+    first = std::min(begin >= 0 ? 0 : (-begin + step - 1) / step, size);
+    last = begin >= x_size ? first : std::clamp((x_size - begin + step - 1) / step, first, size);
+  }
+};
+
+// Where a box of rows lies in x. A scalar counts as [1].
+class Box {
+ public:
+  Box(const SliceParams& params, const Shape& x) : params_(params), x_(x) {}
+
+  int64_t rows() const { return params_.size.elements(0, outer()); }
+  int64_t x_rows() const { return x_.elements(0, outer()); }
+  Row last_axis() const {
+    if (x_.rank() == 0) return {0, 1, 1, 1};
+    return {params_.begin[outer()], params_.step[outer()], params_.size.back(), x_.back()};
+  }
+
+  // The row of x that row `row` of the box reads, or -1.
+  int64_t source(int64_t row) const {
+    int64_t from = 0, stride = 1;
+    for (int axis = outer() - 1; axis >= 0; --axis) {
+      const int64_t at = params_.begin[axis] + row % params_.size[axis] * params_.step[axis];
+      if (at < 0 || at >= x_[axis]) return -1;
+      row /= params_.size[axis];
+      from += at * stride;
+      stride *= x_[axis];
+    }
+    return from;
+  }
+
+  // The row of the box that reads row `row` of x, or -1.
+  int64_t reader(int64_t row) const {
+    int64_t to = 0, stride = 1;
+    for (int axis = outer() - 1; axis >= 0; --axis) {
+      const int64_t distance = row % x_[axis] - params_.begin[axis];
+      const int64_t at = distance / params_.step[axis];
+      if (distance < 0 || distance % params_.step[axis] != 0 || at >= params_.size[axis]) return -1;
+      row /= x_[axis];
+      to += at * stride;
+      stride *= params_.size[axis];
+    }
+    return to;
+  }
+
+ private:
+  int outer() const { return std::max(x_.rank() - 1, 0); }
+
+  const SliceParams& params_;
+  const Shape& x_;
+};
+
+// y = the row of x, `element` bytes an element; x may be null (all zeros).
+void read_row(const Row& r, size_t element, const char* x, char* y) {
+  if (x == nullptr || r.first > 0 || r.last < r.size)
+    std::memset(y, 0, static_cast<size_t>(r.size) * element);
+  if (x == nullptr || r.first == r.last) return;
+  const int64_t bytes = static_cast<int64_t>(element);
+  if (r.step == 1) {
+    std::memcpy(y + r.first * bytes, x + (r.begin + r.first) * bytes,
+                static_cast<size_t>(r.last - r.first) * element);
+    return;
+  }
+  for (int64_t i = r.first; i < r.last; ++i)
+    std::memcpy(y + i * bytes, x + (r.begin + i * r.step) * bytes, element);
+}
+
+// The other way round: dx, a row of x, from the row dy of the box.
+void write_row(const Row& r, int64_t x_size, size_t element, const char* dy, char* dx) {
+  const int64_t bytes = static_cast<int64_t>(element);
+  std::memset(dx, 0, static_cast<size_t>(x_size) * element);
+  if (dy == nullptr) return;
+  for (int64_t i = r.first; i < r.last; ++i) {
+    const int64_t run = r.step == 1 ? r.last - i : 1;
+    std::memcpy(dx + (r.begin + i * r.step) * bytes, dy + i * bytes,
+                static_cast<size_t>(run) * element);
+    i += run - 1;
+  }
+}
+
+// A task copies rows of about this many elements together.
+constexpr int64_t kTask = 1 << 13;
+
+template <class F>
+void for_each_row(ThreadPool& pool, int64_t rows, int64_t elements, F&& fn) {
+  const int64_t together = std::max<int64_t>(1, kTask / std::max<int64_t>(elements, 1));
+  pool.parallel_for((rows + together - 1) / together, [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * together);
+    for (int64_t row = task * together; row < end; ++row) fn(row);
+  });
+}
+
+struct SliceGradParams {
+  SliceParams slice;
+  Shape x;
+  bool operator==(const SliceGradParams&) const = default;
+};
+
+class SliceGrad final : public OpBase<SliceGrad> {
+ public:
+  explicit SliceGrad(SliceGradParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "slice_grad"; }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"dy"});
+    check.shape(0, params.slice.size, "what slice gives");
+    return {{in[0].dtype, params.x, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Box box(params.slice, params.x);
+    const Row row = box.last_axis();
+    const size_t element = size_of(in[0].spec.dtype);
+    const int64_t from_bytes = row.size * static_cast<int64_t>(element);
+    const int64_t x_size = params.x.back(), to_bytes = x_size * static_cast<int64_t>(element);
+    for_each_row(where.pool(), box.x_rows(), x_size, [&](int64_t r) {
+      const int64_t from = box.reader(r);
+      write_row(row, x_size, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
+                out[0].as<char>() + r * to_bytes);
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) slice_grad_cuda(where, params.slice, params.x, in[0], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {slice(args.grad_outputs[0], params.slice)};
+  }
+
+  const SliceGradParams params;
+};
+
+class Slice final : public OpBase<Slice>, public HasSettings {
+ public:
+  explicit Slice(SliceParams params) : params(std::move(params)) {}
+  std::string_view name() const override { return "slice"; }
+  std::vector<OpSetting> settings() const override {
+    const auto rank = static_cast<ptrdiff_t>(params.size.rank());
+    return {{"begin", {params.begin.begin(), params.begin.begin() + rank}},
+            {"step", {params.step.begin(), params.step.begin() + rank}}};
+  }
+
+  Specs infer(std::span<const TensorSpec> in) const override {
+    InputCheck check(name(), in, {"x"});
+    if (in[0].shape.rank() != params.size.rank())
+      check.fail(fmt::format("the box {} must have as many axes as x", params.size.text()));
+    for (int axis = 0; axis < params.size.rank(); ++axis)
+      if (params.step[axis] < 1)
+        check.fail(fmt::format("the step along axis {} must be at least 1, is {}", axis,
+                               params.step[axis]));
+    return {{in[0].dtype, params.size, {}}};
+  }
+
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const Box box(params, in[0].spec.shape);
+    const Row row = box.last_axis();
+    const size_t element = size_of(in[0].spec.dtype);
+    const int64_t from_bytes = in[0].spec.shape.back() * static_cast<int64_t>(element);
+    const int64_t to_bytes = row.size * static_cast<int64_t>(element);
+    for_each_row(where.pool(), box.rows(), row.size, [&](int64_t r) {
+      const int64_t from = box.source(r);
+      read_row(row, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
+               out[0].as<char>() + r * to_bytes);
+    });
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) slice_cuda(where, params, in[0], out[0]);
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {apply1(std::make_shared<SliceGrad>(SliceGradParams{params, args.input_specs[0].shape}),
+                   {args.grad_outputs[0]})};
+  }
+
+  Cost cost(std::span<const TensorSpec> in) const override {
+    const auto part = static_cast<int64_t>(infer(in)[0].bytes());
+    return {.bytes_read = std::min(part, static_cast<int64_t>(in[0].bytes())),
+            .bytes_written = part};
+  }
+
+  const SliceParams params;
+};
+
+// The box that is x, to be changed along `axis`, which is made to count from the first.
+SliceParams whole(const InputCheck& check, const Shape& x, int& axis) {
+  if (axis < -x.rank() || axis >= x.rank())
+    check.fail(fmt::format("axis must be between {} and {}, is {}", -x.rank(), x.rank() - 1, axis));
+  if (axis < 0) axis += x.rank();
+  SliceParams params{.size = x};
+  params.step.fill(1);
+  return params;
+}
+
+}  // namespace
+
+Tensor slice(const Tensor& x, const SliceParams& params) {
+  return apply1(std::make_shared<Slice>(params), {x});
+}
+
+Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
+  InputCheck check("slice", std::span(&x.spec(), 1), {"x"});
+  SliceParams params = whole(check, x.shape(), axis);
+  if (begin < 0) begin += x.shape()[axis];
+  if (end < 0) end += x.shape()[axis];
+  if (begin < 0 || begin > end || end > x.shape()[axis])
+    check.fail(fmt::format("[{}, {}) must lie in axis {}, which has {} elements", begin, end, axis,
+                           x.shape()[axis]));
+  if (step < 1) check.fail(fmt::format("the step must be at least 1, is {}", step));
+  params.begin[axis] = begin;
+  params.step[axis] = step;
+  params.size[axis] = (end - begin + step - 1) / step;
+  return slice(x, params);
+}
+
+Tensor pad(const Tensor& x, int axis, int64_t before, int64_t after) {
+  InputCheck check("pad", std::span(&x.spec(), 1), {"x"});
+  SliceParams params = whole(check, x.shape(), axis);
+  if (before < 0 || after < 0)
+    check.fail(fmt::format("counts of zeros must not be negative, are {} and {}", before, after));
+  params.begin[axis] = -before;
+  params.size[axis] += before + after;
+  return slice(x, params);
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+#include "tessera/layers/optimizers/clip.h"
+
+#include <limits>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/structural.h"
+
+namespace tessera {
+
+Tensors clip_by_value(Tensors gradients, double most) {
+  const NoGradScope no_grad;
+  ScalarBuilder b(1);
+  const int infinity = b.value(std::numeric_limits<double>::infinity());
+  const int is_finite = b.push(ScalarOp::greater, infinity, b.push(ScalarOp::abs, b.in(0)));
+  const int below = b.push(ScalarOp::min, b.in(0), b.value(most));
+  const int within = b.push(ScalarOp::max, below, b.value(-most));
+  const ScalarProgram program = b.build(b.push(ScalarOp::select, is_finite, within, b.in(0)));
+  for (Tensor& g : gradients) g = pointwise("clip_value", program, {g});
+  return gradients;
+}
+
+Tensors clip_by_norm(Tensors gradients, double most) {
+  const NoGradScope no_grad;
+  ScalarBuilder square(1);
+  const ScalarProgram squared = square.build(square.mul(square.in(0), square.in(0)));
+  Tensor total;
+  for (const Tensor& g : gradients) {
+    const Tensor own = sum(pointwise("square", squared, {g}));
+    total = total ? total + own : own;
+  }
+  if (!total) return gradients;
+  ScalarBuilder b(1);
+  const int norm = b.push(ScalarOp::sqrt, b.in(0));
+  const int factor = b.div(b.value(most), b.add(norm, b.value(1e-6)));
+  const Tensor scale =
+      pointwise("clip_scale", b.build(b.push(ScalarOp::min, factor, b.value(1))), {total});
+  for (Tensor& g : gradients) g = g * scale;
+  return gradients;
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+#include "tessera/layers/optimizers/ema.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/structural.h"
+#include "tessera/layers/optimizers/optimizer.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+namespace {
+
+// t, lr -> 1 - d, or 0 where lr is not finite.
+ScalarProgram share_program(const EmaParams& params) {
+  ScalarBuilder b(2);
+  const int one = b.value(1), zero = b.value(0), s = b.sub(b.in(0), one);
+  int share = b.value(1 - params.decay);
+  if (params.warmup)
+    share = b.push(ScalarOp::max, share, b.push(ScalarOp::pow, b.add(one, s), b.value(-2.0 / 3)));
+  share = b.push(ScalarOp::select, b.push(ScalarOp::greater, s, zero), share, one);
+  const int size = b.push(ScalarOp::abs, b.in(1));
+  const int finite =
+      b.push(ScalarOp::greater, b.value(std::numeric_limits<double>::infinity()), size);
+  return b.build(b.push(ScalarOp::select, finite, share, zero));
+}
+
+// a, w, share -> the next a. Of the two forms the one that gives w itself for 1, and a for 0.
+ScalarProgram average_program() {
+  ScalarBuilder b(3);
+  const int a = b.in(0), w = b.in(1), share = b.in(2), way = b.sub(w, a);
+  const int from_a = b.add(a, b.mul(share, way));
+  const int from_w = b.sub(w, b.mul(way, b.sub(b.value(1), share)));
+  const int mostly_a = b.push(ScalarOp::greater, b.value(0.5), share);
+  return b.build(b.push(ScalarOp::select, mostly_a, from_a, from_w));
+}
+
+}  // namespace
+
+Ema::Ema(Store& store, const EmaParams& params) : store_(store), params_(params) {
+  if (!(params.decay >= 0 && params.decay < 1))
+    throw ConfigError(fmt::format("ema: decay must be in [0, 1), is {}", params.decay));
+  step_ = store.optimizer_state("ema.step", {1}, Initializer::zeros(), DType::i64);
+}
+
+void Ema::step(const Tensor& lr) {
+  const NoGradScope no_grad;
+  const Tensor t = cast(count_up(step_, lr), DType::f64);
+  const Tensor rate = lr.dtype() == DType::f64 ? lr : cast(lr, DType::f64);
+  const Tensor share = pointwise("ema_share", share_program(params_), {t, rate});
+  Tensor cast_share;  // to the dtype of the last
+  for (const auto& [value, average] : store_.averages()) {
+    if (!cast_share || cast_share.dtype() != value.dtype())
+      cast_share = value.dtype() == DType::f64 ? share : cast(share, value.dtype());
+    pointwise_update("ema_update", average_program(), {average, value, cast_share});
+  }
+}
+
+}  // namespace tessera

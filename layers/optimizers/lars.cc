@@ -1,0 +1,50 @@
+#include "tessera/layers/optimizers/lars.h"
+
+#include "tessera/engine/autograd.h"
+#include "tessera/layers/optimizers/optimizer_ops.h"
+#include "tessera/layers/optimizers/update_programs.h"
+
+namespace tessera {
+namespace {
+
+// g' of the inputs g and p and, where there is a decay, r.
+int slope_of(UpdateProgram& b, double decay, int g, int p, int ratio) {
+  return decay == 0 ? g : b.mul(b.with_decay(g, p, decay), ratio);
+}
+
+}  // namespace
+
+Lars::Lars(Store& store, Tensors parameters, const LarsParams& params)
+    : Optimizer(std::move(parameters)), params_(params) {
+  check_not_negative("lars", "momentum", params.momentum);
+  check_positive("lars", "trust", params.trust);
+  check_positive("lars", "epsilon", params.epsilon);
+  check_decay("lars", params);
+  momentum_ = declare_states(store, "momentum");
+}
+
+void Lars::step(std::span<const Tensor> gradients, const Tensor& lr) {
+  const NoGradScope no_grad;
+  check_count("lars", gradients);
+  StepNumbers numbers(lr);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor &p = parameters_[i], &g = gradients[i];
+    const ParameterScale own = scale_of(params_, p.spec(), scales_[i]);
+    const Tensor gate = update_gate(lr, g);
+    const Tensor ratio = own.decay == 0 ? gate  // not read
+                                        : trust_ratio(norm_of(p), norm_of(g), params_.trust,
+                                                      own.decay, params_.epsilon);
+    UpdateProgram b(momentum_[i], gate, {g, p, ratio});
+    const int slope = slope_of(b, own.decay, b.more(0), b.more(1), b.more(2));
+    const Tensor buffer =
+        b.becomes("lars_update", b.add(b.mul(b.value(params_.momentum), b.old()), slope));
+    UpdateProgram to(p, gate, {buffer, numbers.lr(p.dtype()), g, ratio});
+    int way = to.more(0);
+    if (params_.nesterov)
+      way = to.add(slope_of(to, own.decay, to.more(2), to.old(), to.more(3)),
+                   to.mul(to.value(params_.momentum), way));
+    to.becomes("lars_update", to.sub(to.old(), to.mul(to.times(to.more(1), own.lr), way)));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// LARS (You, Gitman and Ginsburg 2017, "Large Batch Training of Convolutional Networks"), as timm
+// defines it: SGD with momentum whose gradients are as long as their parameters are large. With g
+// the gradient, p the parameter, b the momentum buffer (zeros at first):
+//
+//   r = trust |p| / (|g| + weight_decay |p| + epsilon)     (1 where a norm is 0)
+//   g' = r (g + weight_decay p)
+//   b <- momentum b + g'
+//   p <- p - lr (nesterov ? g' + momentum b : b)
+//
+// A parameter that does not decay takes g' = g.
+#pragma once
+
+#include "tessera/layers/optimizers/optimizer.h"
+
+namespace tessera {
+
+struct LarsParams {
+  double momentum = 0.9;
+  bool nesterov = false;
+  double trust = 0.001;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
+  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+};
+
+// Declares a state "optimizer.momentum.<parameter>" for each parameter.
+class Lars final : public Optimizer {
+ public:
+  // Throws ConfigError for an invalid setting.
+  Lars(Store& store, Tensors parameters, const LarsParams& params);
+  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
+
+ private:
+  const LarsParams params_;
+  Tensors momentum_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+#include "tessera/layers/optimizers/lion.h"
+
+#include "tessera/engine/autograd.h"
+#include "tessera/layers/optimizers/optimizer_ops.h"
+#include "tessera/layers/optimizers/update_programs.h"
+
+namespace tessera {
+
+Lion::Lion(Store& store, Tensors parameters, const LionParams& params)
+    : Optimizer(std::move(parameters)), params_(params) {
+  check_share("lion", "beta1", params.beta1);
+  check_share("lion", "beta2", params.beta2);
+  check_decay("lion", params);
+  m_ = declare_states(store, "m");
+}
+
+void Lion::step(std::span<const Tensor> gradients, const Tensor& lr) {
+  const NoGradScope no_grad;
+  check_count("lion", gradients);
+  StepNumbers numbers(lr);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor &p = parameters_[i], &g = gradients[i];
+    const ParameterScale own = scale_of(params_, p.spec(), scales_[i]);
+    const Tensor gate = update_gate(lr, g);
+    UpdateProgram b(p, gate, {g, m_[i], numbers.lr(p.dtype())});
+    const int zero = b.value(0), rate = b.times(b.more(2), own.lr);
+    const int way = b.towards(b.more(1), b.more(0), 1 - params_.beta1);
+    const int sign =
+        b.sub(b.push(ScalarOp::greater, way, zero), b.push(ScalarOp::greater, zero, way));
+    const int kept = own.decay == 0
+                         ? b.old()
+                         : b.mul(b.old(), b.sub(b.value(1), b.mul(rate, b.value(own.decay))));
+    b.becomes("lion_update", b.sub(kept, b.mul(rate, sign)));
+    UpdateProgram mean(m_[i], gate, {g});
+    mean.becomes("lion_update", mean.towards(mean.old(), mean.more(0), 1 - params_.beta2));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,176 @@
+#include "tessera/layers/optimizers/optimizer.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/finite.h"
+#include "tessera/engine/finite_cuda.h"
+#include "tessera/engine/op.h"
+#include "tessera/engine/storage.h"
+#include "tessera/layers/optimizers/optimizer_ops.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/error.h"
+
+namespace tessera {
+
+namespace {
+
+struct LrParams {
+  bool operator==(const LrParams&) const = default;
+};
+
+// Inputs: lr and what has to be finite. Output: lr or NaN.
+class LrIfFinite final : public OpBase<LrIfFinite> {
+ public:
+  std::string_view name() const override { return "lr_if_finite"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    for (const TensorSpec& spec : in)
+      if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
+        throw ShapeError(fmt::format("lr_if_finite: takes floats, was given {}", spec.text()));
+    if (in[0].shape.elements() != 1) throw ShapeError("lr_if_finite: lr must have one element");
+    return {in[0]};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const bool finite = all_finite(where, in.subspan(1));
+    visit_float(out[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      *out[0].as<T>() = finite ? *in[0].as<T>() : std::numeric_limits<T>::quiet_NaN();
+    });
+  }
+
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) lr_if_finite_cuda(where, in, out[0], scratch);
+  }
+
+  const LrParams params{};
+};
+
+struct GateParams {
+  bool operator==(const GateParams&) const = default;
+};
+
+class UpdateGate final : public OpBase<UpdateGate> {
+ public:
+  std::string_view name() const override { return "update_gate"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const InputCheck check("update_gate", in, {"lr", "gradient"});
+    check.floats({0});
+    check.floats({1});
+    if (in[0].shape.elements() != 1) check.fail("lr must have one element");
+    return {{in[1].dtype, Shape(), {}}};
+  }
+  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+    const bool updates = may_update(where, {in[0], in[1]});
+    visit_float(out[0].spec.dtype,
+                [&](auto zero) { *out[0].as<decltype(zero)>() = updates ? 1 : 0; });
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
+  }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) update_gate_cuda(where, in, out[0], scratch);
+  }
+
+  const GateParams params{};
+};
+
+struct CountParams {
+  bool operator==(const CountParams&) const = default;
+};
+
+class CountUp final : public OpBase<CountUp> {
+ public:
+  std::string_view name() const override { return "count_up"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const InputCheck check("count_up", in, {"counter", "lr"});
+    check.dtype(0, DType::i64);
+    check.shape(0, {1}, "one counter");
+    check.floats({1});
+    if (in[1].shape.elements() != 1) check.fail("lr must have one element");
+    return {in[0]};
+  }
+  int updates(int) const override { return 0; }
+  void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
+    if (std::isfinite(read_scalar(in[1]))) ++*out[0].as<int64_t>();
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) count_up_cuda(where, out[0], in[1]);
+  }
+
+  const CountParams params{};
+};
+
+}  // namespace
+
+Tensor update_gate(const Tensor& lr, const Tensor& gradient) {
+  const NoGradScope no_grad;
+  return apply1(std::make_shared<UpdateGate>(), {lr, gradient});
+}
+
+Tensor count_up(const Tensor& counter, const Tensor& lr) {
+  const NoGradScope no_grad;
+  return apply1(std::make_shared<CountUp>(), {counter, lr});
+}
+
+Tensor lr_if_finite(const Tensor& lr, Tensors tensors) {
+  NoGradScope no_grad;
+  tensors.insert(tensors.begin(), lr);
+  return apply1(std::make_shared<LrIfFinite>(), std::move(tensors));
+}
+
+const std::string& persistent_name(const Tensor& tensor) { return tensor.impl()->storage->name; }
+
+void Optimizer::check_count(std::string_view who, std::span<const Tensor> gradients) const {
+  if (gradients.size() == parameters_.size()) return;
+  throw ShapeError(fmt::format("{}: takes one gradient for each of its {} parameters, was given {}",
+                               who, parameters_.size(), gradients.size()));
+}
+
+void Optimizer::set_scales(std::vector<ParameterScale> scales) {
+  if (scales.size() != parameters_.size())
+    throw ConfigError(
+        fmt::format("optimizer: takes factors for each of its {} parameters, was "
+                    "given {}",
+                    parameters_.size(), scales.size()));
+  scales_ = std::move(scales);
+}
+
+size_t Optimizer::joined(size_t first) const {
+  const TensorSpec& spec = parameters_[first].spec();
+  size_t count = 1;
+  while (!spec.device.is_cpu() && first + count < parameters_.size() &&
+         parameters_[first + count].dtype() == spec.dtype)
+    ++count;
+  return count;
+}
+
+Tensor Optimizer::declare_state(Store& store, std::string_view what, const Tensor& parameter,
+                                const Initializer& first) {
+  return store.optimizer_state(fmt::format("optimizer.{}.{}", what, persistent_name(parameter)),
+                               parameter.shape(), first, parameter.dtype());
+}
+
+Tensors Optimizer::declare_states(Store& store, std::string_view what,
+                                  const Initializer& first) const {
+  Tensors states;
+  for (const Tensor& parameter : parameters_)
+    states.push_back(declare_state(store, what, parameter, first));
+  return states;
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// Stochastic gradient descent, as PyTorch defines it (dampening 0). With g the gradient, p the
+// parameter, b the momentum buffer (zeros at first):
+//
+//   g' = g + weight_decay p
+//   b <- momentum b + g'
+//   p <- p - lr (nesterov ? g' + momentum b : b)        without momentum: p <- p - lr g'
+#pragma once
+
+#include "tessera/layers/optimizers/optimizer.h"
+#include "tessera/layers/optimizers/optimizer_params.h"
+
+namespace tessera {
+
+// One parameter's update. All of one shape and float dtype; lr has one element, float32 or float64.
+// `momentum` is undefined when params.momentum is 0. Throws ShapeError.
+void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
+                const Tensor& lr, const SgdParams& params);
+
+// Declares a state "optimizer.momentum.<parameter>" for each parameter if momentum is used.
+class Sgd final : public Optimizer {
+ public:
+  // Throws ConfigError for an invalid setting.
+  Sgd(Store& store, Tensors parameters, const SgdParams& params);
+  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
+
+ private:
+  const SgdParams params_;
+  Tensors momentum_;
+};
+
+}  // namespace tessera

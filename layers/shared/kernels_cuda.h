@@ -1,0 +1,228 @@
+// The CUDA kernels of ops and optimizers, over memory of the device; defined only in builds with
+// CUDA. They give what those of the CPU give. T is float or double, as is the dtype of a Buffer
+// where nothing else is said.
+#pragma once
+
+#include "tessera/engine/op.h"
+#include "tessera/layers/ops/batch_norm_cpu.h"
+#include "tessera/layers/ops/cross_entropy_cpu.h"
+#include "tessera/layers/ops/image_normalize.h"
+#include "tessera/layers/ops/matmul.h"
+#include "tessera/layers/ops/slice.h"
+#include "tessera/layers/optimizers/optimizer_params.h"
+#include "tessera/layers/shared/channel_blocks.h"
+#include "tessera/layers/shared/pool_windows.h"
+#include "tessera/runtime/random.h"
+
+namespace tessera {
+
+// Norms.
+
+template <class T>
+void batch_norm_finalise_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, double eps,
+                              const T* moments, T* mean, T* inverse_deviation, T* variance);
+
+// running = (1 - momentum) old + momentum batch for both, each [c]. Where a value of the batch is
+// not finite, both stay as they are and the update counts as refused.
+template <class T>
+struct BatchNormRunning {
+  const T *old_mean, *old_variance, *mean, *variance;
+  T *running_mean, *running_variance;
+};
+template <class T>
+void batch_norm_update_cuda(CudaContext& where, double momentum, int64_t c,
+                            const BatchNormRunning<T>& of);
+
+template <class T>
+void batch_norm_grad_finalise_cuda(CudaContext& where, int64_t blocks, int64_t rows, int64_t c,
+                                   const T* sums, const T* gamma, const T* inverse_deviation,
+                                   const BatchNormGradOut<T>& out);
+
+struct GroupShape {
+  int64_t n, c, groups, pixels;
+};
+
+// moments [n, 2, c] of each channel -> mean, 1 / deviation of its group: [n, c] each
+template <class T>
+void group_norm_finalise_cuda(CudaContext& where, const GroupShape& shape, double eps,
+                              const T* moments, T* mean, T* inverse);
+// sums [n, 2, c] of dy and dy xhat, gamma [c] -> the means over its group of dy gamma and dy gamma
+// xhat: [n, c] each
+template <class T>
+void group_norm_grad_means_cuda(CudaContext& where, const GroupShape& shape, const T* sums,
+                                const T* gamma, T* first, T* second);
+
+// x [rows, c] -> the mean and 1 / deviation of each row
+template <class T>
+void layer_moments_cuda(CudaContext& where, int64_t rows, int64_t c, double eps, const T* x,
+                        T* mean, T* inverse);
+// For each row the means over c of dy gamma and of dy gamma xhat.
+template <class T>
+void layer_gradient_means_cuda(CudaContext& where, int64_t rows, int64_t c, const T* dy, const T* x,
+                               const T* gamma, const T* mean, const T* inverse, T* first,
+                               T* second);
+
+template <class T>
+void block_moments_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* x,
+                        T* moments);
+// stats_stride: elements from one block's mean to the next, 0 or c
+template <class T>
+void block_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+                              const T* x, const T* mean, const T* scale, int64_t stats_stride,
+                              T* sums);
+// The same where every row has a mean and a scale of its own.
+template <class T>
+void row_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+                            const T* x, const T* mean, const T* scale, T* sums);
+template <class T>
+void fold_blocks_cuda(CudaContext& where, int64_t blocks, int64_t c, const T* sums, T* first,
+                      T* second);
+
+// Losses and metrics.
+
+// rows: scratch, n values.
+template <class T>
+void cross_entropy_loss_cuda(CudaContext& where, const CrossEntropyCase<T>& in, T* loss,
+                             double* rows);
+template <class T>
+void cross_entropy_logits_grad_cuda(CudaContext& where, const CrossEntropyCase<T>& in,
+                                    const T* d_loss, T* d_logits);
+template <class T>
+void cross_entropy_targets_grad_cuda(CudaContext& where, const CrossEntropyCase<T>& in,
+                                     const T* d_loss, T* d_targets);
+
+// y may be x.
+void softmax_cuda(CudaContext& where, bool logarithm, const Buffer& x, const Buffer& y);
+// dx may be dy or y.
+void softmax_grad_cuda(CudaContext& where, bool logarithm, const Buffer& dy, const Buffer& y,
+                       const Buffer& dx);
+
+// correct: scratch, one uint8_t for each row.
+void top_k_correct_cuda(CudaContext& where, int64_t k, const Buffer& logits, const Buffer& labels,
+                        const Buffer& count, uint8_t* correct);
+
+// Pooling and maxima. They give the bits of the CPU, but for the global average, which is summed in
+// another order.
+
+// positions may be null.
+template <class T>
+void max_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y,
+                     uint8_t* positions);
+template <class T>
+void max_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy,
+                          const uint8_t* positions, T* dx);
+template <class T>
+void average_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y);
+template <class T>
+void average_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy, T* dx);
+
+// x [n, pixels, c], y [n, c]
+template <class T>
+void global_average_pool_cuda(CudaContext& where, int64_t n, int64_t pixels, int64_t c, const T* x,
+                              T* y);
+template <class T>
+void global_average_pool_grad_cuda(CudaContext& where, int64_t n, int64_t pixels, int64_t c,
+                                   const T* dy, T* dx);
+
+// x as [outer, n, inner].
+struct AxisGeometry {
+  int64_t outer, n, inner;
+  AxisGeometry(const Shape& x, int axis)
+      : outer(x.elements(0, axis)), n(x[axis]), inner(x.elements(axis + 1, x.rank())) {}
+};
+
+void max_cuda(CudaContext& where, const AxisGeometry& g, const Buffer& x, const Buffer& y,
+              const Buffer& positions);
+void max_grad_cuda(CudaContext& where, const AxisGeometry& g, const Buffer& dy,
+                   const Buffer& positions, const Buffer& dx);
+
+// Dropout and pictures.
+
+struct DropoutParams {
+  double p;
+  uint64_t key;
+  bool operator==(const DropoutParams&) const = default;
+};
+
+// What becomes of an element, given its 32 random bits: word i % 4 of philox(key, dropout_sample(),
+// i / 4) for element i of its sample.
+template <class T>
+struct DropoutRule {
+  uint64_t key, threshold;
+  T scale;
+  explicit DropoutRule(const DropoutParams& params)
+      : key(params.key),
+        threshold(static_cast<uint64_t>(params.p * 0x1p32)),
+        scale(static_cast<T>(1 / (1 - params.p))) {}
+  TESSERA_HOST_DEVICE T operator()(uint32_t bits, T x) const {
+    return bits >= threshold ? x * scale : T(0);
+  }
+};
+
+TESSERA_HOST_DEVICE inline uint64_t dropout_sample(int64_t step, int64_t sample) {
+  return static_cast<uint64_t>(step) << 32 ^ static_cast<uint64_t>(sample);
+}
+
+void dropout_cuda(CudaContext& where, const DropoutParams& params, const Buffer& x,
+                  const Buffer& position, const Buffer& y);
+
+template <class T>
+TESSERA_HOST_DEVICE T normalized_byte(int value, double mean, double deviation) {
+  return static_cast<T>((value / 255.0 - mean) / deviation);
+}
+
+void image_normalize_cuda(CudaContext& where, const ImageNormalizeParams& params, const Buffer& x,
+                          const Buffer& y);
+
+// Moving elements, and products.
+
+inline constexpr int kMostConcat = 32;  // tensors
+
+// Each of the inputs is [outer, something], and so is y, which has them side by side.
+void concat_cuda(CudaContext& where, int64_t outer, Buffers in, const Buffer& y);
+
+void slice_cuda(CudaContext& where, const SliceParams& box, const Buffer& x, const Buffer& y);
+// x: the shape of what was sliced, of which dx is the gradient.
+void slice_grad_cuda(CudaContext& where, const SliceParams& box, const Shape& x, const Buffer& dy,
+                     const Buffer& dx);
+
+void mirror_cuda(CudaContext& where, const Buffer& x, const Buffer& y);
+
+// The kernel for a and b, float32 or float64. A third input is added to the product along its last
+// axis: `bias` is a program of the product and that input. It has `scratch` bytes to work in, which
+// may be none, and chooses the library's algorithm by them here.
+std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
+                                    std::span<const TensorSpec> in, const TensorSpec& out,
+                                    size_t scratch, Context& where);
+
+// Updates.
+
+// in: lr, then what has to be finite; their flags (engine/finite_cuda.h) stand in scratch.
+void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);
+// in: lr, the gradient; its flags stand in scratch.
+void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);
+
+// counter + 1, unless lr is not finite.
+void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr);
+
+// The tensors of one call, all of one dtype; `momentum` is empty without. Parameters and momentum
+// become their next versions. Scratch: finite_scratch() of the gradients.
+struct SgdBuffers {
+  Buffers parameters, gradients, momentum;
+  Buffer lr;
+  std::span<const ParameterScale> scales;
+};
+void sgd_update_cuda(CudaContext& where, const SgdParams& params, const SgdBuffers& tensors,
+                     Buffer scratch);
+
+// The tensors of one call, all of one dtype. Parameters, m and v become their next versions.
+// Scratch: finite_scratch() of the gradients.
+struct AdamWBuffers {
+  Buffers parameters, gradients, m, v;
+  Buffer lr, t;
+  std::span<const ParameterScale> scales;
+};
+void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
+                       Buffer scratch);
+
+}  // namespace tessera
