@@ -1,4 +1,4 @@
-// The built-in planners, one function each, defined in the file of that name.
+// The built-in planners, one function each: in greedy.cc, or in the file of that name.
 #pragma once
 
 #include "tessera/memory/planners/placer.h"
