@@ -1,11 +1,108 @@
+#include <cstddef>
+
 #include "tessera/engine/finite_cuda.h"
-#include "tessera/layers/optimizers/updates_cuda.h"
+#include "tessera/engine/table_cuda.h"
+#include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
+#include "tessera/runtime/cuda/launch.h"
 
+// One launch updates many tensors, each as a whole or not at all. The flags of engine/finite_cuda.h
+// say which.
 namespace tessera {
 namespace {
+
+constexpr int kUpdateThreads = 256;
+constexpr size_t kUpdateShared = 64;  // bytes: flags of the warps, then what a kernel likes
+static_assert(kUpdateShared >= block_values<kUpdateThreads>() * sizeof(int));
+
+__device__ double read_lr(const void* lr, bool is_double) {
+  return is_double ? *static_cast<const double*>(lr)
+                   : static_cast<double>(*static_cast<const float*>(lr));
+}
+
+template <class T, int kStates>
+struct Updated {
+  static constexpr int kSlots = kStates == 0 ? 1 : kStates;
+  T* parameter;
+  const T* gradient;
+  T* states[kSlots];
+  int64_t elements;
+  int32_t part, first;  // FiniteParts::elements, the first block
+  double decay, lr_factor;
+};
+
+template <class T, int kStates, int kMost>
+struct Updates : TensorTable<Updated<T, kStates>, kMost> {
+  const int32_t* flags;  // of each block
+  const void* lr;
+  bool lr_is_double;
+  unsigned long long* refused;
+};
+
+// The part of a tensor that a block updates.
+template <class T, int kStates>
+struct UpdatedPart {
+  const Updated<T, kStates>& tensor;
+  int64_t first;
+  int count;  // 0 where the tensor stays as it is
+  double lr;
+};
+
+// Threads of a block must come here together.
+template <class T, int kStates, int kMost>
+__device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMost>& updates) {
+  const auto block = static_cast<int32_t>(blockIdx.x);
+  const Updated<T, kStates>& tensor = updates.of_block(block);
+  const double lr = read_lr(updates.lr, updates.lr_is_double);
+  int refused = lr - lr != 0;
+  const int32_t last =
+      tensor.first + static_cast<int32_t>(ceil_div<int64_t>(tensor.elements, tensor.part));
+  for (int32_t k = tensor.first + static_cast<int32_t>(threadIdx.x); k < last; k += kUpdateThreads)
+    refused |= updates.flags[k];
+  refused = block_or<kUpdateThreads>(refused, dynamic_shared<int>());
+  // The counter is the host's, which only reads it; several tensors may be refused at once.
+  if (refused != 0 && block == tensor.first && threadIdx.x == 0) atomicAdd(updates.refused, 1ull);
+  const int64_t first = int64_t{block - tensor.first} * tensor.part;
+  const int64_t left = tensor.elements - first;
+  const int count = static_cast<int>(left < tensor.part ? left : int64_t{tensor.part});
+  return {tensor, first, refused != 0 ? 0 : count, lr};
+}
+
+// step(gradient, parameter, states) for each element of the part; the last two are references.
+template <class T, int kStates, class Step>
+__device__ void update_part(const UpdatedPart<T, kStates>& part, Step step) {
+  constexpr int N = kPack<T>, kSlots = Updated<T, kStates>::kSlots;
+  T* p = part.tensor.parameter + part.first;
+  const T* g = part.tensor.gradient + part.first;
+  T* s[kSlots];
+  bool packs = takes_packs<N>(p) && takes_packs<N>(g);
+  for (int k = 0; k < kStates; ++k) {
+    s[k] = part.tensor.states[k] + part.first;
+    packs = packs && takes_packs<N>(s[k]);
+  }
+  const int done = packs ? part.count / N * N : 0;
+  for (int i = static_cast<int>(threadIdx.x) * N; i < done; i += kUpdateThreads * N) {
+    const Pack<T, N> slope = load_pack<N>(g + i);
+    Pack<T, N> value = load_pack<N>(p + i), states[kSlots];
+    for (int k = 0; k < kStates; ++k) states[k] = load_pack<N>(s[k] + i);
+    for (int j = 0; j < N; ++j) {
+      T own[kSlots];
+      for (int k = 0; k < kStates; ++k) own[k] = states[k][j];
+      step(slope[j], value[j], own);
+      for (int k = 0; k < kStates; ++k) states[k][j] = own[k];
+    }
+    store_pack(p + i, value);
+    for (int k = 0; k < kStates; ++k) store_pack(s[k] + i, states[k]);
+  }
+  for (int i = done + static_cast<int>(threadIdx.x); i < part.count; i += kUpdateThreads) {
+    T own[kSlots];
+    for (int k = 0; k < kStates; ++k) own[k] = s[k][i];
+    step(g[i], p[i], own);
+    for (int k = 0; k < kStates; ++k) s[k][i] = own[k];
+  }
+}
 
 __global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
   const double rate = read_lr(lr, lr_is_double);
@@ -32,6 +129,82 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   *out = found != 0 ? T(0) : T(1);
   if (found != 0) atomicAdd(refused, 1ull);
+}
+
+// Entry k of a call without its part and its first block.
+template <class T, int kStates, class Params>
+Updated<T, kStates> updated(const UpdateBuffers& tensors, size_t k, const Params& params) {
+  const Buffer& p = tensors.parameters[k];
+  const ParameterScale own = scale_of(params, p.spec, tensors.scales[k]);
+  Updated<T, kStates> tensor{};
+  tensor.parameter = p.as<T>();
+  tensor.gradient = tensors.gradients[k].as<const T>();
+  for (int s = 0; s < kStates; ++s) tensor.states[s] = tensors.states[s][k].as<T>();
+  tensor.elements = p.elements();
+  tensor.decay = own.decay;
+  tensor.lr_factor = own.lr;
+  return tensor;
+}
+
+// One thread finds the rule: powers of doubles are slow, and all threads of a block need the same.
+template <class T, class Rule, int kMost, class Params>
+__global__ void __launch_bounds__(kUpdateThreads)
+    joined_update(const __grid_constant__ Updates<T, Rule::kStates, kMost> updates,
+                  const Params params, const int64_t* t) {
+  const auto part = part_to_update(updates);
+  auto* shared = dynamic_shared<Rule>();
+  __syncthreads();  // of what part_to_update() had there
+  if (threadIdx.x == 0)
+    set_rule(*shared, params, part.tensor.decay, part.lr * part.tensor.lr_factor,
+             t == nullptr ? 0 : static_cast<double>(*t));
+  __syncthreads();
+  const Rule rule = *shared;
+  update_part(part, [&](T g, T& p, T* states) { update_element(rule, g, p, states); });
+}
+
+// Launches a block for each flag of `count` tensors from `first` on, and gives their number.
+template <class T, class Rule, int kMost, class Params>
+int32_t launch_updates(const char* name, CudaContext& where, const Params& params,
+                       const UpdateBuffers& tensors, size_t first, size_t count,
+                       const int32_t* flags) {
+  static_assert(sizeof(Rule) <= kUpdateShared);
+  Updates<T, Rule::kStates, kMost> updates{};
+  static_assert(sizeof(updates) + 2 * alignof(std::max_align_t) + sizeof(params) <=
+                kMostParameterBytes);
+  updates.flags = flags;
+  updates.lr = tensors.lr.data;
+  updates.lr_is_double = tensors.lr.spec.dtype == DType::f64;
+  updates.refused = reinterpret_cast<unsigned long long*>(where.refused_counter());
+  int32_t blocks = 0;
+  for (size_t k = first; k < first + count; ++k) {
+    auto tensor = updated<T, Rule::kStates>(tensors, k, params);
+    const FiniteParts parts(tensor.elements);
+    tensor.part = parts.elements;
+    tensor.first = blocks;
+    blocks += parts.count;
+    updates.add(tensor);
+  }
+  launch(name, joined_update<T, Rule, kMost, Params>, static_cast<unsigned>(blocks), kUpdateThreads,
+         kUpdateShared, where.cuda_stream(), updates, params,
+         static_cast<const int64_t*>(tensors.t.data));
+  return blocks;
+}
+
+template <class Params>
+void update_all(const char* name, CudaContext& where, const Params& params,
+                const UpdateBuffers& tensors, Buffer scratch) {
+  CudaDeviceGuard guard(where.index());
+  auto* flags = scratch.as<int32_t>();
+  flag_non_finite(where, tensors.gradients, flags);
+  visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    with_rule<T>(params, [&](auto rule, auto) {
+      for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
+        flags += launch_updates<T, decltype(rule), size>(name, where, params, tensors, first, count,
+                                                         flags);
+      });
+    });
+  });
 }
 
 }  // namespace
@@ -66,6 +239,15 @@ void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr) 
   CudaDeviceGuard guard(where.index());
   launch("count_up", count_up, 1, 1, 0, where.cuda_stream(), counter.as<int64_t>(), lr.data,
          lr.spec.dtype == DType::f64);
+}
+
+void update_cuda(CudaContext& where, const SgdParams& params, const UpdateBuffers& tensors,
+                 Buffer scratch) {
+  update_all("sgd_update", where, params, tensors, scratch);
+}
+void update_cuda(CudaContext& where, const AdamWParams& params, const UpdateBuffers& tensors,
+                 Buffer scratch) {
+  update_all("adamw_update", where, params, tensors, scratch);
 }
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
-// What optimizers do with one element, on every device. The functions are static, as the linker
-// would merge those that it finds compiled for several instruction sets.
+// What SGD and AdamW do with one element, on every device. A rule is the numbers of one tensor's
+// step. The functions are static, as the linker would merge those that it finds compiled for
+// several instruction sets.
 #pragma once
 
 #include <cmath>
@@ -9,35 +10,34 @@
 
 namespace tessera {
 
-template <class T>
-struct SgdRates {
+enum class SgdMode { plain, momentum, nesterov };
+
+template <class T, SgdMode kMode>
+struct SgdRule {
+  static constexpr int kStates = kMode == SgdMode::plain ? 0 : 1;
   T rate, decay, momentum;
 };
 
-template <class T>
-TESSERA_HOST_DEVICE static inline void sgd_element(const SgdRates<T>& s, T g, T& p) {
-  p -= s.rate * (g + s.decay * p);
-}
-
-template <bool kNesterov, class T>
-TESSERA_HOST_DEVICE static inline void sgd_element(const SgdRates<T>& s, T g, T& p, T& b) {
-  const T slope = g + s.decay * p;
-  const T buffer = s.momentum * b + slope;
-  b = buffer;
-  p -= s.rate * (kNesterov ? slope + s.momentum * buffer : buffer);
-}
-
-// The numbers of one step and one tensor. `decay`: what the gradient gets of the parameter where
-// decay is coupled, else what is kept of the parameter.
-template <class T>
-struct AdamWRates {
+// `decay`: what the gradient gets of the parameter where decay is coupled, else what is kept of the
+// parameter.
+template <class T, bool kCoupled>
+struct AdamWRule {
+  static constexpr int kStates = 2;
   T decay, mix1, beta2, mix2, rate, root, epsilon;
 };
 
-template <class T>
-TESSERA_HOST_DEVICE static inline AdamWRates<T> adamw_rates(const AdamWParams& params, double decay,
-                                                            double lr, double t) {
-  return {static_cast<T>(params.coupled ? decay : 1 - lr * decay),
+// decay and lr are the tensor's own; t counts the steps from 1, which SGD does not ask.
+template <class T, SgdMode kMode>
+TESSERA_HOST_DEVICE static inline void set_rule(SgdRule<T, kMode>& rule, const SgdParams& params,
+                                                double decay, double lr, double /*t*/) {
+  rule = {static_cast<T>(lr), static_cast<T>(decay), static_cast<T>(params.momentum)};
+}
+
+template <class T, bool kCoupled>
+TESSERA_HOST_DEVICE static inline void set_rule(AdamWRule<T, kCoupled>& rule,
+                                                const AdamWParams& params, double decay, double lr,
+                                                double t) {
+  rule = {static_cast<T>(kCoupled ? decay : 1 - lr * decay),
           static_cast<T>(1 - params.beta1),
           static_cast<T>(params.beta2),
           static_cast<T>(1 - params.beta2),
@@ -46,15 +46,25 @@ TESSERA_HOST_DEVICE static inline AdamWRates<T> adamw_rates(const AdamWParams& p
           static_cast<T>(params.epsilon)};
 }
 
-template <bool kCoupled, class T>
-TESSERA_HOST_DEVICE static inline void adamw_element(const AdamWRates<T>& s, T slope, T& p, T& m,
-                                                     T& v) {
+template <class T, SgdMode kMode>
+TESSERA_HOST_DEVICE static inline void update_element(const SgdRule<T, kMode>& s, T g, T& p,
+                                                      T* states) {
+  T slope = g + s.decay * p;
+  if constexpr (kMode != SgdMode::plain) {
+    states[0] = s.momentum * states[0] + slope;
+    slope = kMode == SgdMode::nesterov ? slope + s.momentum * states[0] : states[0];
+  }
+  p -= s.rate * slope;
+}
+
+template <class T, bool kCoupled>
+TESSERA_HOST_DEVICE static inline void update_element(const AdamWRule<T, kCoupled>& s, T slope,
+                                                      T& p, T* states) {
   const T g = kCoupled ? slope + s.decay * p : slope;
-  const T first = m + s.mix1 * (g - m);
-  const T second = s.beta2 * v + s.mix2 * (g * g);
-  m = first;
-  v = second;
-  p = (kCoupled ? p : p * s.decay) - s.rate * (first / (std::sqrt(second) / s.root + s.epsilon));
+  T &m = states[0], &v = states[1];
+  m = m + s.mix1 * (g - m);
+  v = s.beta2 * v + s.mix2 * (g * g);
+  p = (kCoupled ? p : p * s.decay) - s.rate * (m / (std::sqrt(v) / s.root + s.epsilon));
 }
 
 }  // namespace tessera

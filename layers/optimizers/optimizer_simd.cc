@@ -3,29 +3,23 @@
 namespace tessera {
 namespace {
 
-template <class T>
-void sgd(const SgdRates<T>& rates, const T* __restrict g, int64_t count, T* __restrict p) {
-  const SgdRates<T> s = rates;
-  for (int64_t k = 0; k < count; ++k) sgd_element(s, g[k], p[k]);
-}
-
-template <bool kNesterov, class T>
-void momentum(const SgdRates<T>& rates, const T* __restrict g, int64_t count, T* __restrict p,
-              T* __restrict b) {
-  const SgdRates<T> s = rates;
-  for (int64_t k = 0; k < count; ++k) sgd_element<kNesterov>(s, g[k], p[k], b[k]);
-}
-
-template <bool kCoupled, class T>
-void adamw(const AdamWRates<T>& rates, const T* __restrict g, int64_t count, T* __restrict p,
-           T* __restrict m, T* __restrict v) {
-  const AdamWRates<T> s = rates;
-  for (int64_t k = 0; k < count; ++k) adamw_element<kCoupled>(s, g[k], p[k], m[k], v[k]);
+template <class T, class Rule>
+void update(const Rule& rule, const T* __restrict g, int64_t count, T* __restrict p,
+            T* __restrict a, T* __restrict b) {
+  const Rule s = rule;
+  for (int64_t k = 0; k < count; ++k) {
+    T states[2] = {};
+    if constexpr (Rule::kStates > 0) states[0] = a[k];
+    if constexpr (Rule::kStates > 1) states[1] = b[k];
+    update_element(s, g[k], p[k], states);
+    if constexpr (Rule::kStates > 0) a[k] = states[0];
+    if constexpr (Rule::kStates > 1) b[k] = states[1];
+  }
 }
 
 template <class T>
 constexpr OptimizerMicrokernelsOf<T> microkernels_of() {
-  return {sgd<T>, momentum<false, T>, momentum<true, T>, {adamw<false, T>, adamw<true, T>}};
+  return {update<T>, update<T>, update<T>, update<T>, update<T>};
 }
 
 }  // namespace

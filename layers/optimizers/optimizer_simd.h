@@ -1,4 +1,5 @@
-// The updates of `count` elements: g the gradients, p the parameters, the others the states.
+// The updates of `count` elements: g the gradients, p the parameters, a and b as many states as the
+// rule has.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +9,16 @@
 
 namespace tessera {
 
+template <class T, class Rule>
+using UpdateKernel = void (*)(const Rule& rule, const T* g, int64_t count, T* p, T* a, T* b);
+
 template <class T>
 struct OptimizerMicrokernelsOf {
-  void (*sgd)(const SgdRates<T>& rates, const T* g, int64_t count, T* p);
-  void (*momentum)(const SgdRates<T>& rates, const T* g, int64_t count, T* p, T* b);
-  void (*nesterov)(const SgdRates<T>& rates, const T* g, int64_t count, T* p, T* b);
-  // By whether decay is coupled.
-  void (*adamw[2])(const AdamWRates<T>& rates, const T* g, int64_t count, T* p, T* m, T* v);
+  UpdateKernel<T, SgdRule<T, SgdMode::plain>> sgd;
+  UpdateKernel<T, SgdRule<T, SgdMode::momentum>> momentum;
+  UpdateKernel<T, SgdRule<T, SgdMode::nesterov>> nesterov;
+  UpdateKernel<T, AdamWRule<T, false>> adamw;
+  UpdateKernel<T, AdamWRule<T, true>> adam;
 };
 
 struct OptimizerMicrokernels {

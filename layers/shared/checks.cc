@@ -1,5 +1,7 @@
 #include "tessera/layers/shared/checks.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
@@ -7,9 +9,9 @@
 namespace tessera {
 
 InputCheck::InputCheck(std::string_view op, std::span<const TensorSpec> in,
-                       std::initializer_list<const char*> names)
-    : op_(op), in_(in), names_(names) {
-  if (in.size() != names.size()) {
+                       std::vector<const char*> names)
+    : op_(op), in_(in), names_(std::move(names)) {
+  if (in.size() != names_.size()) {
     throw ShapeError(fmt::format("{}: takes {} inputs ({}), was given {}", op, names_.size(),
                                  fmt::join(names_, ", "), in.size()));
   }

@@ -15,8 +15,7 @@ namespace tessera {
 class InputCheck {
  public:
   // The call must have exactly one input for each name.
-  InputCheck(std::string_view op, std::span<const TensorSpec> in,
-             std::initializer_list<const char*> names);
+  InputCheck(std::string_view op, std::span<const TensorSpec> in, std::vector<const char*> names);
 
   void rank(int input, int rank) const;
   void dtype(int input, DType dtype) const;

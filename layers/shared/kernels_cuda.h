@@ -9,7 +9,6 @@
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/layers/ops/slice.h"
-#include "tessera/layers/optimizers/optimizer_params.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/pool_windows.h"
 #include "tessera/runtime/random.h"
@@ -204,25 +203,5 @@ void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer 
 
 // counter + 1, unless lr is not finite.
 void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr);
-
-// The tensors of one call, all of one dtype; `momentum` is empty without. Parameters and momentum
-// become their next versions. Scratch: finite_scratch() of the gradients.
-struct SgdBuffers {
-  Buffers parameters, gradients, momentum;
-  Buffer lr;
-  std::span<const ParameterScale> scales;
-};
-void sgd_update_cuda(CudaContext& where, const SgdParams& params, const SgdBuffers& tensors,
-                     Buffer scratch);
-
-// The tensors of one call, all of one dtype. Parameters, m and v become their next versions.
-// Scratch: finite_scratch() of the gradients.
-struct AdamWBuffers {
-  Buffers parameters, gradients, m, v;
-  Buffer lr, t;
-  std::span<const ParameterScale> scales;
-};
-void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
-                       Buffer scratch);
 
 }  // namespace tessera

@@ -202,7 +202,8 @@ TEST(Optimizers, BitsAreThoseOfTheFormula) {
   const Tensor g = gradient({count}, 1, DType::f32);
   adamw.step(std::vector{g}, scalar(0.1, DType::f64));
   const auto slope = g.to_vector<float>();
-  const AdamWRates<float> rates = adamw_rates<float>({}, 0.01, 0.1, 1);
+  AdamWRule<float, false> rates;
+  set_rule(rates, {}, 0.01, 0.1, 1);
   for (size_t i = 0; i < kCount; ++i) {
     const float first = rates.mix1 * slope[i], second = rates.mix2 * (slope[i] * slope[i]);
     wanted[i] = wanted[i] * rates.decay -
