@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Does a change that should change nothing change nothing? Asks two trainers for the same and compares:
+
+    tools/same.py OLD/trainer NEW/trainer              all of it, some half an hour on two cores
+    tools/same.py OLD/trainer NEW/trainer --only plans words
+
+words: helps, schema, reference, resolved configurations, errors and exit codes; plans: `plan --json` of
+every network and optimizer; weights: those of every network after 20 steps at a small size, and of a small
+one with every optimizer and schedule."""
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SMALL = ["data.name=synthetic", "data.train_count=96", "data.test_count=8", "data.batch=4", "threads=1",
+         "data.workers=0"]
+# They halve their pictures five times and more.
+LARGER = ("alexnet", "vgg", "googlenet", "shufflenet", "efficientnet", "regnet", "convnext", "mobilenet_v3")
+REFUSED = [  # and what is said of settings that nothing reads
+    "schedule.gamma=0.5", "model.widths=[3]", "model.name=mlp model.growth=3", "optimizer.trust=0.5",
+    "optimizer.name=lars optimizer.nesterov=true optimizer.momentum=0", "optimizer.name=foo",
+    "model.name=foo", "model.name=convnext_tiny model.dropout=0.1", "data.labels=coarse", "data.images=x",
+    "gpu.tf32=true", "schedule.name=cosine schedule.every=3ep", "memory.reserve=1GiB", "ema.warmup=true",
+    "data.test_part=0.2", "optimizer.beta1=3", "model.name=wide_resnet model.depth=11",
+    "model.name=densenet_bc model.depth=11", "memory.planner=foo", "memory.recompute=foo",
+    "memory.limit=1MiB", "mode=eager memory.limit=1MiB", "memory.budget=1MiB", "memory.costs=/none",
+    "device=gpu", "device=cpu:3", "data.mean=[1,2] data.std=[1]", "data.name=cifar10 data.root=/none",
+    "data.name=image_folder data.root=/none", "train.accumulate=3", "eval.batch=512 memory.limit=4MiB"]
+
+
+class Pair:
+    """The two trainers, and a folder of each, of the same name, so that no text differs by it."""
+
+    def __init__(self, trainers, folder):
+        self.trainers = [str(pathlib.Path(t).resolve()) for t in trainers]
+        self.folders = [pathlib.Path(folder, side, "work") for side in ("old", "new")]
+        for here in self.folders:
+            here.mkdir(parents=True)
+            (here / "c.yaml").write_text("seed: 1\n")
+
+    def run(self, *arguments):
+        """(exit code, standard output, errors) of both."""
+        found = []
+        for trainer, here in zip(self.trainers, self.folders):
+            done = subprocess.run([trainer, *arguments], cwd=here, capture_output=True, text=True)
+            found.append((done.returncode, done.stdout, done.stderr))
+        return found
+
+    def names(self, section):
+        schema = json.loads(self.run("config", "schema")[0][1])
+        return schema["properties"][section]["properties"]["name"]["enum"]
+
+
+def words(pair):
+    top = pair.run("--help")
+    yield "help", top
+    verbs = [line.split()[0] for line in top[0][1].split("Subcommands:")[1].splitlines()
+             if line.startswith("  ") and line[2].isalpha()]
+    for verb in verbs:
+        yield f"help of {verb}", pair.run(verb, "--help")
+    for what in ("schema", "reference"):
+        yield f"config {what}", pair.run("config", what)
+    for section in ("model", "optimizer", "schedule"):
+        for name in pair.names(section):
+            one = f"{section}.name={name}"
+            yield one, pair.run("--config", "c.yaml", "--print-config", *SMALL, one)
+    for text in REFUSED:
+        yield text, pair.run("--config", "c.yaml", "--dry-run", "model.name=lenet5", *SMALL, *text.split())
+
+
+def size_of(network):
+    return [f"model.name={network}", f"data.image_size={96 if network.startswith(LARGER) else 32}"]
+
+
+def plans(pair):
+    for network in pair.names("model"):
+        yield network, pair.run("plan", "--config", "c.yaml", "--json", *SMALL, *size_of(network))
+    for optimizer in pair.names("optimizer"):
+        yield optimizer, pair.run("plan", "--config", "c.yaml", "--json", *SMALL, *size_of("resnet20"),
+                                  f"optimizer.name={optimizer}")
+
+
+def tensors(path):
+    """{name: (dtype, shape, bytes)} of a safetensors file."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    return {name: (one["dtype"], one["shape"], body[slice(*one["data_offsets"])])
+            for name, one in header.items() if name != "__metadata__"}
+
+
+def trained(pair, number, settings):
+    run, out = f"run.dir=r{number}", f"r{number}.safetensors"
+    done = pair.run("--quiet", "--config", "c.yaml", *SMALL, run, "train.steps=20", "train.evaluate_every=0",
+                    "checkpoint.best=none", *settings)
+    if any(code != 0 for code, _, _ in done):
+        return done
+    pair.run("export", "--run", f"r{number}", "-o", out)
+    return [tensors(here / out) for here in pair.folders]
+
+
+def fine(result):
+    return not isinstance(result, tuple) or result[0] == 0
+
+
+def weights(pair):
+    asked = {name: size_of(name) for name in pair.names("model")}
+    for section in ("optimizer", "schedule"):
+        for name in pair.names(section):
+            asked[f"lenet5, {name}"] = [*size_of("lenet5"), f"{section}.name={name}"]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = {name: pool.submit(trained, pair, number, settings)
+                for number, (name, settings) in enumerate(asked.items())}
+        for name, job in jobs.items():
+            yield name, job.result()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--only", nargs="+", choices=("words", "plans", "weights"),
+                        default=("words", "plans", "weights"))
+    parsed = parser.parse_args()
+    differ = 0
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Pair((parsed.old, parsed.new), folder)
+        for kind in parsed.only:
+            count = 0
+            for name, (old, new) in globals()[kind](pair):
+                count += 1
+                failed = kind != "words" and not (fine(old) and fine(new))
+                if old != new or failed:
+                    differ += 1
+                    print(f"{kind}: {name} {'fails' if failed else 'differs'}", flush=True)
+            print(f"{kind}: {count} compared", flush=True)
+    print("the same" if differ == 0 else f"{differ} differ")
+    return differ != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
