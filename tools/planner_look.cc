@@ -112,8 +112,7 @@ void add_look_verbs(CLI::App& app, Verb& verb) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("file,--input", arguments->file, "a plan, or a problem to plan first")
-        ->required();
+    command->add_option("file", arguments->file, "a plan, or a problem to plan first")->required();
     command->add_option("--planner", arguments->planner, "one of " + planner_names())
         ->capture_default_str();
     command->callback(

@@ -10,8 +10,8 @@
 
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/random_problem.h"
-#include "tessera/memory/recompute/random_recompute.h"
 #include "tessera/memory/recompute/recompute_text.h"
+#include "tessera/memory/recompute/training_recompute.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/planner_verbs.h"
 
@@ -22,7 +22,7 @@ struct Arguments {
   std::string config, output;
   std::vector<std::string> overrides;
   RandomProblem random;
-  int recompute_steps = 0, training_batch = 0;
+  int training_batch = 0;
 };
 
 int make_random(const Arguments& arguments) {
@@ -30,12 +30,6 @@ int make_random(const Arguments& arguments) {
     TrainingNetwork network;
     network.batch = arguments.training_batch;
     write_output(arguments.output, write_recompute(training_recompute(network)));
-    return 0;
-  }
-  if (arguments.recompute_steps > 0) {
-    const uint64_t seed = arguments.random.seed;
-    write_output(arguments.output,
-                 write_recompute(random_recompute(seed, arguments.recompute_steps)));
     return 0;
   }
   if (arguments.random.largest < 1 || arguments.random.largest > int64_t{1} << 36)
@@ -99,14 +93,10 @@ void add_make_verbs(CLI::App& app, Verb& verb) {
   };
   CLI::App* random = add("random", "a problem at random, as CSV", make_random);
   add_random(*random, arguments->random);
-  CLI::Option* steps = random->add_option("--recompute", arguments->recompute_steps,
-                                          "instead one for planner recompute, of so many steps");
-  steps->check(CLI::Range(1, 100'000));
   random
       ->add_option("--training", arguments->training_batch,
                    "instead, for planner recompute, what ResNet-50 trains at this batch")
-      ->check(CLI::Range(1, 100'000))
-      ->excludes(steps);
+      ->check(CLI::Range(1, 100'000));
   CLI::App* exporting =
       add("export", "the problem of a model's training step, as CSV", export_model);
   exporting->add_option("--config", arguments->config, "YAML file, as of trainer")->required();

@@ -179,8 +179,7 @@ void add_recompute_verb(CLI::App& app, Verb& verb) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "recompute", "what to compute again so that a program fits a budget in bytes");
-  command->add_option("file,--input", arguments->file, "the problem (memory/recompute)")
-      ->required();
+  command->add_option("file", arguments->file, "the problem (memory/recompute)")->required();
   add_bytes(*command, "--budget", arguments->budget, "bytes that may be live (4GiB)");
   command
       ->add_option("--strategy-lib",

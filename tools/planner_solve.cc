@@ -1,4 +1,4 @@
-// planner solve, bound, check: plans, and what is proved of them.
+// planner solve, check: plans, and what is proved of them.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -70,13 +70,6 @@ int solve(const Arguments& arguments) {
   return 0;
 }
 
-int bound(const Arguments& arguments) {
-  const Problem problem = read_plan_csv_file(arguments.file);
-  write_out(fmt::format("lower bound {}  unplanned {}  buffers {}\n", lower_bound(problem),
-                        unplanned_bytes(problem), problem.buffers.size()));
-  return 0;
-}
-
 int check_file(const Arguments& arguments) {
   Problem problem = read_plan_csv_file(arguments.file);
   const Plan plan = take_plan(problem, arguments.file);
@@ -97,7 +90,7 @@ void add_solve_verbs(CLI::App& app, Verb& verb) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("file,--input", arguments->file, "the problem")->required();
+    command->add_option("file", arguments->file, "the problem")->required();
     command->callback(
         [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
     return command;
@@ -111,7 +104,6 @@ void add_solve_verbs(CLI::App& app, Verb& verb) {
   solving->add_option("--nodes", arguments->limits.nodes, "decisions after which a search gives up")
       ->check(CLI::NonNegativeNumber);
   add_bytes(*solving, "--max-bytes", arguments->max_bytes, "fail with 4 above it");
-  add("bound", "the bytes below which no plan can be", bound);
   CLI::App* checking = add("check", "prove that a plan (a file with offsets) is right", check_file);
   add_bytes(*checking, "--capacity", arguments->capacity, "bytes there are");
 }

@@ -14,7 +14,7 @@ constexpr int kUsage = 2;       // or bad input
 constexpr int kInfeasible = 4;  // no plan fits, or a limit of the user is passed
 constexpr int kNotFound = 7;    // none was found that fits the capacity, none is proved impossible
 
-void add_solve_verbs(CLI::App& app, Verb& verb);  // solve, bound, check
+void add_solve_verbs(CLI::App& app, Verb& verb);  // solve, check
 void add_look_verbs(CLI::App& app, Verb& verb);   // draw, why
 void add_bench_verbs(CLI::App& app, Verb& verb);  // compare, bench, list
 void add_make_verbs(CLI::App& app, Verb& verb);   // random, export

@@ -47,10 +47,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         plans = [os.path.join(folder, name) for name in ("ours.csv", "theirs.csv")]
         for file in options.files:
-            task = ["--input", file, "--capacity", str(options.capacity), "--output"]
+            task = ["--capacity", str(options.capacity), "--output"]
             commands = [
-                [options.planner, "solve", "--planner", options.name, *task, plans[0]],
-                [options.minimalloc, *task, plans[1], "--timeout", f"{options.timeout}s"]]
+                [options.planner, "solve", file, "--planner", options.name, *task, plans[0]],
+                [options.minimalloc, "--input", file, *task, plans[1], "--timeout",
+                 f"{options.timeout}s"]]
             times = [[], []]
             statuses = [0, 0]
             for _ in range(options.rounds):

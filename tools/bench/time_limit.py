@@ -40,8 +40,8 @@ def main():
                            check=True)
         print(f"{'problem':32} {'capacity':>14} " + " ".join(f"{x:>7g}s" for x in limits))
         for file in files + options.files:
-            bound = int(subprocess.run([options.planner, "bound", file], check=True, text=True,
-                                       capture_output=True).stdout.split()[2])
+            bound = int(subprocess.run([options.planner, "solve", file, "--planner", "none"], check=True,
+                                       text=True, capture_output=True).stdout.split()[4])
             for capacity in (None, bound, bound - 1):
                 task = [] if capacity is None else ["--capacity", str(capacity)]
                 cells = []

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/memory/recompute/random_recompute.h"
 #include "tessera/memory/recompute/recompute.h"
+#include "tessera/tests/memory/recompute/random_recompute.h"
 
 namespace tessera {
 namespace {

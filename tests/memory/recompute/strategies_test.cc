@@ -3,8 +3,9 @@
 #include "../../../examples/own_planner/every_nth.h"
 #include <gtest/gtest.h>
 
-#include "tessera/memory/recompute/random_recompute.h"
 #include "tessera/memory/recompute/recompute.h"
+#include "tessera/memory/recompute/training_recompute.h"
+#include "tessera/tests/memory/recompute/random_recompute.h"
 
 namespace tessera {
 namespace {

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "tessera/memory/recompute/random_recompute.h"
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/memory/recompute/random_recompute.h"
 
 namespace tessera {
 namespace {

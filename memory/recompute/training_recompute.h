@@ -1,14 +1,9 @@
-// Problems of recomputation out of nothing: small ones at random, and training steps. The same
-// problem for the same settings on every machine.
+// A problem of recomputation out of nothing, the same for the same settings on every machine.
 #pragma once
 
 #include "tessera/memory/recompute/recompute.h"
 
 namespace tessera {
-
-// Up to `steps` steps over values of 1 to 20 bytes, some of them updates, results, in place, with
-// scratch, or with several outputs; whatever a problem may have.
-RecomputeProblem random_recompute(uint64_t seed, int steps);
 
 // One training step of a residual network of bottleneck blocks, as the compiler makes it: a
 // convolution, then batch norm of several steps with addition and ReLU in the last, backward in
