@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {
