@@ -1,11 +1,150 @@
+#include <cstddef>
+
 #include "tessera/engine/finite_cuda.h"
-#include "tessera/layers/optimizers/updates_cuda.h"
+#include "tessera/engine/table_cuda.h"
+#include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
+#include "tessera/runtime/cuda/launch.h"
 
 namespace tessera {
 namespace {
+
+// One launch updates many tensors, each as a whole or not at all. The flags of
+// engine/finite_cuda.h say which.
+
+inline constexpr int kUpdateThreads = 256;
+inline constexpr size_t kUpdateShared = 64;  // bytes: flags of the warps, then what a kernel likes
+static_assert(kUpdateShared >= block_values<kUpdateThreads>() * sizeof(int));
+
+__device__ inline double read_lr(const void* lr, bool is_double) {
+  return is_double ? *static_cast<const double*>(lr)
+                   : static_cast<double>(*static_cast<const float*>(lr));
+}
+
+template <class T, int kStates>
+struct Updated {
+  static constexpr int kSlots = kStates == 0 ? 1 : kStates;
+  T* parameter;
+  const T* gradient;
+  T* states[kSlots];
+  int64_t elements;
+  int32_t part, first;  // FiniteParts::elements, the first block
+  double decay, lr_factor;
+};
+
+template <class T, int kStates, int kMost>
+struct Updates : TensorTable<Updated<T, kStates>, kMost> {
+  const int32_t* flags;  // of each block
+  const void* lr;
+  bool lr_is_double;
+  unsigned long long* refused;
+};
+
+// The part of a tensor that a block updates.
+template <class T, int kStates>
+struct UpdatedPart {
+  const Updated<T, kStates>& tensor;
+  int64_t first;
+  int count;  // 0 where the tensor stays as it is
+  double lr;
+};
+
+// Threads of a block must come here together.
+template <class T, int kStates, int kMost>
+__device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMost>& updates) {
+  const auto block = static_cast<int32_t>(blockIdx.x);
+  const Updated<T, kStates>& tensor = updates.of_block(block);
+  const double lr = read_lr(updates.lr, updates.lr_is_double);
+  int refused = lr - lr != 0;
+  const int32_t last =
+      tensor.first + static_cast<int32_t>(ceil_div<int64_t>(tensor.elements, tensor.part));
+  for (int32_t k = tensor.first + static_cast<int32_t>(threadIdx.x); k < last; k += kUpdateThreads)
+    refused |= updates.flags[k];
+  refused = block_or<kUpdateThreads>(refused, dynamic_shared<int>());
+  // The counter is the host's, which only reads it; several tensors may be refused at once.
+  if (refused != 0 && block == tensor.first && threadIdx.x == 0) atomicAdd(updates.refused, 1ull);
+  const int64_t first = int64_t{block - tensor.first} * tensor.part;
+  const int64_t left = tensor.elements - first;
+  const int count = static_cast<int>(left < tensor.part ? left : int64_t{tensor.part});
+  return {tensor, first, refused != 0 ? 0 : count, lr};
+}
+
+// step(gradient, parameter, states) for each element of the part; the last two are references.
+template <class T, int kStates, class Step>
+__device__ void update_part(const UpdatedPart<T, kStates>& part, Step step) {
+  constexpr int N = kPack<T>, kSlots = Updated<T, kStates>::kSlots;
+  T* p = part.tensor.parameter + part.first;
+  const T* g = part.tensor.gradient + part.first;
+  T* s[kSlots];
+  bool packs = takes_packs<N>(p) && takes_packs<N>(g);
+  for (int k = 0; k < kStates; ++k) {
+    s[k] = part.tensor.states[k] + part.first;
+    packs = packs && takes_packs<N>(s[k]);
+  }
+  const int done = packs ? part.count / N * N : 0;
+  for (int i = static_cast<int>(threadIdx.x) * N; i < done; i += kUpdateThreads * N) {
+    const Pack<T, N> slope = load_pack<N>(g + i);
+    Pack<T, N> value = load_pack<N>(p + i), states[kSlots];
+    for (int k = 0; k < kStates; ++k) states[k] = load_pack<N>(s[k] + i);
+    for (int j = 0; j < N; ++j) {
+      T own[kSlots];
+      for (int k = 0; k < kStates; ++k) own[k] = states[k][j];
+      step(slope[j], value[j], own);
+      for (int k = 0; k < kStates; ++k) states[k][j] = own[k];
+    }
+    store_pack(p + i, value);
+    for (int k = 0; k < kStates; ++k) store_pack(s[k] + i, states[k]);
+  }
+  for (int i = done + static_cast<int>(threadIdx.x); i < part.count; i += kUpdateThreads) {
+    T own[kSlots];
+    for (int k = 0; k < kStates; ++k) own[k] = s[k][i];
+    step(g[i], p[i], own);
+    for (int k = 0; k < kStates; ++k) s[k][i] = own[k];
+  }
+}
+
+// Tensor k of a call, without its states.
+template <class T, int kStates, class All, class Params>
+Updated<T, kStates> updated(const All& tensors, size_t k, const Params& params) {
+  const Buffer& p = tensors.parameters[k];
+  Updated<T, kStates> tensor{};
+  tensor.parameter = p.as<T>();
+  tensor.gradient = tensors.gradients[k].template as<const T>();
+  tensor.elements = p.elements();
+  const ParameterScale own = scale_of(params, p.spec, tensors.scales[k]);
+  tensor.decay = own.decay;
+  tensor.lr_factor = own.lr;
+  return tensor;
+}
+
+// Starts kernel(updates, settings...) with a block for each flag and gives their number. entry(k)
+// is tensor k of `count`, without what is found here: its part and its first block.
+template <class T, int kStates, int kMost, class Kernel, class Entry, class... Settings>
+int32_t launch_updates(const char* name, Kernel* kernel, CudaContext& where, size_t count,
+                       const Buffer& lr, const int32_t* flags, const Entry& entry,
+                       const Settings&... settings) {
+  Updates<T, kStates, kMost> updates{};
+  static_assert(sizeof(updates) + (alignof(std::max_align_t) + ... + sizeof(Settings)) <=
+                kMostParameterBytes);
+  updates.flags = flags;
+  updates.lr = lr.data;
+  updates.lr_is_double = lr.spec.dtype == DType::f64;
+  updates.refused = reinterpret_cast<unsigned long long*>(where.refused_counter());
+  int32_t first = 0;
+  for (size_t k = 0; k < count; ++k) {
+    Updated<T, kStates> tensor = entry(k);
+    const FiniteParts parts(tensor.elements);
+    tensor.part = parts.elements;
+    tensor.first = first;
+    first += parts.count;
+    updates.add(tensor);
+  }
+  launch(name, kernel, static_cast<unsigned>(first), kUpdateThreads, kUpdateShared,
+         where.cuda_stream(), updates, settings...);
+  return first;
+}
 
 __global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
   const double rate = read_lr(lr, lr_is_double);
@@ -66,6 +205,113 @@ void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr) 
   CudaDeviceGuard guard(where.index());
   launch("count_up", count_up, 1, 1, 0, where.cuda_stream(), counter.as<int64_t>(), lr.data,
          lr.spec.dtype == DType::f64);
+}
+
+namespace {
+
+enum class Momentum { none, plain, nesterov };
+
+constexpr int states_of(Momentum mode) { return mode == Momentum::none ? 0 : 1; }
+
+template <class T, Momentum kMode, int kMost>
+__global__ void __launch_bounds__(kUpdateThreads)
+    update(const __grid_constant__ Updates<T, states_of(kMode), kMost> updates, const T momentum) {
+  const auto part = part_to_update(updates);
+  const SgdRates<T> rates{static_cast<T>(part.lr * part.tensor.lr_factor),
+                          static_cast<T>(part.tensor.decay), momentum};
+  update_part(part, [&](T g, T& p, T* states) {
+    if constexpr (kMode == Momentum::none)
+      sgd_element(rates, g, p);
+    else
+      sgd_element<kMode == Momentum::nesterov>(rates, g, p, states[0]);
+  });
+}
+
+template <class T, Momentum kMode>
+void update_all(CudaContext& where, const SgdParams& params, const SgdBuffers& tensors,
+                const int32_t* flags) {
+  constexpr int kStates = states_of(kMode);
+  for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
+    const auto entry = [&](size_t k) {
+      auto tensor = updated<T, kStates>(tensors, first + k, params);
+      if constexpr (kStates > 0) tensor.states[0] = tensors.momentum[first + k].as<T>();
+      return tensor;
+    };
+    flags +=
+        launch_updates<T, kStates, size>("sgd_update", update<T, kMode, size>, where, count,
+                                         tensors.lr, flags, entry, static_cast<T>(params.momentum));
+  });
+}
+
+}  // namespace
+
+void sgd_update_cuda(CudaContext& where, const SgdParams& params, const SgdBuffers& tensors,
+                     Buffer scratch) {
+  CudaDeviceGuard guard(where.index());
+  auto* flags = scratch.as<int32_t>();
+  flag_non_finite(where, tensors.gradients, flags);
+  visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (params.momentum == 0)
+      update_all<T, Momentum::none>(where, params, tensors, flags);
+    else if (params.nesterov)
+      update_all<T, Momentum::nesterov>(where, params, tensors, flags);
+    else
+      update_all<T, Momentum::plain>(where, params, tensors, flags);
+  });
+}
+
+namespace {
+
+// One thread finds the rates: powers of doubles are slow, and all threads of a block need the same.
+template <class T, bool kCoupled, int kMost>
+__global__ void __launch_bounds__(kUpdateThreads)
+    update(const __grid_constant__ Updates<T, 2, kMost> updates, const AdamWParams params,
+           const int64_t* t) {
+  const auto part = part_to_update(updates);
+  auto* shared = dynamic_shared<AdamWRates<T>>();
+  __syncthreads();  // of what part_to_update() had there
+  if (threadIdx.x == 0)
+    *shared = adamw_rates<T>(params, part.tensor.decay, part.lr * part.tensor.lr_factor,
+                             static_cast<double>(*t));
+  __syncthreads();
+  const AdamWRates<T> rates = *shared;
+  update_part(part, [&](T g, T& p, T* states) {
+    adamw_element<kCoupled>(rates, g, p, states[0], states[1]);
+  });
+}
+
+template <class T, bool kCoupled>
+void update_all(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
+                const int32_t* flags) {
+  static_assert(sizeof(AdamWRates<T>) <= kUpdateShared);
+  for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
+    const auto entry = [&](size_t k) {
+      auto tensor = updated<T, 2>(tensors, first + k, params);
+      tensor.states[0] = tensors.m[first + k].as<T>();
+      tensor.states[1] = tensors.v[first + k].as<T>();
+      return tensor;
+    };
+    flags +=
+        launch_updates<T, 2, size>("adamw_update", update<T, kCoupled, size>, where, count,
+                                   tensors.lr, flags, entry, params, tensors.t.as<const int64_t>());
+  });
+}
+
+}  // namespace
+
+void adamw_update_cuda(CudaContext& where, const AdamWParams& params, const AdamWBuffers& tensors,
+                       Buffer scratch) {
+  CudaDeviceGuard guard(where.index());
+  auto* flags = scratch.as<int32_t>();
+  flag_non_finite(where, tensors.gradients, flags);
+  visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (params.coupled)
+      update_all<T, true>(where, params, tensors, flags);
+    else
+      update_all<T, false>(where, params, tensors, flags);
+  });
 }
 
 }  // namespace tessera
