@@ -1,6 +1,6 @@
 #include <cstddef>
 
-#include "tessera/engine/finite_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/table_cuda.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 // One launch updates many tensors, each as a whole or not at all. The flags of
-// engine/finite_cuda.h say which.
+// engine/kernels_cuda.h say which.
 
 inline constexpr int kUpdateThreads = 256;
 inline constexpr size_t kUpdateShared = 64;  // bytes: flags of the warps, then what a kernel likes

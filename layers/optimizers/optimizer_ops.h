@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tessera/engine/finite_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/op.h"
 #include "tessera/layers/optimizers/optimizer_params.h"
 #include "tessera/layers/optimizers/optimizer_simd.h"

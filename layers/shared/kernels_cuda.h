@@ -211,7 +211,7 @@ std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProg
 
 // Updates.
 
-// in: lr, then what has to be finite; their flags (engine/finite_cuda.h) stand in scratch.
+// in: lr, then what has to be finite; their flags (engine/kernels_cuda.h) stand in scratch.
 void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);
 // in: lr, the gradient; its flags stand in scratch.
 void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);

@@ -9,7 +9,6 @@
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
-
 namespace {
 
 // Input of a task: half of the smallest L2 met (512 KB).
@@ -124,16 +123,6 @@ void store_outputs(const GatherGeometry& g, const LanesTiling& tiling, const Lan
   });
 }
 
-#define TESSERA_LANES_TILING(T)                                                                    \
-  template void fill_block(const GatherGeometry&, const LanesTiling&, const LanesTask&, const T*,  \
-                           T*);                                                                    \
-  template void load_outputs(const GatherGeometry&, const LanesTiling&, const LanesTask&, int64_t, \
-                             int64_t, const T*, T*);                                               \
-  template void store_outputs(const GatherGeometry&, const LanesTiling&, const LanesTask&,         \
-                              int64_t, int64_t, const T*, T*);
-TESSERA_LANES_TILING(float)
-TESSERA_LANES_TILING(double)
-
 namespace {
 
 // Costs are in cycles of a core that begins two products of vectors in each, for a pixel of the
@@ -245,5 +234,15 @@ std::optional<LanesAre> lanes_for(const ConvRequest& r) {
 bool forward_is_direct(const ConvRequest& r) {
   return r.pass != ConvPass::input_grad && !lanes_for({ConvPass::forward, r.shape, r.dtype});
 }
+
+#define TESSERA_LANES_TILING(T)                                                                    \
+  template void fill_block(const GatherGeometry&, const LanesTiling&, const LanesTask&, const T*,  \
+                           T*);                                                                    \
+  template void load_outputs(const GatherGeometry&, const LanesTiling&, const LanesTask&, int64_t, \
+                             int64_t, const T*, T*);                                               \
+  template void store_outputs(const GatherGeometry&, const LanesTiling&, const LanesTask&,         \
+                              int64_t, int64_t, const T*, T*);
+TESSERA_LANES_TILING(float)
+TESSERA_LANES_TILING(double)
 
 }  // namespace tessera
