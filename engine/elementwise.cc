@@ -6,11 +6,10 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/elementwise_cuda.h"
 #include "tessera/engine/integer_arithmetic.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/relation.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

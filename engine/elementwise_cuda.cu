@@ -1,4 +1,4 @@
-#include "tessera/engine/elementwise_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/strided_cuda.h"
 
 namespace tessera {

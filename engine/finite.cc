@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "tessera/engine/finite_simd.h"
+#include "tessera/engine/reduce_simd.h"
 
 namespace tessera {
 namespace {

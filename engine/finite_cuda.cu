@@ -1,4 +1,4 @@
-#include "tessera/engine/finite_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/table_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"

@@ -19,7 +19,7 @@ double objective(const std::function<Tensor(const Tensors&)>& f, const Tensors& 
   return sum;
 }
 
-double norm(const std::vector<double>& v) {
+double length(const std::vector<double>& v) {
   double sum = 0;
   for (double x : v) sum += x * x;
   return std::sqrt(sum);
@@ -58,7 +58,7 @@ GradientCheckResult check_gradients(const std::function<Tensor(const Tensors&)>&
       difference[i] = a[i] - numeric[i];
       if (std::abs(difference[i]) > std::abs(difference[furthest])) furthest = i;
     }
-    double error = norm(difference) / std::max({norm(a), norm(numeric), 1e-8});
+    double error = length(difference) / std::max({length(a), length(numeric), 1e-8});
     if (x.empty()) continue;
     result.worst = std::max(result.worst, std::isnan(error) ? INFINITY : error);
     result.report += fmt::format(

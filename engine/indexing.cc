@@ -1,5 +1,4 @@
 // Ops that move elements by their position: permute, gather and its gradient, one_hot.
-#include "tessera/engine/indexing.h"
 
 #include <algorithm>
 #include <array>
@@ -7,12 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/indexing_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/op_settings.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
-#include "tessera/engine/structural_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 

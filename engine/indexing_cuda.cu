@@ -2,7 +2,7 @@
 // two, and sums have the order of the CPU.
 #include <bit>
 
-#include "tessera/engine/indexing_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/strided_cuda.h"
 
 namespace tessera {

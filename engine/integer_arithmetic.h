@@ -58,4 +58,22 @@ Tensor integer_arithmetic(IntegerOp op, const Tensor& a, const Tensor& b);
 // A scalar of x's dtype; throws ShapeError where the dtype has no such number.
 Tensor constant_like(const char* who, const Tensor& x, double value);
 
+// Comparisons of a pair of elements.
+enum class Relation : uint8_t { equal, not_equal, less, less_equal };
+
+template <class T>
+TESSERA_HOST_DEVICE bool result_of(Relation relation, T a, T b) {
+  switch (relation) {
+    case Relation::equal:
+      return a == b;
+    case Relation::not_equal:
+      return a != b;
+    case Relation::less:
+      return a < b;
+    case Relation::less_equal:
+      return a <= b;
+  }
+  return false;
+}
+
 }  // namespace tessera

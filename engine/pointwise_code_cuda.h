@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/scalar_program.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"

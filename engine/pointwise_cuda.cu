@@ -1,9 +1,9 @@
 // Scalar programs on a GPU. Those that are not compiled are interpreted: a thread computes whole
 // elements, its registers in local memory. All threads of a warp run the same instruction, so
 // interpreting costs no divergence.
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_code_cuda.h"
-#include "tessera/engine/pointwise_cuda.h"
 #include "tessera/engine/pointwise_known.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

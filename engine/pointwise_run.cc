@@ -10,6 +10,7 @@
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
+
 namespace {
 
 // Periods are repeated to this length, so that the stretches between their ends are long.
@@ -337,6 +338,17 @@ void PointwiseRun::apply_to(void* to, int64_t first, int64_t count) const {
     Stretches<float>(*this, first, count, to).run();
   else
     Stretches<double>(*this, first, count, to).run();
+}
+
+KnownMatch known_program(const ScalarProgram& program, Constants constants) {
+  if (program.code.empty() || program.registers() > kMaxScalarRegisters) return {};
+  const KnownForm form(program.code.data(), program.inputs, program.result(), constants);
+  const auto* found = std::find(kKnownPrograms.begin(), kKnownPrograms.end(), form.program);
+  if (!form.fits || found == kKnownPrograms.end()) return {};
+  KnownMatch match{.program = static_cast<int>(found - kKnownPrograms.begin()),
+                   .count = form.program.inputs};
+  std::copy_n(form.source, match.count, match.inputs);
+  return match;
 }
 
 }  // namespace tessera

@@ -2,12 +2,130 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "tessera/engine/pointwise_functions_simd.h"
-#include "tessera/engine/pointwise_known_simd.h"
+#include "tessera/engine/pointwise_known.h"
 
 namespace tessera {
 namespace {
+
+// First, compiled code for the known programs.
+
+// Of vectors in every lane, or of numbers.
+template <ScalarOp kOp, class V>
+[[gnu::always_inline]] inline V evaluate(V a, V b, V c, V value) {
+  const V zero{}, one = zero + 1;
+  if constexpr (kOp == ScalarOp::constant) return value;
+  if constexpr (kOp == ScalarOp::add) return a + b;
+  if constexpr (kOp == ScalarOp::sub) return a - b;
+  if constexpr (kOp == ScalarOp::mul) return a * b;
+  if constexpr (kOp == ScalarOp::div) return a / b;
+  // The compiler drops the second comparison if b is a constant.
+  if constexpr (kOp == ScalarOp::max) return ((a <= b) | (b != b)) ? b : a;
+  if constexpr (kOp == ScalarOp::min) return ((a >= b) | (b != b)) ? b : a;
+  if constexpr (kOp == ScalarOp::greater) return a > b ? one : zero;
+  if constexpr (kOp == ScalarOp::less_equal) return a <= b ? one : zero;
+  if constexpr (kOp == ScalarOp::select) return a != zero ? b : c;
+  if constexpr (kOp == ScalarOp::neg) return -a;
+  if constexpr (kOp == ScalarOp::abs) return a < zero ? -a : a;
+  if constexpr (kOp == ScalarOp::exp) return exp_of(a);
+  if constexpr (kOp == ScalarOp::erf) return erf_of(a);
+  if constexpr (kOp == ScalarOp::sigmoid) return sigmoid_of(a);
+  if constexpr (kOp == ScalarOp::pow) return std::pow(a, b);
+  if constexpr (kOp == ScalarOp::log) return std::log(a);
+  if constexpr (kOp == ScalarOp::sqrt) return std::sqrt(a);
+  if constexpr (kOp == ScalarOp::tanh) return std::tanh(a);
+  if constexpr (kOp == ScalarOp::sin) return std::sin(a);
+  if constexpr (kOp == ScalarOp::cos) return std::cos(a);
+}
+
+// How many registers are computed side by side: a function alone has enough to do, and rare
+// programs should not take long to compile.
+constexpr int unroll(int program) {
+  const KnownProgram& known = kKnownPrograms.list[program];
+  for (int j = 0; j < known.length; ++j)
+    if (known.code[j].op >= ScalarOp::exp) return 1;
+  return program < kKnownPrograms.common ? 2 : 1;
+}
+
+// The program on one register of elements.
+template <int kProgram>
+[[gnu::always_inline]] inline Register compute(
+    const float* const (&x)[kKnownPrograms.list[kProgram].inputs], int64_t at) {
+  constexpr KnownProgram program = kKnownPrograms.list[kProgram];
+  Register r[program.inputs + program.length];
+  for (int k = 0; k < program.inputs; ++k) r[k] = load(x[k] + at);
+  [&]<int... J>(std::integer_sequence<int, J...>) __attribute__((always_inline)) {
+    ((r[program.inputs + J] =
+          evaluate<program.code[J].op>(r[program.code[J].a], r[program.code[J].b],
+                                       r[program.code[J].c], filled(program.code[J].value))),
+     ...);
+  }
+  (std::make_integer_sequence<int, program.length>());
+  return r[program.inputs + program.length - 1];
+}
+
+// Whole steps of n elements; returns how many elements they were. kStays: some inputs are one
+// value. Nothing is stored but the result, as what waits to be stored is what bounds how much of it
+// is on its way to memory.
+template <int kProgram, bool kStays, int kInputs>
+[[gnu::noinline]] int64_t run_steps(const float* const (&in)[kInputs],
+                                    const int64_t (&mask)[kInputs], int64_t n, float* out) {
+  constexpr int kUnroll = unroll(kProgram), kStep = kUnroll * kLanes;
+  int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    const float* x[kInputs];
+    for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (kStays ? i & mask[k] : i);
+    Register y[kUnroll];
+    for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, u * kLanes);
+    for (int u = 0; u < kUnroll; ++u) store(out + i + u * kLanes, y[u]);
+  }
+  return i;
+}
+
+// n elements in which no ring ends. What is no whole step is made one, so that the same code
+// computes all elements: of two NaN the first gives the bits, and which is the first is up to the
+// compiler.
+template <int kProgram, int kInputs>
+void run_turn(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs], bool stays,
+              int64_t n, float* out) {
+  constexpr int kStep = unroll(kProgram) * kLanes;
+  constexpr bool kMayStay = unroll(kProgram) == 1;  // one code serves for both
+  const int64_t i = stays ? run_steps<kProgram, true>(in, mask, n, out)
+                          : run_steps<kProgram, kMayStay>(in, mask, n, out);
+  if (i == n) return;
+  float rest[kInputs + 1][kStep];
+  const float* x[kInputs];
+  int64_t on[kInputs];
+  for (int k = 0; k < kInputs; ++k) {
+    copy_first(in[k] + (i & mask[k]), n - i, kStep, rest[k]);
+    x[k] = rest[k], on[k] = -1;
+  }
+  run_steps<kProgram, kMayStay>(x, on, kStep, rest[kInputs]);
+  for (int64_t j = 0; j < n - i; ++j) out[i + j] = rest[kInputs][j];
+}
+
+template <int kProgram>
+void run_known(const PointwiseStretch& from, int64_t n, float* out) {
+  constexpr int kInputs = kKnownPrograms.list[kProgram].inputs;
+  bool stays = false;
+  int64_t mask[kInputs];  // 0 keeps an input where it is
+  for (int k = 0; k < kInputs; ++k) {
+    mask[k] = from.moves[k] == PointwiseMove::nowhere ? 0 : -1;
+    stays |= mask[k] == 0;
+  }
+  int64_t phase = from.phase;
+  for (int64_t done = 0; done < n;) {
+    int64_t turn = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
+    if (turn > n - done) turn = n - done;
+    const int64_t at[] = {done, phase, 0};  // of each PointwiseMove
+    const float* in[kInputs];
+    for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.moves[k])];
+    run_turn<kProgram>(in, mask, stays, turn, out + done);
+    done += turn, phase += turn - from.period;
+  }
+}
 
 constexpr bool has_vectors(ScalarOp op) {
   return op != ScalarOp::pow && op != ScalarOp::log && op != ScalarOp::sqrt &&

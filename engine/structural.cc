@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/recorder.h"
-#include "tessera/engine/structural_cuda.h"
 #include "tessera/engine/sum_run.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"

@@ -1,5 +1,5 @@
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/strided_cuda.h"
-#include "tessera/engine/structural_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
 #include "tessera/runtime/cuda/launch.h"

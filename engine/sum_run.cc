@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/op_settings.h"
+#include "tessera/engine/reduce_simd.h"
 #include "tessera/engine/structural.h"
-#include "tessera/engine/sum_run_cuda.h"
-#include "tessera/engine/sum_run_simd.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/engine/sum_run_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
 #include "tessera/runtime/cuda/launch.h"

@@ -1,6 +1,11 @@
 #include "tessera/graph/passes/constants.h"
 
+#include <algorithm>
+
 #include "tessera/engine/structural.h"
+#include "tessera/graph/passes/fusion.h"
+#include "tessera/graph/passes/passes.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 
@@ -51,6 +56,60 @@ void copy_from_stores(Graph& graph) {
     const Tensor there = constant_tensor(graph, static_cast<ValueId>(id));
     set_constant(value, run_now(there.device(), [&] { return copy(there); }));
   }
+}
+
+namespace {
+
+// What is folded may be so much larger than what it is made of: it is kept from then on.
+constexpr size_t kFoldedBytes = 4096;
+
+bool folds(const Graph& graph, const Node& node) {
+  const auto constant = [&](ValueId id) { return is_constant(graph, id); };
+  if (node.inputs.empty() || node.is_update() || context(node.device).plans_only() ||
+      !std::all_of(node.inputs.begin(), node.inputs.end(), constant))
+    return false;
+  size_t read = 0, made = 0;
+  for (const ValueId id : node.inputs) read += graph.values[static_cast<size_t>(id)].spec.bytes();
+  for (const ValueId id : node.outputs) made += graph.values[static_cast<size_t>(id)].spec.bytes();
+  return made <= std::max(read, kFoldedBytes);
+}
+
+}  // namespace
+
+int fold_constants(Graph& graph) {
+  int folded = 0;
+  for (Node& node : graph.nodes) {
+    if (!folds(graph, node)) continue;
+    Tensors inputs;
+    for (const ValueId id : node.inputs) inputs.push_back(constant_tensor(graph, id));
+    const Tensors results = run_now(node.device, [&] { return tessera::apply(node.op, inputs); });
+    for (size_t i = 0; i < results.size(); ++i)
+      set_constant(graph.values[static_cast<size_t>(node.outputs[i])], results[i]);
+    node = Node{};
+    ++folded;
+  }
+  drop_emptied(graph);
+  drop_unread_constants(graph);
+  return folded;
+}
+
+int pack_constants(Graph& graph) {
+  int packed = 0;
+  for (Node& node : graph.nodes) {
+    Context& where = context(node.device);
+    if (where.plans_only()) continue;
+    const auto packing = node.op->pack_input(graph.input_specs(node), where.target());
+    if (!packing) continue;
+    ValueId& input = node.inputs[static_cast<size_t>(packing->input)];
+    if (!is_constant(graph, input)) continue;
+    const Tensor whole = constant_tensor(graph, input);
+    input = add_constant(
+        graph, run_now(node.device, [&] { return tessera::apply1(packing->pack, {whole}); }));
+    node.op = packing->op;
+    ++packed;
+  }
+  drop_unread_constants(graph);
+  return packed;
 }
 
 }  // namespace tessera

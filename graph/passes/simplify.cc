@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <string_view>
 
 #include "tessera/graph/passes/fusion.h"
 #include "tessera/graph/passes/passes.h"
 
 namespace tessera {
+
 namespace {
 
 class Simplify {
@@ -113,5 +116,53 @@ class Simplify {
 }  // namespace
 
 int simplify(Graph& graph) { return Simplify(graph).run(); }
+
+int eliminate_dead_code(Graph& graph) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (ValueId id : graph.outputs) needed[id] = true;
+  std::deque<Node> kept;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool live = node->is_update() || std::any_of(node->outputs.begin(), node->outputs.end(),
+                                                       [&](ValueId id) { return needed[id]; });
+    if (!live) continue;
+    for (ValueId id : node->inputs) needed[id] = true;
+    kept.push_back(std::move(*node));
+  }
+  int dropped = static_cast<int>(graph.nodes.size() - kept.size());
+  graph.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  graph.index();
+  return dropped;
+}
+
+int eliminate_common_subexpressions(Graph& graph) {
+  std::vector<ValueId> replacement(graph.values.size());
+  for (size_t id = 0; id < replacement.size(); ++id) replacement[id] = static_cast<ValueId>(id);
+  using Key = std::pair<std::string_view, std::vector<ValueId>>;
+  std::multimap<Key, const Node*> seen;
+  std::deque<Node> kept;  // `seen` points into it
+  int merged = 0;
+  for (Node& node : graph.nodes) {
+    for (ValueId& id : node.inputs) id = replacement[id];
+    const Node* twin = nullptr;
+    Key key{node.op->name(), node.inputs};
+    if (!node.is_update()) {
+      auto [first, last] = seen.equal_range(key);
+      for (auto it = first; it != last && twin == nullptr; ++it)
+        if (it->second->device == node.device && node.op->same(*it->second->op)) twin = it->second;
+    }
+    if (twin != nullptr) {
+      for (size_t o = 0; o < node.outputs.size(); ++o)
+        replacement[node.outputs[o]] = twin->outputs[o];
+      ++merged;
+      continue;
+    }
+    kept.push_back(std::move(node));
+    if (!kept.back().is_update()) seen.emplace(std::move(key), &kept.back());
+  }
+  for (ValueId& id : graph.outputs) id = replacement[id];
+  graph.nodes = std::move(kept);
+  graph.index();
+  return merged;
+}
 
 }  // namespace tessera

@@ -9,7 +9,6 @@
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/gemm_cpu.h"
-#include "tessera/layers/shared/gemm_eigen.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/facts.h"

@@ -7,7 +7,7 @@
 // them.
 #include <cstdint>
 
-#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"

@@ -10,7 +10,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
-#include "tessera/engine/finite_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/op.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/shared/checks.h"

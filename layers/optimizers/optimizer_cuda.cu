@@ -1,6 +1,6 @@
 #include <cstddef>
 
-#include "tessera/engine/finite_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/table_cuda.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -8,7 +8,7 @@
 #include "tessera/runtime/cuda/device_code.h"
 #include "tessera/runtime/cuda/launch.h"
 
-// One launch updates many tensors, each as a whole or not at all. The flags of engine/finite_cuda.h
+// One launch updates many tensors, each as a whole or not at all. The flags of engine/kernels_cuda.h
 // say which.
 namespace tessera {
 namespace {

@@ -1,14 +1,76 @@
-// The updates of `count` elements: g the gradients, p the parameters, a and b as many states as the
-// rule has.
+// SGD and AdamW: what they do with one element, on every device, and with many on the CPU. A rule
+// is the numbers of one tensor's step. The functions are static, as the linker would merge those
+// that it finds compiled for several instruction sets.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
-#include "tessera/layers/optimizers/optimizer_elements.h"
+#include "tessera/layers/optimizers/optimizer_params.h"
+#include "tessera/runtime/device.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
 
+enum class SgdMode { plain, momentum, nesterov };
+
+template <class T, SgdMode kMode>
+struct SgdRule {
+  static constexpr int kStates = kMode == SgdMode::plain ? 0 : 1;
+  T rate, decay, momentum;
+};
+
+// `decay`: what the gradient gets of the parameter where decay is coupled, else what is kept of the
+// parameter.
+template <class T, bool kCoupled>
+struct AdamWRule {
+  static constexpr int kStates = 2;
+  T decay, mix1, beta2, mix2, rate, root, epsilon;
+};
+
+// decay and lr are the tensor's own; t counts the steps from 1, which SGD does not ask.
+template <class T, SgdMode kMode>
+TESSERA_HOST_DEVICE static inline void set_rule(SgdRule<T, kMode>& rule, const SgdParams& params,
+                                                double decay, double lr, double /*t*/) {
+  rule = {static_cast<T>(lr), static_cast<T>(decay), static_cast<T>(params.momentum)};
+}
+
+template <class T, bool kCoupled>
+TESSERA_HOST_DEVICE static inline void set_rule(AdamWRule<T, kCoupled>& rule,
+                                                const AdamWParams& params, double decay, double lr,
+                                                double t) {
+  rule = {static_cast<T>(kCoupled ? decay : 1 - lr * decay),
+          static_cast<T>(1 - params.beta1),
+          static_cast<T>(params.beta2),
+          static_cast<T>(1 - params.beta2),
+          static_cast<T>(lr / (1 - std::pow(params.beta1, t))),
+          static_cast<T>(std::sqrt(1 - std::pow(params.beta2, t))),
+          static_cast<T>(params.epsilon)};
+}
+
+template <class T, SgdMode kMode>
+TESSERA_HOST_DEVICE static inline void update_element(const SgdRule<T, kMode>& s, T g, T& p,
+                                                      T* states) {
+  T slope = g + s.decay * p;
+  if constexpr (kMode != SgdMode::plain) {
+    states[0] = s.momentum * states[0] + slope;
+    slope = kMode == SgdMode::nesterov ? slope + s.momentum * states[0] : states[0];
+  }
+  p -= s.rate * slope;
+}
+
+template <class T, bool kCoupled>
+TESSERA_HOST_DEVICE static inline void update_element(const AdamWRule<T, kCoupled>& s, T slope,
+                                                      T& p, T* states) {
+  const T g = kCoupled ? slope + s.decay * p : slope;
+  T &m = states[0], &v = states[1];
+  m = m + s.mix1 * (g - m);
+  v = s.beta2 * v + s.mix2 * (g * g);
+  p = (kCoupled ? p : p * s.decay) - s.rate * (m / (std::sqrt(v) / s.root + s.epsilon));
+}
+
+// Updates `count` elements: g the gradients, p the parameters, a and b as many states as the rule
+// has.
 template <class T, class Rule>
 using UpdateKernel = void (*)(const Rule& rule, const T* g, int64_t count, T* p, T* a, T* b);
 

@@ -1,7 +1,6 @@
-#include "tessera/layers/shared/gemm_eigen.h"
-
 #include <algorithm>
 
+#include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/layers/shared/gemm_eigen_simd.h"
 
 namespace tessera {

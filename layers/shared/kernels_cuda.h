@@ -4,8 +4,6 @@
 #pragma once
 
 #include "tessera/engine/op.h"
-#include "tessera/layers/ops/batch_norm_cpu.h"
-#include "tessera/layers/ops/cross_entropy_cpu.h"
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/layers/ops/slice.h"
@@ -32,6 +30,12 @@ template <class T>
 void batch_norm_update_cuda(CudaContext& where, double momentum, int64_t c,
                             const BatchNormRunning<T>& of);
 
+// From the sums of dy and dy xhat over blocks: dgamma, dbeta, and per channel what the gradient of
+// x needs, dx = (dy - (x - mean) slope - offset) scale.
+template <class T>
+struct BatchNormGradOut {
+  T *dgamma, *dbeta, *scale, *slope, *offset;
+};
 template <class T>
 void batch_norm_grad_finalise_cuda(CudaContext& where, int64_t blocks, int64_t rows, int64_t c,
                                    const T* sums, const T* gamma, const T* inverse_deviation,
@@ -78,6 +82,16 @@ void fold_blocks_cuda(CudaContext& where, int64_t blocks, int64_t c, const T* su
                       T* second);
 
 // Losses and metrics.
+
+// The arguments of cross_entropy, on any device; labels or targets is null, the other is read.
+template <class T>
+struct CrossEntropyCase {
+  int64_t n, c;
+  const T* logits;        // [n, c]
+  const int32_t* labels;  // [n]
+  const T* targets;       // [n, c]
+  double smoothing;
+};
 
 // rows: scratch, n values.
 template <class T>
@@ -196,7 +210,7 @@ std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProg
 
 // Updates.
 
-// in: lr, then what has to be finite; their flags (engine/finite_cuda.h) stand in scratch.
+// in: lr, then what has to be finite; their flags (engine/kernels_cuda.h) stand in scratch.
 void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);
 // in: lr, the gradient; its flags stand in scratch.
 void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/pointwise_cuda.h"
+#include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

@@ -14,7 +14,7 @@
 
 #include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/ways.h"
+#include "tessera/memory/planners/placement.h"
 
 namespace tessera {
 namespace {

@@ -1,9 +1,23 @@
-// The built-in planners, one function each: in greedy.cc, or in the file of that name.
+// The built-in planners, and what most of them are: placers. Private to memory/planners.
 #pragma once
 
-#include "tessera/memory/planners/placer.h"
+#include "tessera/memory/planners/placement.h"
 
 namespace tessera {
+namespace planning {
+
+// A planner whose plan is there before it looks for a better one, so that it can keep to a limit in
+// seconds.
+class Placer : public Planner {
+ public:
+  // Past the deadline it still returns a plan, but one that it no longer thinks about.
+  virtual Plan plan_until(const Ready& ready, const Deadline& deadline) const = 0;
+
+  Plan solve(const Problem& problem) const final;
+  Solution prove(const Problem& problem, const Limits& limits = {}) const final;
+};
+
+}  // namespace planning
 
 const Planner& none_planner();
 const Planner& in_order_planner();

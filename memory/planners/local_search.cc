@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include "tessera/memory/ablation.h"
 #include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/ways.h"
+#include "tessera/memory/planners/placement.h"
 
 namespace tessera {
 namespace {

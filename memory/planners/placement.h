@@ -91,4 +91,11 @@ enum class SkylineRule { kLongest, kLargest, kMaxArea };
 std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort = nullptr,
                                const Deadline& deadline = {});
 
+// Returns the lowest of many cheap plans, see ways.cc. Places the buffers in a number of orders,
+// the likeliest first, until the plan is as low as the lower bound or fits the capacity. Those that
+// other planners stand for are tried in any case, the others while the effort is below a limit; the
+// first alone where only `few` are wanted.
+Plan lowest_by_order(const Problem& problem, const Ready& ready, Effort limit,
+                     const Deadline& deadline, bool few = false);
+
 }  // namespace tessera::planning

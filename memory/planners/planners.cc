@@ -1,11 +1,11 @@
 #include "tessera/memory/by_name.h"
+#include "tessera/memory/planners/exact.h"
 #include "tessera/memory/planners/list.h"
 
 namespace tessera {
-
 namespace {
 
-std::vector<const Planner*>& list() {
+std::vector<const Planner*>& all_planners() {
   static std::vector<const Planner*> all = {
       &none_planner(),
       &in_order_planner(),
@@ -25,12 +25,24 @@ std::vector<const Planner*>& list() {
 
 }  // namespace
 
-const std::vector<const Planner*>& planners() { return list(); }
+namespace planning {
 
-bool add_planner(const Planner& planner) { return add_by_name(list(), planner); }
+Plan Placer::solve(const Problem& problem) const { return plan_until(Ready(problem), {}); }
 
-const Planner* find_planner(std::string_view name) { return find_by_name(list(), name); }
+Solution Placer::prove(const Problem& problem, const Limits& limits) const {
+  const Deadline deadline(limits.seconds);
+  const Ready ready(problem);
+  return judge(problem, ready, plan_until(ready, deadline), judge_nodes(limits), deadline);
+}
 
-std::string planner_names() { return names_in_order(list()); }
+}  // namespace planning
+
+const std::vector<const Planner*>& planners() { return all_planners(); }
+
+bool add_planner(const Planner& planner) { return add_by_name(all_planners(), planner); }
+
+const Planner* find_planner(std::string_view name) { return find_by_name(all_planners(), name); }
+
+std::string planner_names() { return names_in_order(all_planners()); }
 
 }  // namespace tessera

@@ -20,7 +20,6 @@
 #include <tuple>
 
 #include "tessera/memory/planners/list.h"
-#include "tessera/memory/planners/placer.h"
 
 namespace tessera {
 namespace planning {

@@ -1,8 +1,8 @@
-#include "tessera/memory/planners/ways.h"
-
 #include <algorithm>
 #include <functional>
 #include <utility>
+
+#include "tessera/memory/planners/placement.h"
 
 namespace tessera::planning {
 namespace {

@@ -1,5 +1,10 @@
-#include "tessera/memory/recompute/exact_search.h"
-
+// The exact search of `exact` and `best`: the shortest way through all states of a small problem.
+//
+// A state is which steps have run first and which values are there. From it any step may run that
+// has what it reads, once enough is freed for it; what need not be freed yet is not, as it still
+// can be later. So only the least sets that make room are tried, and values that nobody could want
+// any more are dropped. Taken in the order of what was paid for running again, the first state that
+// has run all steps and has the results is the cheapest (Dijkstra).
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,12 +12,20 @@
 #include <queue>
 #include <unordered_map>
 
+#include "tessera/memory/recompute/explore.h"
 #include "tessera/memory/recompute/ledger.h"
 
 namespace tessera::recomputing {
 namespace {
 
 using Mask = uint64_t;
+
+struct ExactAnswer {
+  bool complete = false;  // all states were looked at, or the cheapest way is found
+  bool found = false;
+  Runs runs;
+  int64_t extra = 0;  // cost of what runs again; where the search is not complete, none has less
+};
 
 struct State {
   Mask there;
@@ -198,6 +211,11 @@ class ExactSearch {
   std::vector<int> taken_;
 };
 
+// Stops at so many states. Requires a finite number of them.
+ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t most_states) {
+  return ExactSearch(tables, budget, most_states).answer();
+}
+
 }  // namespace
 
 double most_states(const Tables& tables) {
@@ -206,10 +224,6 @@ double most_states(const Tables& tables) {
   for (int v = 0; v < tables.values; ++v) counted += tables.is_counted(v) ? 1 : 0;
   if (counted > kMostValues) return std::numeric_limits<double>::infinity();
   return ExactSearch(tables, -1, 0).most_states();
-}
-
-ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t most_states) {
-  return ExactSearch(tables, budget, most_states).answer();
 }
 
 void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t most_states,

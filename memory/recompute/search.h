@@ -4,7 +4,6 @@
 #pragma once
 
 #include "tessera/memory/recompute/frontier.h"
-#include "tessera/memory/recompute/replay.h"
 
 namespace tessera::recomputing {
 

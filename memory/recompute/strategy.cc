@@ -1,12 +1,131 @@
-// What all strategies share: the list of them, and plans out of the ways they know.
+// The strategies, the list of them, and plans out of the ways they know.
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/memory/by_name.h"
+#include "tessera/memory/recompute/explore.h"
 #include "tessera/memory/recompute/ledger.h"
-#include "tessera/memory/recompute/list.h"
 
 namespace tessera {
 namespace {
+
+using namespace recomputing;
+
+// none runs everything once: what is read later is kept until then. The yardstick of the others.
+//
+//   bytes |        ####
+//         |     ##########
+//         |  ################
+//         +-------------------> runs
+class OnceEach final : public RecomputeStrategy {
+ public:
+  std::string_view name() const override { return "none"; }
+  std::string_view explanation() const override { return "every step runs once"; }
+  std::vector<Runs> ways(const RecomputeProblem& problem) const override {
+    return {once_each(problem)};
+  }
+};
+
+// Reads its ways off a frontier that it fills.
+class Exploring : public RecomputeStrategy {
+ public:
+  using Fill = void (*)(const Tables& tables, Frontier& frontier);
+  Exploring(std::string_view name, std::string_view explanation, Fill fill)
+      : name_(name), explanation_(explanation), fill_(fill) {}
+
+  std::string_view name() const final { return name_; }
+  std::string_view explanation() const final { return explanation_; }
+  std::vector<Runs> ways(const RecomputeProblem& problem) const final {
+    const Tables tables(problem);
+    Frontier frontier;
+    fill_(tables, frontier);
+    return ways_of(tables, frontier);
+  }
+
+ private:
+  const std::string_view name_, explanation_;
+  const Fill fill_;
+};
+
+// cheap runs only steps again that are cheap: element-wise ones and norms, whose time is that of
+// reading and writing their values once. Convolutions and products keep what they make. Of these,
+// what frees most bytes for its cost is forgotten first, until nothing is left that helps.
+//
+//   forward   conv -> y -> norm -> z -> conv          y is kept, z is not
+//   backward          y -> norm -> z -> conv's        z is made again right before it is read
+void fill_cheap(const Tables& tables, Frontier& frontier) { go_down(tables, true, frontier); }
+
+// greedy goes step by step down from no recomputation: of all values that wait for a later reader
+// while too many bytes are live, the one is forgotten that frees most bytes x runs for what it
+// costs to make it again. What is made again may be forgotten again after its reader.
+//
+//   bytes | ##        each block to the right costs more for what it frees
+//         | ####
+//         | ########
+//         | ##################
+//         +--------------------> cost
+void fill_greedy(const Tables& tables, Frontier& frontier) { go_down(tables, false, frontier); }
+
+void fill_best(const Tables& tables, Frontier& frontier) {
+  go_down(tables, true, frontier);
+  cut_in_segments(tables, frontier);
+  go_down(tables, false, frontier);
+  improve(tables, frontier);
+}
+
+// Replaces the plans that are not proved, with a search of so many states.
+void prove_all(const RecomputeProblem& problem, std::span<const int64_t> budgets, size_t states,
+               std::vector<RecomputePlan>& plans) {
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (plans[i].verdict != Verdict::kOptimal) prove_exactly(problem, budgets[i], states, plans[i]);
+}
+
+// best is the default: what `cheap`, `segments` and `greedy` find, then a search all along it that
+// keeps some of what costs most and forgets other things instead. Where a problem is so small that
+// all its states can be looked at, the cheapest of all (exact_search.cc). What the others find is
+// among what it takes from, so none of them is ever cheaper.
+//
+//   cost | *                 * cheap, segments, greedy
+//        | .*                . found by exchanging
+//        |  .  *
+//        |    .   *
+//        |       . .  *
+//        +---------------> budget
+class BestOfAll final : public Exploring {
+ public:
+  using Exploring::Exploring;
+  // The exact search is there for all budgets or for none, so that a larger one never costs more.
+  std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
+                                   std::span<const int64_t> budgets) const override {
+    constexpr size_t kMostStates = 1 << 19;
+    std::vector<RecomputePlan> plans = RecomputeStrategy::solve(problem, budgets);
+    if (most_states(Tables(problem)) <= kMostStates)
+      prove_all(problem, budgets, kMostStates, plans);
+    return plans;
+  }
+};
+
+// exact finds the cheapest there is, by looking at every state that a program can be in
+// (exact_search.cc): for problems of some 20 values. With more it stops after a number of states,
+// and what it then returns is what `greedy` does, held against a better bound. The judge of the
+// others.
+//
+//   state: (next step, values there)
+//     (2, ab) -- c --> (3, abc) -- d, free a --> (4, bcd)      what has run and what is there is
+//     all
+//          \                                     /             that matters, not how it came to be
+//           free b, c --> (3, ac) -- b, free a --
+class AllStates final : public Exploring {
+ public:
+  using Exploring::Exploring;
+  std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
+                                   std::span<const int64_t> budgets) const override {
+    constexpr size_t kMostStates = 1'000'000;
+    std::vector<RecomputePlan> plans = RecomputeStrategy::solve(problem, budgets);
+    if (!std::isinf(most_states(Tables(problem)))) prove_all(problem, budgets, kMostStates, plans);
+    return plans;
+  }
+};
 
 struct Measured {
   const Runs* runs;
@@ -15,8 +134,8 @@ struct Measured {
 
 // Those that can run; the cheapest first, of equal ones the lowest.
 std::vector<Measured> measured(const RecomputeProblem& problem, const std::vector<Runs>& ways) {
-  const recomputing::Tables tables(problem);
-  recomputing::Ledger ledger(tables);
+  const Tables tables(problem);
+  Ledger ledger(tables);
   std::vector<Measured> result;
   for (const Runs& runs : ways)
     if (ledger.enter(runs)) result.push_back({&runs, ledger.peak(), ledger.cost()});
@@ -26,11 +145,21 @@ std::vector<Measured> measured(const RecomputeProblem& problem, const std::vecto
   return result;
 }
 
-std::vector<const RecomputeStrategy*>& list() {
-  static std::vector<const RecomputeStrategy*> all = {
-      &none_recompute(),   &cheap_recompute(), &segments_recompute(),
-      &greedy_recompute(), &best_recompute(),  &exact_recompute(),
-  };
+std::vector<const RecomputeStrategy*>& all_strategies() {
+  static const OnceEach none;
+  static const Exploring cheap("cheap", "only steps that are marked cheap run again", fill_cheap);
+  static const Exploring segments(
+      "segments", "square-root checkpointing: only what passes between segments is kept",
+      cut_in_segments);
+  static const Exploring greedy(
+      "greedy", "forgets what frees most bytes x time for its cost, one value after the other",
+      fill_greedy);
+  static const BestOfAll best(
+      "best", "the cheapest of these, then an exchange of what is kept (the default)", fill_best);
+  static const AllStates exact(
+      "exact", "every state a small program can be in, the cheapest way through them", fill_greedy);
+  static std::vector<const RecomputeStrategy*> all = {&none,   &cheap, &segments,
+                                                      &greedy, &best,  &exact};
   return all;
 }
 
@@ -72,16 +201,16 @@ RecomputePlan RecomputeStrategy::solve(const RecomputeProblem& problem) const {
   return solve(problem, {&problem.budget, 1}).front();
 }
 
-const std::vector<const RecomputeStrategy*>& recompute_strategies() { return list(); }
+const std::vector<const RecomputeStrategy*>& recompute_strategies() { return all_strategies(); }
 
 bool add_recompute_strategy(const RecomputeStrategy& strategy) {
-  return add_by_name(list(), strategy);
+  return add_by_name(all_strategies(), strategy);
 }
 
 const RecomputeStrategy* find_recompute_strategy(std::string_view name) {
-  return find_by_name(list(), name);
+  return find_by_name(all_strategies(), name);
 }
 
-std::string recompute_strategy_names() { return names_in_order(list()); }
+std::string recompute_strategy_names() { return names_in_order(all_strategies()); }
 
 }  // namespace tessera

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/layers/conv2d/cpu/geometry.h"
-#include "tessera/layers/conv2d/cpu/tiling.h"
 
 namespace tessera {
 namespace {

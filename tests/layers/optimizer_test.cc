@@ -4,7 +4,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/layers/optimizers/adamw.h"
-#include "tessera/layers/optimizers/optimizer_elements.h"
+#include "tessera/layers/optimizers/optimizer_simd.h"
 #include "tessera/layers/optimizers/sgd.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tessera/layers/conv2d/cpu/algorithms.h"
-#include "tessera/layers/conv2d/cpu/depthwise3x3_simd.h"
+#include "tessera/layers/conv2d/cpu/depthwise_simd.h"
 #include "tessera/layers/conv2d/cpu/geometry.h"
 #include "tessera/layers/conv2d/cpu/partial_sums.h"
 #include "tessera/layers/shared/scratch_layout.h"

@@ -3,6 +3,7 @@
 #include "tessera/layers/shared/vector_simd.h"
 
 namespace tessera {
+
 namespace {
 
 // One lane, so that the last channels go through the same code as whole vectors.
@@ -95,6 +96,222 @@ void outer(const DepthwiseOuter<T>& p) {
 namespace TESSERA_ISA {
 extern const DepthwiseMicrokernels depthwise_microkernels = {{gather<float>, outer<float>},
                                                              {gather<double>, outer<double>}};
+}
+
+namespace {
+
+// Outputs of a row in a tile, at most: maps of 7, 14, 28, 56 and 112 columns are cut into whole
+// ones.
+constexpr int kMost = 7;
+
+// Vectors of channels, the last of them with some only.
+template <class T, bool kWhole>
+struct Channels {
+  using V = Vector<T>;
+  using Register = typename V::Register;
+  int count;
+  Register load(const T* p) const { return kWhole ? V::load(p) : V::load_first(p, count); }
+  void store(T* p, Register v) const {
+    if constexpr (kWhole) {
+      V::store(p, v);
+    } else {
+      V::store_first(p, v, count);
+    }
+  }
+};
+
+// The shape of a tile: kOut rows of kColumns outputs, with the taps of each. kEdge: some of the
+// taps lie outside the image.
+template <int kTapRows_, int kTaps_, int kStep_, int kOut_, int kColumns_, bool kEdge_>
+struct TileShape {
+  static constexpr int kTapRows = kTapRows_, kTaps = kTaps_, kStep = kStep_, kOut = kOut_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr bool kEdge = kEdge_;
+  static constexpr int kInRows = (kOut - 1) * kStep + kTapRows;
+  static constexpr int kInColumns = (kColumns - 1) * kStep + kTaps;
+};
+
+// The input of a tile: rows from its first column on, moved on channel by channel.
+template <class T, class S>
+struct TileInput {
+  TileInput(const DepthwiseRows<T>& p, int64_t j)
+      : channels(p.channels),
+        first(j * S::kStep + p.base),
+        width(p.width),
+        ahead(S::kOut * S::kStep * p.width * p.channels) {
+    for (int y = 0; y < S::kInRows; ++y)
+      row[y] = p.rows[y] ? p.rows[y] + first * channels : p.zeros;
+  }
+  bool outside(int c) const { return S::kEdge && (first + c < 0 || first + c >= width); }
+  void advance(int64_t lanes) {
+    TESSERA_UNROLL
+    for (int y = 0; y < S::kInRows; ++y) row[y] += lanes;
+  }
+
+  const T* row[S::kInRows];
+  int64_t channels, first, width;
+  int64_t ahead;  // elements to what the next rows of outputs will read: fetched meanwhile
+};
+
+// Calls run(x, r, i, t) for each product of a tile, in the order of the input's columns and rows:
+// input x, output (r, i), tap t.
+template <class S, class T, bool kWhole, class Run>
+inline __attribute__((always_inline)) void for_products(const TileInput<T, S>& in,
+                                                        Channels<T, kWhole> channels, Run run) {
+  TESSERA_UNROLL
+  for (int c = 0; c < S::kInColumns; ++c) {
+    if (in.outside(c)) continue;
+    TESSERA_UNROLL
+    for (int y = 0; y < S::kInRows; ++y) {
+      const T* from = in.row[y] + c * in.channels;
+      const auto x = channels.load(from);
+      if (kWhole && y >= S::kInRows - S::kOut * S::kStep && c < S::kColumns * S::kStep)
+        __builtin_prefetch(from + in.ahead, 0, 2);
+      TESSERA_UNROLL
+      for (int r = 0; r < S::kOut; ++r) {
+        const int u = y - r * S::kStep;
+        if (u < 0 || u >= S::kTapRows) continue;
+        TESSERA_UNROLL
+        for (int i = 0; i < S::kColumns; ++i) {
+          const int v = c - i * S::kStep;
+          if (v >= 0 && v < S::kTaps) run(x, r, i, u * S::kTaps + v);
+        }
+      }
+    }
+  }
+}
+
+template <class S, class T>
+struct Products {
+  using V = Vector<T>;
+  template <bool kWhole>
+  static inline __attribute__((always_inline)) void tile(const DepthwiseProducts<T>& p,
+                                                         const TileInput<T, S>& in,
+                                                         Channels<T, kWhole> channels, int64_t j,
+                                                         int64_t k) {
+    typename V::Register sum[S::kOut][S::kColumns], f[S::kTapRows * S::kTaps];
+    TESSERA_UNROLL
+    for (int t = 0; t < S::kTapRows * S::kTaps; ++t)
+      f[t] = channels.load(p.f + t * in.channels + k);
+    TESSERA_UNROLL
+    for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
+    for (int i = 0; i < S::kColumns; ++i) sum[r][i] = V::zero();
+    for_products<S>(
+        in, channels, [&](auto x, int r, int i, int t) __attribute__((always_inline)) {
+          sum[r][i] = V::fma(x, f[t], sum[r][i]);
+        });
+    TESSERA_UNROLL
+    for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
+    for (int i = 0; i < S::kColumns; ++i)
+      channels.store(p.out[r] + (j + i) * p.out_column + k, sum[r][i]);
+  }
+};
+
+template <class S, class T>
+struct Sums {
+  using V = Vector<T>;
+  template <bool kWhole>
+  static inline __attribute__((always_inline)) void tile(const DepthwiseSums<T>& p,
+                                                         const TileInput<T, S>& in,
+                                                         Channels<T, kWhole> channels, int64_t j,
+                                                         int64_t k) {
+    typename V::Register sum[S::kTapRows * S::kTaps], dy[S::kOut][S::kColumns];
+    TESSERA_UNROLL
+    for (int t = 0; t < S::kTapRows * S::kTaps; ++t)
+      sum[t] = channels.load(p.sum + t * in.channels + k);
+    TESSERA_UNROLL
+    for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
+    for (int i = 0; i < S::kColumns; ++i)
+      dy[r][i] = channels.load(p.dy[r] + (j + i) * in.channels + k);
+    for_products<S>(
+        in, channels, [&](auto x, int r, int i, int t) __attribute__((always_inline)) {
+          sum[t] = V::fma(x, dy[r][i], sum[t]);
+        });
+    TESSERA_UNROLL
+    for (int t = 0; t < S::kTapRows * S::kTaps; ++t)
+      channels.store(p.sum + t * in.channels + k, sum[t]);
+  }
+};
+
+// All whole vectors of channels of the columns from j on.
+template <template <class, class> class Work, class S, class T, class P>
+void all_channels(const P& p, int64_t j) {
+  constexpr int L = Vector<T>::kLanes;
+  TileInput<T, S> in(p.in, j);
+  for (int64_t k = 0; k + L <= in.channels; k += L, in.advance(L))
+    Work<S, T>::tile(p, in, Channels<T, true>{L}, j, k);
+}
+
+// The channels that are left, column by column.
+template <template <class, class> class Work, class S, class T, class P>
+void last_channels(const P& p) {
+  const int64_t whole = p.in.channels / Vector<T>::kLanes * Vector<T>::kLanes;
+  if (whole == p.in.channels) return;
+  const Channels<T, false> channels{static_cast<int>(p.in.channels - whole)};
+  for (int64_t j = 0; j < p.in.columns; ++j) {
+    TileInput<T, S> in(p.in, j);
+    in.advance(whole);
+    Work<S, T>::tile(p, in, channels, j, whole);
+  }
+}
+
+// A tile of `count` columns, up to kColumns. What may lie outside the image is asked for each
+// column of the input, but for the largest tiles.
+template <template <class, class> class Work, int kTapRows, int kTaps, int kStep, int kOut,
+          int kColumns, class T, class P>
+inline void tile_of(const P& p, int64_t j, int64_t count) {
+  if constexpr (kColumns > 0) {
+    if (count < kColumns)
+      return tile_of<Work, kTapRows, kTaps, kStep, kOut, kColumns - 1, T>(p, j, count);
+    using Inner = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, false>;
+    using Edge = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, true>;
+    const int64_t first = j * kStep + p.in.base, last = first + Edge::kInColumns;
+    if constexpr (kColumns >= kMost - 1)
+      if (first >= 0 && last <= p.in.width) return all_channels<Work, Inner, T>(p, j);
+    all_channels<Work, Edge, T>(p, j);
+  }
+}
+
+template <template <class, class> class Work, int kTapRows, int kTaps, int kStep, int kOut, class T,
+          class P>
+void columns(const P& p) {
+  const int64_t tiles = (p.in.columns + kMost - 1) / kMost;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t j = p.in.columns * i / tiles, end = p.in.columns * (i + 1) / tiles;
+    tile_of<Work, kTapRows, kTaps, kStep, kOut, kMost, T>(p, j, end - j);
+  }
+  last_channels<Work, TileShape<kTapRows, kTaps, kStep, kOut, 1, true>, T>(p);
+}
+
+template <int kStep, class T>
+void products(const DepthwiseProducts<T>& p, int rows) {
+  if (rows == 2) return columns<Products, 3, 3, kStep, 2, T>(p);
+  columns<Products, 3, 3, kStep, 1, T>(p);
+}
+
+template <int kStep, class T>
+void sums(const DepthwiseSums<T>& p, int rows) {
+  if (rows == 2) return columns<Sums, 3, 3, kStep, 2, T>(p);
+  columns<Sums, 3, 3, kStep, 1, T>(p);
+}
+
+template <int kTapRows, int kTaps, class T>
+void products_of_taps(const DepthwiseProducts<T>& p) {
+  columns<Products, kTapRows, kTaps, 1, 1, T>(p);
+}
+
+template <class T>
+constexpr Depthwise3x3MicrokernelsOf<T> microkernels_of = {
+    {products<1, T>, products<2, T>},
+    {sums<1, T>, sums<2, T>},
+    {{products_of_taps<1, 1, T>, products_of_taps<1, 2, T>},
+     {products_of_taps<2, 1, T>, products_of_taps<2, 2, T>}}};
+
+}  // namespace
+
+namespace TESSERA_ISA {
+extern const Depthwise3x3Microkernels depthwise3x3_microkernels = {microkernels_of<float>,
+                                                                   microkernels_of<double>};
 }
 
 }  // namespace tessera

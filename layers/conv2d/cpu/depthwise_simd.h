@@ -47,4 +47,54 @@ struct DepthwiseMicrokernels {
 
 TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 
+// Loops of depthwise convolutions with 3x3 filters, vectorised over the channels. They read images
+// where they lie: a few columns at a time, all channels of these as they follow each other.
+//
+// Columns of input that are read together, at most.
+constexpr int64_t kDepthwiseColumns = 15;
+
+// One or two rows of outputs. Output j of row r reads the columns j * step + base + v of the rows
+// rows[r * step + u] of the input, tap rows u and taps v. Columns outside [0, width) and rows that
+// are null are zero.
+template <class T>
+struct DepthwiseRows {
+  const T* rows[5];
+  const T* zeros;                          // of kDepthwiseColumns pixels
+  int64_t width, base, channels, columns;  // columns: outputs of a row
+};
+
+// out[r][j][k] = sum over u, v of x * f[tap row][tap][k]
+template <class T>
+struct DepthwiseProducts {
+  DepthwiseRows<T> in;
+  const T* f;
+  T* out[2];
+  int64_t out_column;  // elements from one output to the next
+};
+
+// sum[tap row][tap][k] += sum over r and j of x * dy[r][j][k]
+template <class T>
+struct DepthwiseSums {
+  DepthwiseRows<T> in;
+  const T* dy[2];
+  T* sum;
+};
+
+// By the step of the input, 1 or 2.
+template <class T>
+struct Depthwise3x3MicrokernelsOf {
+  // rows: of outputs, 1 or 2
+  void (*products[2])(const DepthwiseProducts<T>&, int rows);
+  void (*sums[2])(const DepthwiseSums<T>&, int rows);
+  // Products of one row of outputs with step 1, by the tap rows and the taps, 1 or 2 of each.
+  void (*products_of_taps[2][2])(const DepthwiseProducts<T>&);
+};
+
+struct Depthwise3x3Microkernels {
+  Depthwise3x3MicrokernelsOf<float> f32;
+  Depthwise3x3MicrokernelsOf<double> f64;
+};
+
+TESSERA_DECLARE_AVX_MICROKERNELS(Depthwise3x3Microkernels, depthwise3x3_microkernels)
+
 }  // namespace tessera

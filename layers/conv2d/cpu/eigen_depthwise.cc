@@ -1,4 +1,3 @@
-#include "tessera/layers/conv2d/cpu/eigen_depthwise.h"
 
 #include <algorithm>
 #include <cstring>

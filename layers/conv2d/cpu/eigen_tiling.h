@@ -1,4 +1,5 @@
-// How the convolutions on Eigen are cut into tasks, from the shape alone.
+// The convolutions on Eigen: how they are cut into tasks, from the shape alone, and the depthwise
+// ones.
 #pragma once
 
 #include <algorithm>
@@ -36,5 +37,10 @@ inline int64_t eigen_runs(const ConvShape& s, int64_t parts, int64_t blocks, DTy
       std::min(ceil_div(eigen_tasks(s), std::max<int64_t>(1, parts)), (8 << 20) / bytes);
   return std::clamp<int64_t>(runs, 1, std::max<int64_t>(1, blocks));
 }
+
+// Depthwise convolutions (groups == c == o) on Eigen's arrays: nothing but sums of products,
+// channel by channel, for a row of pixels and a tap at a time. All three passes are one loop over
+// what is multiplied and where it is added.
+std::unique_ptr<AnyConvolution> make_eigen_depthwise(const ConvRequest& request);
 
 }  // namespace tessera

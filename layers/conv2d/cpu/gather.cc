@@ -11,7 +11,6 @@
 #include "tessera/layers/conv2d/cpu/lanes.h"
 #include "tessera/layers/conv2d/cpu/microkernels.h"
 #include "tessera/layers/conv2d/cpu/padded_copy.h"
-#include "tessera/layers/conv2d/cpu/tiling.h"
 #include "tessera/layers/conv2d/cpu/weight_grad.h"
 #include "tessera/runtime/integers.h"
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "tessera/layers/conv2d/cpu/lanes.h"
+#include "tessera/layers/conv2d/cpu/microkernels.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
@@ -118,6 +121,118 @@ void store_outputs(const GatherGeometry& g, const LanesTiling& tiling, const Lan
   for_turns(g, tiling, task, first, last, [&](const Turn& t) {
     lanes_kernels<T>().scatter(vectors + t.vector, t.stride, t.used, t.elements, to + t.at);
   });
+}
+
+namespace {
+
+// Costs are in cycles of a core that begins two products of vectors in each, for a pixel of the
+// output; fitted to measurements of an AMD Zen 5 with AVX-512 and with AVX2.
+
+// What products take beyond that in a tile of outputs, and in a tile of sums; and the fewest sums
+// of a tile with which products do not wait, for what they load or for one another.
+constexpr double kOutputs = 1.1, kSums = 1.4, kSumsAtOnce = 8;
+// To begin and end a pixel's panel of up to two vectors of output channels.
+constexpr double kPanel = 10;
+// For a pixel's gradient of the filters: what is done once, for a filter's dy, for a vector of x.
+constexpr double kPixel = 6, kFilter = 0.3, kCopy = 2;
+// To turn a vector for lanes, of the input with the rows that two tasks read; and what more it
+// takes to write whole pages apart, which the first-level cache keeps in few places.
+constexpr double kTurn = 3, kTurnLane = 0.25, kHalo = 1.5, kPages = 9;
+constexpr int64_t kPage = 4096;
+// What must be gained.
+constexpr double kGain = 0.85;
+// Of a task's input with one row of outputs, of its sums, and of all tasks' sums.
+constexpr int64_t kBlockBytes = 512 << 10, kSumBytes = 256 << 10, kPartialBytes = 8 << 20;
+
+template <class T>
+bool fits(ConvPass pass, const GatherGeometry& g, const LanesTiling& tiling) {
+  const int64_t size = sizeof(T);
+  if (tiling.block_elements() * size > kBlockBytes) return false;
+  const int64_t sums = g.shape.weights() * size;
+  return pass != ConvPass::weight_grad ||
+         (sums * tiling.lanes <= kSumBytes && sums * tiling.tasks <= kPartialBytes);
+}
+
+// Sums of a tile where lanes are columns, of which a row may fill few vectors.
+double sums_of_tile(ConvPass pass, const GatherGeometry& g, const LanesTiling& tiling) {
+  const ConvShape& s = g.shape;
+  const int64_t taps = s.kw * (s.c / s.groups);
+  const int64_t sums =
+      pass == ConvPass::weight_grad
+          ? std::min<int64_t>(taps, 5) * std::min<int64_t>(s.o / s.groups, 4)
+          : std::min<int64_t>(tiling.vectors, 3) * std::min<int64_t>(g.out_c / s.groups, 8);
+  return static_cast<double>(sums);
+}
+
+// Of the products of a pixel with a lane for each of its output channels.
+template <class T>
+double channel_cost(ConvPass pass, const GatherGeometry& g, double depth) {
+  const GemmMicrokernelsOf<T>& kernels = microkernels<T>();
+  const ConvShape& s = g.shape;
+  const int64_t lanes = kernels.lanes, groups = s.groups;
+  if (pass == ConvPass::weight_grad) {
+    const int64_t columns = s.kw * (s.c / groups),
+                  filters = round_up(s.o / groups, kernels.row_tile);
+    const double products = static_cast<double>(filters * ceil_div(s.kh * columns, lanes)) / 2;
+    const double copies = static_cast<double>(s.kh * ceil_div(columns, lanes));
+    return static_cast<double>(groups) *
+           (kOutputs * products + kCopy * copies + kFilter * static_cast<double>(filters) + kPixel);
+  }
+  const int64_t vectors = ceil_div(g.out_c / groups, lanes);
+  return static_cast<double>(groups) * (depth * static_cast<double>(vectors) / 2 +
+                                        kPanel * static_cast<double>(ceil_div(vectors, 2)));
+}
+
+// Products of an output; a stride cuts those of the input's gradient into phases.
+double depth_of(const GatherGeometry& g) {
+  const ConvShape& s = g.shape;
+  return static_cast<double>(s.kh * s.kw * (g.in_c / s.groups)) /
+         static_cast<double>(g.backward ? s.stride_h * s.stride_w : 1);
+}
+
+// Of a pixel with lanes of images or columns.
+template <class T>
+double lanes_cost(ConvPass pass, const GatherGeometry& g, LanesAre lanes_are) {
+  const int lanes = lanes_kernels<T>().lanes;
+  const LanesTiling tiling(g, lanes_are, dtype_of<T>, lanes);
+  if (!may_be_lanes(lanes_are, g.shape) || !fits<T>(pass, g, tiling))
+    return std::numeric_limits<double>::infinity();
+  const bool images = lanes_are == LanesAre::images, sums = pass == ConvPass::weight_grad;
+  const double turn = kTurn + kTurnLane * lanes;
+  const bool pages =
+      !sums && images && g.out_h * g.out_w * g.out_c * int64_t{sizeof(T)} % kPage == 0;
+  const double pixels = static_cast<double>(g.n * g.out_h * g.out_w);
+  const double in = static_cast<double>(g.n * g.in_h * g.in_w * g.in_c) / pixels;
+  const double out = static_cast<double>(g.out_c);
+  const double waits = images ? 1 : std::max(1.0, kSumsAtOnce / sums_of_tile(pass, g, tiling));
+  const double products = waits * (sums ? kSums : kOutputs) * depth_of(g) * out / 2;
+  const double vector = products + turn * (kHalo * in + out) + (pages ? kPages * out : 0);
+  // Some lanes are empty: of the last group of images, or at the end of each row.
+  const double used = images ? static_cast<double>(g.n) / static_cast<double>(ceil_div(g.n, lanes))
+                             : static_cast<double>(g.out_w) / static_cast<double>(tiling.vectors);
+  return vector / used;
+}
+
+template <class T>
+std::optional<LanesAre> choose(ConvPass pass, const ConvShape& s) {
+  const GatherGeometry g(s, pass == ConvPass::input_grad);
+  if (s.pointwise() || s.depthwise() || g.n * g.out_h * g.out_w * s.weights() == 0)
+    return std::nullopt;
+  const double images = lanes_cost<T>(pass, g, LanesAre::images);
+  const double columns = lanes_cost<T>(pass, g, LanesAre::columns);
+  if (std::min(images, columns) >= kGain * channel_cost<T>(pass, g, depth_of(g)))
+    return std::nullopt;
+  return images <= columns ? LanesAre::images : LanesAre::columns;
+}
+
+}  // namespace
+
+std::optional<LanesAre> lanes_for(const ConvRequest& r) {
+  return visit_float(r.dtype, [&]<class T>(T) { return choose<T>(r.pass, r.shape); });
+}
+
+bool forward_is_direct(const ConvRequest& r) {
+  return r.pass != ConvPass::input_grad && !lanes_for({ConvPass::forward, r.shape, r.dtype});
 }
 
 #define TESSERA_LANES_TILING(T)                                                                    \

@@ -7,7 +7,6 @@
 #include "tessera/layers/conv2d/cpu/microkernels.h"
 #include "tessera/layers/conv2d/cpu/padded_copy.h"
 #include "tessera/layers/conv2d/cpu/partial_sums.h"
-#include "tessera/layers/conv2d/cpu/weight_grad_tiling.h"
 #include "tessera/layers/shared/scratch_layout.h"
 #include "tessera/runtime/integers.h"
 

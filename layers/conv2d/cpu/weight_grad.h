@@ -10,4 +10,53 @@ namespace tessera {
 bool weight_grad_takes_prologue(const ConvRequest& request);
 std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvForm form);
 
+// Cuts the gradient into work, from the shape alone.
+//
+// df[q, u, v, k] sums, over all output pixels, dy's channel q times x's channel k at tap (u, v): a
+// product of dy, transposed, with the matrix of x's patches:
+//
+//              kh * kw * c / groups columns, cut into tiles of up to three vectors
+//            +------+------+------+-- --+
+//   filters  | tile | tile | tile |     |     a task: `slice_tiles` tiles of `cut_filters`
+//   of a     |      |      |      |     |     filters, over one of `runs` parts of the pixels
+//   group    +------+------+------+-- --+
+//
+// Several runs make partial sums, folded in their order.
+struct WeightGradTiling {
+  // lanes: elements of a vector; row_tile: filters that the microkernel takes at once.
+  WeightGradTiling(const ConvShape& shape, DType dtype, int lanes, int row_tile);
+
+  ConvShape shape;
+  int64_t lanes, row_tile;
+  int64_t out_h = 0, out_w = 0;
+  bool direct = false;   // read x where it lies (or in its padded block): no tiles of it are packed
+  bool padded = false;   // direct: copy rows of x into a block with zeros around them
+  bool pack_dy = false;  // copy dy into quads of filters; else read it where it lies
+  bool joined = false;   // direct, with rows so short that all of a filter's are joined per pixel
+  int64_t rows = 0, row_columns = 0;    // df's columns: kh rows of kw * c / groups, or all in one
+  int64_t join_width = 0;               // distance of two pixels' joined rows
+  int64_t vectors = 0;                  // whole vectors of a row's columns
+  int64_t row_tiles = 0;                // tiles that these are dealt out to
+  int64_t slices = 0, slice_tiles = 0;  // of the tiles; tiles of a task
+  int64_t cuts = 0, cut_filters = 0;    // of a group's filters; filters of a task
+  int64_t block_rows = 0, blocks_per_image = 0;  // direct: a block of pixels is rows of an image
+  int64_t block_pixels = 0;                      // all: the most pixels of a block
+  int64_t blocks = 0, runs = 0;                  // all blocks, and the runs they are cut into
+
+  int64_t tiles() const { return row_tiles * rows; }
+  int64_t padded_rows() const {
+    return (block_rows - 1) * shape.stride_h + (shape.kh - 1) * shape.dilation_h + 1;
+  }
+  int64_t padded_columns() const {
+    return (out_w - 1) * shape.stride_w + (shape.kw - 1) * shape.dilation_w + 1;
+  }
+  // Whole vectors may be read past the last pixel.
+  int64_t padded_elements() const {
+    return padded ? padded_rows() * padded_columns() * shape.c + 3 * lanes : 0;
+  }
+
+ private:
+  void cut(int64_t size);
+};
+
 }  // namespace tessera

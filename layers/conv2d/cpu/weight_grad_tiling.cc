@@ -1,7 +1,6 @@
-#include "tessera/layers/conv2d/cpu/weight_grad_tiling.h"
-
 #include <algorithm>
 
+#include "tessera/layers/conv2d/cpu/weight_grad.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {

@@ -32,10 +32,6 @@ int winograd_tile(ConvPass pass, const ConvShape& shape);
 // bytes: where there are few tiles for each filter.
 bool winograd_packs_filters(const ConvShape& shape, int m);
 
-// Tells whether transformed filters would not stay in L3; the convolution below then computes it.
-bool winograd_goes_by_filters(const ConvShape& shape, int m);
-std::unique_ptr<AnyConvolution> make_winograd_by_filters(ConvPass pass, const ConvShape& shape,
-                                                         int m, ConvForm form);
 // For ConvPass::weight_grad. A prologue is applied to the rows that a block of tiles reads.
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape);
 std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvShape& shape, int m,

@@ -2,7 +2,7 @@
 // number, so there is nothing to wait for and nothing whose order could change.
 #include <algorithm>
 
-#include "tessera/layers/conv2d/cuda/direct.h"
+#include "tessera/layers/conv2d/cuda/kernels.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
 

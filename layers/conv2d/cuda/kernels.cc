@@ -8,8 +8,7 @@
 
 #include "tessera/engine/holders.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/conv2d/cuda/direct.h"
-#include "tessera/layers/conv2d/cuda/plan_run.h"
+#include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

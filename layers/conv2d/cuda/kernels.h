@@ -4,12 +4,24 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "tessera/layers/conv2d/cuda/request.h"
+#include "tessera/engine/op.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/runtime/cuda/facts.h"
 
 namespace tessera {
+
+// Returns the request (one pass for one shape) of an op with inputs of these specs, if it is a
+// convolution or a gradient of one.
+std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in);
+
+// "forward x 32x56x56x64 w 64x3x3x64 stride 1x1 padding 1x1 dilation 1x1 groups 1": all of it but
+// dtype and alignment.
+std::string conv_text(const ConvRequest& request);
 
 // The ways to compute it on that GPU, which may be one that is only described, the best first:
 // "cudnn", where there is a plan, and "direct". Asks cuDNN once for each request; later calls, and
@@ -21,5 +33,16 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFa
 // the request does not allow are computed by "direct" all the same.
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
                                    CudaContext& where);
+
+// Convolutions by plain loops, for what cuDNN has no plan for: float64, and what is not aligned.
+// Sums run in an order that follows from the shape alone.
+
+// For the weight gradient, whose sums are cut in parts: a part of every weight stands there.
+size_t direct_conv_scratch(const ConvRequest& request);
+
+// Issues the pass on the stream of `where`. a and b are the inputs as ConvPass lists them; scratch
+// is aligned to 16 bytes and holds direct_conv_scratch() of them.
+void direct_conv(const ConvRequest& request, CudaContext& where, const void* a, const void* b,
+                 void* out, void* scratch);
 
 }  // namespace tessera

@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/context.h"
+
 namespace tessera {
+
 namespace {
 
 // cuDNN counts axes as n, c, h, w whatever their order in memory, which the strides tell.
@@ -108,6 +112,27 @@ std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& 
   std::vector<DnnPlan> plans = dnn_plans(*graph, facts, settings);
   if (plans.empty()) return std::nullopt;
   return std::move(plans.front());
+}
+
+void ConvPlanRun::run(CudaContext& where, const ConvPointers& now) {
+  if (!pack_ || !(now == packed_)) make_pack(now);
+  CudaDeviceGuard guard(where.index());
+  cuda_check(dnn().cudnnBackendExecute(where.dnn(), plan_.handle(), pack_->handle()),
+             "cudnnBackendExecute");
+}
+
+void ConvPlanRun::make_pack(const ConvPointers& now) {
+  // As ConvPass lists inputs and output.
+  constexpr int64_t kIds[][3] = {
+      {kConvX, kConvW, kConvY}, {kConvY, kConvW, kConvX}, {kConvX, kConvY, kConvW}};
+  void* data[] = {now.a, now.b, now.out};
+  DnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, kIds[static_cast<int>(pass_)])
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data)
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &now.scratch)
+      .finalize();
+  pack_ = std::move(pack);
+  packed_ = now;
 }
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/conv2d/cuda/plan_run.h"
+#include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"

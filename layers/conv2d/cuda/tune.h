@@ -2,7 +2,7 @@
 // here is defined in builds with CUDA alone.
 #pragma once
 
-#include "tessera/layers/conv2d/cuda/request.h"
+#include "tessera/layers/conv2d/cuda/kernels.h"
 #include "tessera/runtime/cuda/plan_cache.h"
 
 namespace tessera {

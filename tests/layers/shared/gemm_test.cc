@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/layers/shared/gemm_cpu.h"
-#include "tessera/layers/shared/gemm_eigen.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Sums of rows.
+// Loops over many elements that give few: sums of rows, and whether all are finite.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,13 @@ struct SumRowsMicrokernels {
 };
 
 TESSERA_DECLARE_MICROKERNELS(SumRowsMicrokernels, sum_rows_microkernels)
+
+// Tell whether all of `count` numbers are finite.
+struct FiniteMicrokernels {
+  bool (*f32)(const float* x, int64_t count);
+  bool (*f64)(const double* x, int64_t count);
+};
+
+TESSERA_DECLARE_MICROKERNELS(FiniteMicrokernels, finite_microkernels)
 
 }  // namespace tessera

@@ -1,3 +1,5 @@
+// Fuses pointwise nodes into the ops beside them: into the one that they read, small ones into it
+// early, and into all that read them.
 #include <algorithm>
 #include <span>
 
@@ -6,6 +8,93 @@
 #include "tessera/runtime/context.h"
 
 namespace tessera {
+namespace {
+
+bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site) {
+  const Node& producer = graph.nodes[site.producer];
+  const Node& consumer = graph.nodes[site.consumer];
+  auto program = consumer.op->pointwise();
+  auto absorbed = producer.op->absorb_epilogue(
+      *program, site.fused_input, graph.input_specs(producer), graph.input_specs(consumer));
+  if (!absorbed) return false;
+  std::vector<ValueId> inputs = absorbed_inputs(*absorbed, producer, consumer);
+  // Of both, the one that absorbs does most of the work.
+  std::string place = producer.module_path.empty() ? consumer.module_path : producer.module_path;
+  replace(graph, readers, site, absorbed->op, std::move(inputs), std::move(place));
+  return true;
+}
+
+}  // namespace
+
+int fuse_epilogues(Graph& graph) {
+  auto readers = graph.readers();
+  int fused = 0;
+  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
+    const Node& node = graph.nodes[s];
+    if (node.op == nullptr || !node.op->pointwise()) continue;
+    for (int fused_input = 0; fused_input < static_cast<int>(node.inputs.size()); ++fused_input) {
+      FusionSite site = fusion_site(graph, readers, s, fused_input);
+      if (site.producer < 0 || graph.nodes[site.producer].op->pointwise()) continue;
+      if (fuse_at(graph, readers, site)) {
+        ++fused;
+        break;
+      }
+    }
+  }
+  drop_emptied(graph);
+  return fused;
+}
+
+namespace {
+
+// What a reader makes is there early; it must be small against what it reads.
+constexpr size_t kTimesSmaller = 16;
+
+// Whether all inputs of a node but one are there before node `maker` runs.
+bool ready_before(const Graph& graph, const Node& node, ValueId but, int maker) {
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId id) { return id == but || graph.values[id].producer < maker; });
+}
+
+bool small(const Graph& graph, const Node& node, ValueId read) {
+  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+    return graph.values[id].spec.bytes() * kTimesSmaller <= graph.values[read].spec.bytes();
+  });
+}
+
+bool fuse_readers_at(Graph& graph, int reader, int fused_input) {
+  Node& node = graph.nodes[reader];
+  const ValueId id = node.inputs[fused_input];
+  const Value& value = graph.values[id];
+  if (value.producer < 0 || value.output != 0) return false;
+  Node& maker = graph.nodes[value.producer];
+  if (maker.op == nullptr || maker.device != node.device || node.is_update()) return false;
+  if (std::count(node.inputs.begin(), node.inputs.end(), id) != 1) return false;
+  if (!ready_before(graph, node, id, value.producer) || !small(graph, node, id)) return false;
+  auto absorbed = maker.op->absorb_reader(node.op, fused_input, graph.input_specs(maker),
+                                          graph.input_specs(node));
+  if (!absorbed) return false;
+  maker.inputs = absorbed_inputs(*absorbed, maker, node);
+  maker.op = std::move(absorbed->op);
+  maker.outputs.insert(maker.outputs.end(), node.outputs.begin(), node.outputs.end());
+  node = Node{};
+  return true;
+}
+
+}  // namespace
+
+int fuse_readers(Graph& graph) {
+  int fused = 0;
+  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s)
+    for (int k = 0; k < static_cast<int>(graph.nodes[s].inputs.size()); ++k)
+      if (fuse_readers_at(graph, s, k)) {
+        ++fused;
+        break;
+      }
+  drop_emptied(graph);
+  return fused;
+}
+
 namespace {
 
 // The readers of what a pointwise node makes, each with that node's program in it.

@@ -1,0 +1,155 @@
+// The kernels of the engine on a GPU; they are defined only in builds with CUDA.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "tessera/engine/integer_arithmetic.h"
+#include "tessera/engine/lines.h"
+#include "tessera/engine/op.h"
+#include "tessera/engine/shape.h"
+#include "tessera/runtime/device.h"
+
+namespace tessera {
+
+// Structural ops.
+
+void fill_cuda(CudaContext& where, const Buffer& out, double value);
+void cast_cuda(CudaContext& where, const Buffer& in, const Buffer& out);
+// Every element of the output, in order, from the input read at these strides.
+void copy_strided_cuda(CudaContext& where, const Buffer& in, const Strides& strides,
+                       const Buffer& out);
+
+// Element-wise ops of any dtype.
+
+void integer_arithmetic_cuda(CudaContext& where, IntegerOp op, Buffers in, const Buffer& out);
+void comparison_cuda(CudaContext& where, Relation relation, Buffers in, const Buffer& out);
+void where_cuda(CudaContext& where, Buffers in, const Buffer& out);
+
+// Ops that go by indices; they find their elements alike on every device.
+
+// x as [outer, size, inner], the indices as [outer, count, inner].
+struct IndexGeometry {
+  int64_t outer, count, inner;
+  IndexGeometry(const Shape& index, int axis)
+      : outer(index.elements(0, axis)),
+        count(index[axis]),
+        inner(index.elements(axis + 1, index.rank())) {}
+};
+
+// The place along an axis of `size` that an index means, or -1 where it is outside.
+TESSERA_HOST_DEVICE inline int64_t place_of(int64_t index, int64_t size) {
+  if (index < 0) index += size;
+  return index >= 0 && index < size ? index : -1;
+}
+
+// `size` is that of the axis in x and dx, as in place_of().
+void gather_cuda(CudaContext& where, const Buffer& x, const Buffer& index,
+                 const IndexGeometry& geometry, int64_t size, const Buffer& y);
+void scatter_add_cuda(CudaContext& where, const Buffer& dy, const Buffer& index,
+                      const IndexGeometry& geometry, int64_t size, const Buffer& dx);
+void one_hot_cuda(CudaContext& where, const Buffer& labels, int64_t classes, const Buffer& y);
+
+// sum_run. Floating point is summed in double, in an order that follows from the shape.
+
+// x as [outer, run, inner].
+struct SumRunShape {
+  int64_t outer, run, inner;
+};
+
+// A block of threads sums `rows` rows, a thread `wide` columns of them: `across` threads stand side
+// by side, the others take rows in turn and are added at last, by halves.
+struct SumRunTiling {
+  static constexpr int kThreads = 256;
+  SumRunShape shape;
+  int64_t tiles, blocks, rows;
+  int32_t across, wide;
+
+  SumRunTiling(const SumRunShape& s, int64_t most_blocks) : shape(s) {
+    wide = s.inner % 4 == 0 ? 4 : 1;
+    const int64_t columns = s.inner / wide;
+    across =
+        static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, columns))));
+    tiles = up(columns, across);
+    const int64_t enough = up(1024, s.outer * tiles);  // blocks to fill a GPU
+    const int64_t wanted = up(s.run, kThreads / across * 8);
+    blocks = std::max<int64_t>(1, std::min({wanted, enough, most_blocks}));
+    rows = up(s.run, blocks);
+  }
+
+ private:
+  static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+};
+
+// How a sum is computed. Of long runs the first launch leaves sums of blocks, [outer, .., inner],
+// in scratch. A long run of single elements is first read as four columns, 16 bytes at a time.
+struct SumRunPlan {
+  enum Kind { short_runs, one_launch, two_launches } kind;
+  SumRunTiling first, second;
+
+  explicit SumRunPlan(const SumRunShape& s)
+      : first(in_columns(s) ? SumRunShape{s.outer, s.run / 4, 4} : s, 256),
+        second({s.outer, first.blocks * first.shape.inner / s.inner, s.inner}, 1) {
+    kind = s.run <= 32 ? short_runs : second.shape.run == 1 ? one_launch : two_launches;
+  }
+  size_t scratch_bytes() const {
+    const SumRunShape& s = second.shape;
+    return kind != two_launches ? 0
+                                : static_cast<size_t>(s.outer * s.run * s.inner) * sizeof(double);
+  }
+
+ private:
+  static bool in_columns(const SumRunShape& s) {
+    return s.inner == 1 && s.run % 4 == 0 && s.run >= 4096;
+  }
+};
+
+void sum_run_cuda(CudaContext& where, const SumRunShape& shape, const Buffer& in, const Buffer& out,
+                  Buffer scratch);
+
+// Scalar programs.
+
+// How an input is read for element i of the output: x[(i / repeat) % period + (i / sample) stride].
+struct PointwiseRead {
+  int64_t repeat = 1, period = 1, sample = 1, stride = 0;
+  bool operator==(const PointwiseRead&) const = default;
+};
+
+// As the pointwise op reads its inputs.
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
+                                       std::span<const TensorSpec> in);
+// An output of `total` elements.
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype, int64_t total,
+                                       std::span<const PointwiseRead> reads);
+
+// Is every number finite, on a GPU? Tensors are cut into parts by their sizes alone. A first launch
+// gives each part a flag in scratch; what depends on the answer is another launch, which reads the
+// flags.
+
+// Of one tensor: parts of `elements` each, the last one shorter. At least one part, so that a
+// tensor without elements has a flag as well. At most 1024, whose flags a block reads at once.
+struct FiniteParts {
+  int32_t elements, count;
+  explicit FiniteParts(int64_t total) {
+    constexpr int64_t kLeast = 4096, kMost = 1024, kStep = 1024;
+    const int64_t wanted = (total + kMost - 1) / kMost;
+    const int64_t part = std::max(kLeast, (wanted + kStep - 1) / kStep * kStep);
+    elements = static_cast<int32_t>(part);
+    count = static_cast<int32_t>(std::max<int64_t>(1, (total + part - 1) / part));
+  }
+};
+
+// Bytes of the flags of all tensors.
+inline size_t finite_scratch(std::span<const TensorSpec> tensors) {
+  size_t count = 0;
+  for (const TensorSpec& spec : tensors)
+    count += static_cast<size_t>(FiniteParts(spec.shape.elements()).count);
+  return count * sizeof(int32_t);
+}
+
+// flags[k] = 1 where part k, counted through all tensors, holds NaN or an infinity, else 0. Float
+// tensors.
+void flag_non_finite(CudaContext& where, Buffers tensors, int32_t* flags);
+
+}  // namespace tessera

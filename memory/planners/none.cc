@@ -1,0 +1,51 @@
+// Shares nothing: every buffer stands above all that came before it in the list, whether these are
+// still live or not. No plan needs more, so this is the yardstick for what planning saves; and
+// where every byte keeps one meaning for the whole run, a wrong lifetime shows.
+//
+//   address
+//     |             cc        three buffers, one after another in time
+//     |       bbbbbb
+//     | aaaaaa
+//     +-----------------> time
+#include <algorithm>
+
+#include "tessera/memory/planners/list.h"
+
+namespace tessera {
+namespace {
+
+class None : public Planner {
+ public:
+  std::string_view name() const override { return "none"; }
+  std::string_view explanation() const override {
+    return "shares nothing: every buffer has bytes of its own";
+  }
+
+  Plan solve(const Problem& problem) const override {
+    Plan plan;
+    const auto takes_room = [](const Interval& b) { return b.size > 0 && b.lower < b.upper; };
+    for (const Interval& buffer : problem.buffers) {
+      if (buffer.offset >= 0 && takes_room(buffer)) {
+        plan.bytes = std::max(plan.bytes, buffer.offset + buffer.size);
+      }
+    }
+    for (const Interval& buffer : problem.buffers) {
+      int64_t offset = std::max<int64_t>(buffer.offset, 0);
+      if (buffer.offset < 0 && takes_room(buffer)) {
+        offset = (plan.bytes + buffer.alignment - 1) / buffer.alignment * buffer.alignment;
+        plan.bytes = offset + buffer.size;
+      }
+      plan.offsets.push_back(offset);
+    }
+    return plan;
+  }
+};
+
+}  // namespace
+
+const Planner& none_planner() {
+  static const None planner;
+  return planner;
+}
+
+}  // namespace tessera

@@ -1,0 +1,117 @@
+// What XLA does for its temporary buffers (xla/service/heap_simulator, the global decreasing-size
+// best-fit heap, run in two orders of which the lower plan is taken): the spatial order goes by
+// size, the temporal one by lifetime, ties by the other. Each buffer goes into the smallest free
+// chunk that holds it; the room between the uppermost buffer of its time and the top of the heap so
+// far counts as a chunk like any other, which is how it differs from best fit.
+//
+//   address
+//     | 1111                  the top of the heap so far
+//     | 1111   (B)
+//     | 111122222222          a buffer of 1 on the right goes into chunk B, which is 1 high, not
+//     | 1111                  into chunk A, which is 2 high; best fit would take A
+//     | 1111   (A)
+//     | 111133333333
+//     +-----------------> time
+#include <algorithm>
+#include <utility>
+
+#include "tessera/memory/planners/list.h"
+
+namespace tessera {
+namespace {
+
+using namespace planning;
+
+class Heap {
+ public:
+  explicit Heap(const Ready& ready) : ready_(ready) {
+    plan_.offsets.assign(ready.items.size(), 0);
+    for (int index : ready.fixed) put(index, ready.items[index].fixed);
+    for (size_t i = 0; i < ready.items.size(); ++i)
+      plan_.offsets[i] = std::max<int64_t>(ready.items[i].fixed, 0);
+  }
+
+  Plan fill(const std::vector<int>& order, const Deadline& deadline) && {
+    size_t i = 0;
+    for (; i < order.size() && !deadline.passed(); ++i) {
+      put(order[i], smallest_chunk(ready_.items[order[i]]));
+    }
+    stack(ready_, order, i, plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  struct Block {
+    int64_t offset;
+    int64_t end;
+    int32_t lower;
+    int32_t upper;
+    int index;
+  };
+
+  void put(int index, int64_t offset) {
+    const Item& item = ready_.items[index];
+    const int64_t end = offset + item.size;
+    const auto after = std::upper_bound(
+        blocks_.begin(), blocks_.end(), offset,
+        [](int64_t address, const Block& block) { return address < block.offset; });
+    blocks_.insert(after, {offset, end, item.lower, item.upper, index});
+    plan_.offsets[index] = offset;
+    plan_.bytes = std::max(plan_.bytes, end);
+  }
+
+  int64_t smallest_chunk(const Item& item) const {
+    const auto aligned = [&](int64_t at) {
+      return (at + item.alignment - 1) / item.alignment * item.alignment;
+    };
+    int64_t free = 0, chosen = -1, smallest = INT64_MAX;
+    const auto consider = [&](int64_t end) {
+      if (end - free < item.size) return;
+      const int64_t begin = aligned(free);
+      if (end - begin < item.size || end - begin >= smallest) return;
+      smallest = end - begin;
+      chosen = begin;
+    };
+    for (const Block& block : blocks_) {
+      if (item.lower >= block.upper || block.lower >= item.upper) continue;
+      if (!ready_.meet(item, ready_.items[block.index])) continue;
+      consider(block.offset);
+      free = std::max(free, block.end);
+    }
+    consider(plan_.bytes);
+    return chosen >= 0 ? chosen : aligned(free);
+  }
+
+  const Ready& ready_;
+  std::vector<Block> blocks_;  // those placed, by offset
+  Plan plan_;
+};
+
+class Xla : public Placer {
+ public:
+  std::string_view name() const override { return "xla"; }
+  std::string_view explanation() const override {
+    return "XLA's: best fit by size and by lifetime, the lower of the two";
+  }
+
+  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
+    const auto spatial = [](const Item& i) {
+      return std::pair<int64_t, int64_t>(i.size, i.upper - i.lower);
+    };
+    const auto temporal = [](const Item& i) {
+      return std::pair<int64_t, int64_t>(i.upper - i.lower, i.size);
+    };
+    Plan by_size = Heap(ready).fill(order_by(ready, spatial), deadline);
+    Plan by_time = Heap(ready).fill(order_by(ready, temporal), deadline);
+    return by_time.bytes < by_size.bytes ? by_time : by_size;
+  }
+};
+
+}  // namespace
+
+const planning::Placer& xla_planner() {
+  static const Xla planner;
+  return planner;
+}
+
+}  // namespace tessera
