@@ -8,8 +8,8 @@
 #include "tessera/runtime/cuda/device_code.h"
 #include "tessera/runtime/cuda/launch.h"
 
-// One launch updates many tensors, each as a whole or not at all. The flags of engine/kernels_cuda.h
-// say which.
+// One launch updates many tensors, each as a whole or not at all. The flags of
+// engine/kernels_cuda.h say which.
 namespace tessera {
 namespace {
 
