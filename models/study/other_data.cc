@@ -9,7 +9,7 @@
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/data/sets/published.h"
-#include "tessera/models/data/sets/relabelled.h"
+#include "tessera/models/data/sets/subset.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/data/block_cache.h"
 #include "tessera/models/data/formats/hdf5_blocks.h"
 #include "tessera/runtime/error.h"
 

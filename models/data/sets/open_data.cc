@@ -8,13 +8,11 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/data/dataset.h"
-#include "tessera/models/data/sets/cifar.h"
 #include "tessera/models/data/sets/hdf5_set.h"
-#include "tessera/models/data/sets/held_out.h"
-#include "tessera/models/data/sets/idx.h"
 #include "tessera/models/data/sets/image_folder.h"
 #include "tessera/models/data/sets/packed.h"
 #include "tessera/models/data/sets/published.h"
+#include "tessera/models/data/sets/published_files.h"
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/data/sets/synthetic.h"
 #include "tessera/runtime/error.h"

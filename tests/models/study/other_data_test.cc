@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "tessera/models/data/sets/packed.h"
-#include "tessera/models/data/sets/relabelled.h"
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_report.h"
