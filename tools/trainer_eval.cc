@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tessera/models/run/class_figures.h"
+#include "tessera/models/run/figures.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/study/evaluate_run.h"
 #include "tessera/runtime/error.h"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena_budget.h"
-#include "tessera/models/run/report_chart.h"
+#include "tessera/models/run/report_parts.h"
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"

@@ -18,7 +18,6 @@
 #include "tessera/models/run/weights_file.h"
 #include "tessera/models/study/other_data.h"
 #include "tessera/models/training/device_choice.h"
-#include "tessera/models/training/evaluation_report.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/run.h"

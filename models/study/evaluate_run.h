@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/run/calibration.h"
+#include "tessera/models/run/figures.h"
 #include "tessera/models/training/train_options.h"
 #include "tessera/models/training/train_result.h"
 

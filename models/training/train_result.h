@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "tessera/models/run/confusion_matrix.h"
+#include "tessera/models/run/figures.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

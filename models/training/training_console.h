@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-struct Evaluation;     // tally.h
-struct Tally;          // tally.h
+struct Evaluation;     // evaluator.h
+struct Tally;          // evaluator.h
 struct TrainingSetup;  // training_setup.h
 
 // Lines go to TrainingSetup::print, the progress bar to a terminal. Not thread-safe.

@@ -20,7 +20,6 @@
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/checkpointing.h"
-#include "tessera/models/training/evaluation_report.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
