@@ -13,7 +13,6 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/memory/recompute/recompute_text.h"
-#include "tessera/models/study/budget_curve.h"
 #include "tessera/models/study/plan.h"
 #include "tessera/models/training/batch_search.h"
 #include "tessera/models/training/device_choice.h"

@@ -6,9 +6,7 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/study/algorithm_times.h"
-#include "tessera/models/study/machine_profile.h"
 #include "tessera/models/study/profile.h"
-#include "tessera/models/study/profile_diff.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config.h"
-#include "tessera/models/study/plan_tuning.h"
+#include "tessera/models/study/algorithm_times.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/cuda/plan_cache.h"
 #include "tessera/runtime/error.h"

@@ -17,7 +17,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
-#include "tessera/models/study/algorithm_run.h"
+#include "tessera/models/study/algorithm_times.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {

@@ -1,5 +1,4 @@
 // Evaluations of a run on data that it was not trained with.
-#include "tessera/models/study/other_data.h"
 
 #include <algorithm>
 #include <filesystem>
