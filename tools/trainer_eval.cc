@@ -1,4 +1,5 @@
-// trainer eval: what a trained network is worth, on its test images or on others.
+// trainer eval: what a trained network is worth, on its test images or on others; trainer predict:
+// what it says that pictures show.
 #include <limits>
 #include <memory>
 
@@ -11,9 +12,11 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/tools/output.h"
+#include "tessera/tools/predict.h"
 #include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
+
 namespace {
 
 struct Arguments {
@@ -133,6 +136,13 @@ void add_eval_verb(CLI::App& app, Verb& verb, const bool& quiet) {
     arguments->options.report = !arguments->report.empty();
     verb = [arguments, &quiet] { return run(*arguments, quiet); };
   });
+}
+
+void add_predict_verb(CLI::App& app, Verb& verb) {
+  auto options = std::make_shared<PredictOptions>();
+  CLI::App* sub = app.add_subcommand("predict", "name what pictures show");
+  add_predict_options(*sub, *options);
+  sub->callback([options, &verb] { verb = [options] { return predict(*options); }; });
 }
 
 }  // namespace tessera

@@ -159,7 +159,7 @@ template <> inline constexpr auto kEnumNames<CropBorder> =
 // clang-format on
 
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
-// and their options are described in config_items.cc.
+// and their options are described in config.cc.
 struct AugmentConfig {
   std::string kind = "crop";
   int padding = 0;  // pixels on each side
@@ -334,7 +334,6 @@ struct RunConfig {
   std::string dir = "runs/run";
 };
 
-struct SourceRange;  // diagnostics.h
 // Where each key that was given was given last.
 using GivenKeys = std::map<std::string, SourceRange>;
 

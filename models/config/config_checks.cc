@@ -1,5 +1,3 @@
-#include "tessera/models/config/config_checks.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -9,8 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/config/config_effect.h"
-#include "tessera/models/config/config_print.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/data/sets/hdf5_set.h"
 #include "tessera/models/data/sets/published.h"

@@ -10,7 +10,6 @@
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
-#include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/data/loader.h"

@@ -7,11 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/config/config_checks.h"
-#include "tessera/models/config/config_effect.h"
-#include "tessera/models/config/config_print.h"
-#include "tessera/models/config/config_values.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/optimizers.h"
+#include "tessera/models/config/yaml_tree.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"
 

@@ -1,5 +1,3 @@
-#include "tessera/models/config/config_values.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/config/config_keys.h"
+#include "tessera/models/config/yaml_tree.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"

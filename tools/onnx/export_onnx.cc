@@ -10,7 +10,7 @@
 #include "tessera/graph/capture.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tools/onnx/onnx_ops.h"
+#include "tessera/tools/onnx/onnx_values.h"
 
 namespace tessera {
 
