@@ -23,9 +23,9 @@ struct YamlNode;  // yaml_tree.h
 struct KeyRule {
   double min = -std::numeric_limits<double>::infinity();  // of a number, a list's entry, a count
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;          // min itself is not allowed
-  bool below_max = false;          // nor is max
-  std::vector<std::string> names;  // of a text: one of these, when there are any
+  bool above_min = false;               // min itself is not allowed
+  bool below_max = false;               // nor is max
+  std::vector<std::string> names = {};  // of a text: one of these, when there are any
   // Of a list of numbers: names that stand for one.
   std::vector<std::pair<std::string, std::vector<double>>> lists = {};
   bool automatic = false;  // of a size: auto is allowed too

@@ -300,10 +300,6 @@ class Parser {
   std::string optimizer_of_file_ = OptimizerConfig().name;
 };
 
-}  // namespace
-
-namespace {
-
 Config parse(std::string_view text, const std::string& name,
              const std::vector<std::string>& overrides, ConfigOrigins* origins, bool resolved) {
   Config config;

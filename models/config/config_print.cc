@@ -102,14 +102,6 @@ bool has_option(const Config& config, const std::string& key) {
          std::find(options.begin(), options.end(), key) != options.end();
 }
 
-}  // namespace
-
-std::string value_text(const ConfigKey& key) {
-  return std::visit([](const auto* target) { return quoted_if_needed(*target); }, key.target);
-}
-
-namespace {
-
 // Layers are many: one a line.
 std::string layers_text(const std::vector<LayerConfig>& layers) {
   std::string lines;
@@ -118,6 +110,10 @@ std::string layers_text(const std::vector<LayerConfig>& layers) {
 }
 
 }  // namespace
+
+std::string value_text(const ConfigKey& key) {
+  return std::visit([](const auto* target) { return quoted_if_needed(*target); }, key.target);
+}
 
 std::string print_config(const Config& config, const ConfigOrigins* origins) {
   constexpr size_t kCommentColumn = 40;

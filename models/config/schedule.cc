@@ -17,6 +17,10 @@ double half_cosine(double from, double to, double part) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
 }
 
+int64_t batches_of_epoch(const Config& config, int64_t images) {
+  return (images + config.data.batch - 1) / config.data.batch;
+}
+
 }  // namespace
 
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
@@ -60,14 +64,6 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
     }
   }
 }
-
-namespace {
-
-int64_t batches_of_epoch(const Config& config, int64_t images) {
-  return (images + config.data.batch - 1) / config.data.batch;
-}
-
-}  // namespace
 
 Schedule check_epochs(const Config& config, int64_t images) {
   const int64_t batches = batches_of_epoch(config, images);

@@ -49,6 +49,12 @@ struct Path {
   char text[PATH_MAX];
 };
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 }  // namespace
 
 std::string checkpoints_path(const std::string& run_dir) { return run_dir + "/checkpoints"; }
@@ -141,16 +147,6 @@ FileFault CheckpointFolder::remove(int64_t step) const noexcept {
       return {"remove", errno};
   return {};
 }
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 CheckpointWriter::CheckpointWriter(const CheckpointFolder& folder, CheckpointImage image, int keep,
                                    std::vector<int> synchronise_first)

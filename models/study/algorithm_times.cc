@@ -31,24 +31,6 @@ Tensor operand(const TensorSpec& spec, uint64_t seed) {
                   : zeros(spec.shape, spec.dtype);
 }
 
-}  // namespace
-
-AlgorithmRun::AlgorithmRun(const Op& op, const Specs& in, const Algorithm& algorithm,
-                           const AlgorithmRun* like)
-    : kernel_(op.prepare(in, cpu_context(), algorithm)),
-      scratch_(allocate_storage(algorithm.scratch_bytes, Device{}, true)) {
-  for (size_t i = 0; i < in.size(); ++i)
-    add(like != nullptr ? cast(like->tensors_[i], in[i].dtype) : operand(in[i], i + 1), in_);
-  for (const TensorSpec& spec : op.infer(in)) add(empty(spec), out_);
-}
-
-void AlgorithmRun::add(const Tensor& tensor, std::vector<Buffer>& to) {
-  tensors_.push_back(tensor);
-  to.push_back({tensor.impl()->data(), tensor.spec()});
-}
-
-namespace {
-
 constexpr double kMiB = 1 << 20;
 
 double us_of(AlgorithmRun& run) {
@@ -95,7 +77,55 @@ Json algorithm_json(const AlgorithmTime& one, const AlgorithmTime& running) {
                        {"ms_per_mib", ms ? Json(rounded(*ms, 4)) : Json()}});
 }
 
+struct Use {
+  ConvRequest request;
+  int times = 0;  // in a training step of the full batch
+};
+
+using Uses = std::map<std::string, Use>;  // by what is asked, in words
+
+void add_uses(Uses& uses, CompiledStep& step, int times) {
+  const Graph& graph = step.compiled_graph()->graph;
+  for (const Node& node : graph.nodes)
+    if (const auto request = conv_request(*node.op, graph.input_specs(node)))
+      uses.try_emplace(conv_text(*request), Use{*request}).first->second.times += times;
+}
+
+[[maybe_unused]] Uses uses_of(const Run& run) {
+  const RunSteps steps = run.steps();
+  const auto session = prepared_session(run);
+  Uses uses;
+  for (const int64_t batch : steps.train)
+    add_uses(uses, session->train_step(batch), batch == steps.train.front() ? 1 : 0);
+  for (const int64_t batch : steps.evaluation) add_uses(uses, session->evaluation_step(batch), 0);
+  return uses;
+}
+
+// Of the plans that ran, which are some.
+const CachedPlan& fastest(const CachedPlans& plans) {
+  const auto time = [](const CachedPlan& plan) {
+    return plan.microseconds > 0 ? plan.microseconds : 1e300;
+  };
+  return *std::min_element(
+      plans.begin(), plans.end(),
+      [&](const CachedPlan& a, const CachedPlan& b) { return time(a) < time(b); });
+}
+
 }  // namespace
+
+AlgorithmRun::AlgorithmRun(const Op& op, const Specs& in, const Algorithm& algorithm,
+                           const AlgorithmRun* like)
+    : kernel_(op.prepare(in, cpu_context(), algorithm)),
+      scratch_(allocate_storage(algorithm.scratch_bytes, Device{}, true)) {
+  for (size_t i = 0; i < in.size(); ++i)
+    add(like != nullptr ? cast(like->tensors_[i], in[i].dtype) : operand(in[i], i + 1), in_);
+  for (const TensorSpec& spec : op.infer(in)) add(empty(spec), out_);
+}
+
+void AlgorithmRun::add(const Tensor& tensor, std::vector<Buffer>& to) {
+  tensors_.push_back(tensor);
+  to.push_back({tensor.impl()->data(), tensor.spec()});
+}
 
 std::string AlgorithmTimes::text() const {
   std::string text = fmt::format("{:>10} {:>12} {:>10}  {:<12} {}\n", "us", "scratch MiB",
@@ -165,44 +195,6 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
   }
   return result;
 }
-
-namespace {
-
-struct Use {
-  ConvRequest request;
-  int times = 0;  // in a training step of the full batch
-};
-
-using Uses = std::map<std::string, Use>;  // by what is asked, in words
-
-void add_uses(Uses& uses, CompiledStep& step, int times) {
-  const Graph& graph = step.compiled_graph()->graph;
-  for (const Node& node : graph.nodes)
-    if (const auto request = conv_request(*node.op, graph.input_specs(node)))
-      uses.try_emplace(conv_text(*request), Use{*request}).first->second.times += times;
-}
-
-[[maybe_unused]] Uses uses_of(const Run& run) {
-  const RunSteps steps = run.steps();
-  const auto session = prepared_session(run);
-  Uses uses;
-  for (const int64_t batch : steps.train)
-    add_uses(uses, session->train_step(batch), batch == steps.train.front() ? 1 : 0);
-  for (const int64_t batch : steps.evaluation) add_uses(uses, session->evaluation_step(batch), 0);
-  return uses;
-}
-
-// Of the plans that ran, which are some.
-const CachedPlan& fastest(const CachedPlans& plans) {
-  const auto time = [](const CachedPlan& plan) {
-    return plan.microseconds > 0 ? plan.microseconds : 1e300;
-  };
-  return *std::min_element(
-      plans.begin(), plans.end(),
-      [&](const CachedPlan& a, const CachedPlan& b) { return time(a) < time(b); });
-}
-
-}  // namespace
 
 Tuning tune_plans(const Run& given, const std::function<void(const std::string&)>& say) {
   const Run run = given.with(

@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
-#include "tessera/models/data/loader.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
@@ -21,6 +21,7 @@
 #include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/status_line.h"
 #include "tessera/runtime/text/terminal.h"
+#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 
@@ -308,6 +309,68 @@ void TrainingConsole::say_memory() const {
       byte_text(static_cast<int64_t>(held_bytes_)),
       setup_.config().mode == Mode::kEager ? "besides what eager steps took" : "as planned",
       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
+}
+
+WaitMonitor::WaitMonitor(const Loader& loader) : loader_(loader) {
+  begin_ = end_ = running_ = now();
+}
+
+WaitMonitor::Mark WaitMonitor::now() const {
+  auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return {std::chrono::duration<double>(time).count(), loader_.times()};
+}
+
+bool WaitMonitor::step() {
+  constexpr int64_t kWindow = 100;  // steps that are looked at together
+  constexpr double kMost = 0.1;     // of their time may be spent waiting
+  end_ = now();
+  ++steps_;
+  if (!whole_) shown_ = steps_;
+  if (steps_ % kWindow != 0) return false;
+  begin_ = running_;
+  running_ = end_;
+  shown_ = kWindow;
+  // The first window has the filling of the loader in it; it is looked at like any other.
+  whole_ = true;
+  if (warned_ || share() <= kMost) return false;
+  warned_ = true;
+  return true;
+}
+
+double WaitMonitor::share() const {
+  double seconds = end_.seconds - begin_.seconds;
+  return seconds <= 0 ? 0 : std::clamp((end_.times.wait - begin_.times.wait) / seconds, 0.0, 1.0);
+}
+
+std::string WaitMonitor::warning() const {
+  struct Stage {
+    std::string_view name;
+    double seconds;  // in the window, summed over the workers
+  };
+  const LoaderTimes &a = begin_.times, &b = end_.times;
+  const Stage stages[] = {{"reading", b.read - a.read},
+                          {"decoding", b.decode - a.decode},
+                          {"augmentation", b.augment - a.augment},
+                          {"mixing", b.mix - a.mix}};
+  double all = 0;
+  for (const Stage& stage : stages) all += stage.seconds;
+  const auto percent = [&](size_t i) { return 100 * stages[i].seconds / std::max(all, 1e-9); };
+  const std::string_view slowest = std::ranges::max_element(stages, {}, &Stage::seconds)->name;
+  int workers = loader_.options().workers, cores = available_cores();
+  std::string help = workers < cores
+                         ? fmt::format("raise data.workers ({} now, {} cores)", workers, cores)
+                         : std::string("give the workers fewer or cheaper steps in data.augment");
+  const bool reads = slowest == "reading";
+  if (reads || slowest == "decoding")
+    help = (workers < cores ? help + ", or " : "") +
+           (reads ? "put the files on a faster disk"
+                  : "pack the pictures once, decoded: trainer data pack");
+  return fmt::format(
+      "data: {:.0f} % of the last {} steps was spent waiting for data; the slowest stage is {} "
+      "(reading {:.0f} %, decoding {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of the "
+      "workers' "
+      "time); {}",
+      100 * share(), shown_, slowest, percent(0), percent(1), percent(2), percent(3), help);
 }
 
 }  // namespace tessera

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <string>
 
+#include "tessera/models/data/loader.h"
+
 namespace tessera {
 
 struct Evaluation;     // evaluator.h
@@ -90,6 +92,38 @@ class TrainingConsole {
   std::chrono::steady_clock::time_point last_line_;
   int lines_said_ = 0;
   bool swapping_said_ = false;
+};
+
+// Whether training waits for its data, and for which stage of loading. Not thread-safe.
+//
+//   WaitMonitor waits(loader);
+//   each step: loader.next() ... step.run(); if (waits.step()) log(..., waits.warning());
+class WaitMonitor {
+ public:
+  // The loader must outlive it.
+  explicit WaitMonitor(const Loader& loader);
+
+  // To be called after each step; allocates nothing. True when a window of steps has ended in which
+  // too much was waited, the first time only: one warning is enough.
+  bool step();
+  // "data: 43 % of the last 100 steps was spent waiting ...": names the slowest stage and what may
+  // help.
+  std::string warning() const;
+
+ private:
+  struct Mark {
+    double seconds = 0;  // since some start
+    LoaderTimes times;
+  };
+  Mark now() const;
+  // The part of the last whole window that next() waited, or of the steps so far; in [0, 1].
+  double share() const;
+
+  const Loader& loader_;
+  Mark begin_, end_;  // of the window that share() speaks of
+  Mark running_;      // where the window that is not over yet began
+  int64_t steps_ = 0, shown_ = 0;
+  bool whole_ = false, warned_ = false;
 };
 
 }  // namespace tessera

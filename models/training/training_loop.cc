@@ -13,7 +13,6 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/models/config/schedule.h"
-#include "tessera/models/data/wait_monitor.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"

@@ -12,6 +12,22 @@ namespace {
 
 constexpr size_t kMostBytes = (size_t{1} << 31) - (size_t{1} << 20);  // of a protobuf file
 
+std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+// With ones in front, as broadcasting reads it.
+std::vector<int64_t> of_rank(const Shape& shape, int rank) {
+  std::vector<int64_t> all(static_cast<size_t>(rank - shape.rank()), 1);
+  all.insert(all.end(), shape.begin(), shape.end());
+  return all;
+}
+
+// [n, c] as [n, 1, .., c].
+std::vector<int64_t> by_sample_of_rank(const Shape& shape, int rank) {
+  std::vector<int64_t> all(static_cast<size_t>(rank), 1);
+  all.front() = shape[0], all.back() = shape[1];
+  return all;
+}
+
 }  // namespace
 
 std::string OnnxGraph::unique(const std::string& near) {
@@ -69,26 +85,6 @@ std::string OnnxGraph::integers(const std::vector<int64_t>& values) {
   tensor.set_raw_data(values.data(), values.size() * sizeof(int64_t));
   return name;
 }
-
-namespace {
-
-std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-// With ones in front, as broadcasting reads it.
-std::vector<int64_t> of_rank(const Shape& shape, int rank) {
-  std::vector<int64_t> all(static_cast<size_t>(rank - shape.rank()), 1);
-  all.insert(all.end(), shape.begin(), shape.end());
-  return all;
-}
-
-// [n, c] as [n, 1, .., c].
-std::vector<int64_t> by_sample_of_rank(const Shape& shape, int rank) {
-  std::vector<int64_t> all(static_cast<size_t>(rank), 1);
-  all.front() = shape[0], all.back() = shape[1];
-  return all;
-}
-
-}  // namespace
 
 void OnnxValues::put(ValueId id, std::string name, bool is_nchw) {
   (is_nchw ? nchw_ : ours_)[id] = std::move(name);

@@ -94,12 +94,14 @@ class Subset : public Dataset {
     return all_->own_shape(place(index));
   }
 
+ protected:
+  int64_t do_label(int64_t index) const override { return all_->label(place(index)); }
+
  private:
   int64_t place(int64_t index) const {
     return chosen_.empty() ? index : chosen_[static_cast<size_t>(index)];
   }
   void do_read(int64_t index, uint8_t* image) const override { all_->read(place(index), image); }
-  int64_t do_label(int64_t index) const override { return all_->label(place(index)); }
   void do_read_part(int64_t index, const Box& part, const ImageShape& to,
                     uint8_t* image) const override {
     all_->read_part(place(index), part, to, image);
@@ -132,27 +134,16 @@ std::string validation_name(std::string name) {
   return name + " validation";
 }
 
-class Relabelled : public Dataset {
+class Relabelled : public Subset {
  public:
   Relabelled(std::shared_ptr<const Dataset> data, DatasetInfo info, std::vector<int64_t> labels)
-      : Dataset(std::move(info)), data_(std::move(data)), labels_(std::move(labels)) {}
-
-  std::vector<HostBuffer> host_buffers() const override { return data_->host_buffers(); }
-  std::vector<std::string> notes() const override { return data_->notes(); }
-  bool has_own_sizes() const override { return data_->has_own_sizes(); }
-  ImageShape own_shape(int64_t index) const override { return data_->own_shape(index); }
+      : Subset(std::move(data), std::move(info), {}, {}, true), labels_(std::move(labels)) {}
 
  private:
-  void do_read(int64_t index, uint8_t* image) const override { data_->read(index, image); }
   int64_t do_label(int64_t index) const override {
-    return labels_[static_cast<size_t>(data_->label(index))];
-  }
-  void do_read_part(int64_t index, const Box& part, const ImageShape& to,
-                    uint8_t* image) const override {
-    data_->read_part(index, part, to, image);
+    return labels_[static_cast<size_t>(Subset::do_label(index))];
   }
 
-  const std::shared_ptr<const Dataset> data_;
   const std::vector<int64_t> labels_;
 };
 
