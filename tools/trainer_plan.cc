@@ -232,8 +232,7 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
       // Where there is none, no driver is woken to ask.
       const std::vector<DeviceInfo> all =
           nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
-      const bool is_there = std::any_of(
-          all.begin(), all.end(), [&](const DeviceInfo& info) { return info.device == device; });
+      const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
       return std::make_unique<DescribedDevice>(device,
                                                is_there ? context(device).facts() : nullptr);
     }

@@ -43,8 +43,8 @@ int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
 // beside their builders in layer_network.cc.
 
 bool ItemKind::may_be_bare() const {
-  return !takes_value() && std::none_of(options.begin(), options.end(),
-                                        [](const ConfigKey& key) { return key.rule.required; });
+  return !takes_value() &&
+         std::ranges::none_of(options, [](const ConfigKey& key) { return key.rule.required; });
 }
 
 bool ItemKind::takes_list() const {

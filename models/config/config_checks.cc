@@ -298,7 +298,7 @@ class Checks {
   void check_mixes() {
     for (const char* kind : {"mixup", "cutmix"}) {
       const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
-      if (std::count_if(config_.data.augment.begin(), config_.data.augment.end(), is_kind) > 1)
+      if (std::ranges::count_if(config_.data.augment, is_kind) > 1)
         add({"data.augment"},
             fmt::format("data.augment: {0} stands in it twice, but a batch is mixed once by each "
                         "kind; leave one {0}",

@@ -41,8 +41,7 @@ std::string quoted_if_needed(const std::string& value) {
                                             "on",   "off",  "y",     "n"};
   std::string lower = value;
   for (char& c : lower) c = static_cast<char>(std::tolower(c & 0x7F));
-  if (letter && !kTaken.count(lower) && std::all_of(value.begin(), value.end(), is_word_character))
-    return value;
+  if (letter && !kTaken.count(lower) && std::ranges::all_of(value, is_word_character)) return value;
   std::string quoted = "\"";
   for (size_t at = 0; at < value.size();) {
     const size_t bytes = utf8_at(value, at).bytes;

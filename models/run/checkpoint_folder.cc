@@ -80,7 +80,7 @@ std::vector<int64_t> CheckpointFolder::steps() const {
   for (std::filesystem::directory_iterator at(dir_, error), end; !error && at != end;
        at.increment(error))
     if (const auto step = step_of(at->path().filename().string())) steps.push_back(*step);
-  std::sort(steps.begin(), steps.end());
+  std::ranges::sort(steps);
   return steps;
 }
 
@@ -99,7 +99,7 @@ std::optional<int64_t> CheckpointFolder::named(const char* name) const {
 std::vector<int64_t> CheckpointFolder::candidates() const {
   std::vector<int64_t> order = steps();
   const int64_t latest = named("latest").value_or(INT64_MAX);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
     if ((a <= latest) != (b <= latest)) return a <= latest;
     return a > b;
   });

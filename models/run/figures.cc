@@ -1,6 +1,7 @@
 #include "tessera/models/run/figures.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -87,9 +88,7 @@ std::vector<ConfusedPair> most_confused(const ConfusionMatrix& confusion, size_t
       if (const int64_t count = confusion.count(t, p); t != p && count > 0)
         pairs.push_back({t, p, count, static_cast<double>(count) / static_cast<double>(images)});
   }
-  std::stable_sort(pairs.begin(), pairs.end(), [](const ConfusedPair& a, const ConfusedPair& b) {
-    return a.images > b.images;
-  });
+  std::ranges::stable_sort(pairs, std::greater(), &ConfusedPair::images);
   if (pairs.size() > most) pairs.resize(most);
   return pairs;
 }
@@ -105,9 +104,7 @@ std::string class_table(const ClassReport& report, const std::vector<std::string
   const bool worst = shown.size() > most;
   if (worst) {
     const auto rank = [](const ClassFigures& c) { return std::pair(c.images == 0, c.f1()); };
-    std::stable_sort(shown.begin(), shown.end(), [&](const ClassFigures& a, const ClassFigures& b) {
-      return rank(a) < rank(b);
-    });
+    std::ranges::stable_sort(shown, {}, rank);
     shown.resize(std::min(shown.size(), kWorst));
   }
   size_t width = std::string_view("weighted average").size();

@@ -139,8 +139,7 @@ constexpr size_t kMostPairs = 12;
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 bool is_empty(const ConfusionMatrix& confusion) {
-  return std::all_of(confusion.counts.begin(), confusion.counts.end(),
-                     [](int64_t n) { return n == 0; });
+  return std::ranges::all_of(confusion.counts, [](int64_t n) { return n == 0; });
 }
 
 std::string name_html(const std::vector<std::string>& names, int64_t label) {

@@ -163,7 +163,7 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
     const bool whole = text.ends_with('\n');
     const int64_t step = text == first_line ? 0 : step_of(text).value_or(INT64_MAX);
     const bool again =
-        step == *steps_done && std::any_of(due_.begin(), due_.end(), [&](std::string_view phase) {
+        step == *steps_done && std::ranges::any_of(due_, [&](std::string_view phase) {
           return text.find(phase) != text.npos;
         });
     if (!whole || again || step > *steps_done) break;

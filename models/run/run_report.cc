@@ -27,8 +27,8 @@ const char* phase_of(std::string_view word) {
 
 // Whether the best epoch was chosen on images that were kept apart from the test images.
 bool validated(const std::vector<Metrics>& metrics) {
-  return std::any_of(metrics.begin(), metrics.end(),
-                     [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
+  return std::ranges::any_of(
+      metrics, [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
 }
 
 // Of the training's loss and accuracy: whole epochs, and the last line; where there are fewer than

@@ -68,8 +68,7 @@ std::string keras_module(const std::string& name) {
 // leaves of any other and filters of one output each, so its name counts too.
 std::string kind_of(const std::string& layer, const std::vector<Weight>& weights) {
   const auto weight = [&](const char* leaf) {
-    const auto found = std::find_if(weights.begin(), weights.end(),
-                                    [&](const Weight& w) { return w.leaf == leaf; });
+    const auto found = std::ranges::find(weights, leaf, &Weight::leaf);
     return found == weights.end() ? nullptr : &found->array;
   };
   const auto named = [&](const char* text) { return layer.find(text) != layer.npos; };
@@ -160,8 +159,7 @@ class SafetensorsWeightSource final : public WeightSource {
     std::vector<SafeTensor>& tensors = file_.contents.tensors;
     for (SafeTensor& tensor : tensors) tensor.name = own_name(tensor.name);
     std::erase_if(tensors, [](const SafeTensor& tensor) { return !is_dotted(tensor.name); });
-    std::sort(tensors.begin(), tensors.end(),
-              [](const SafeTensor& a, const SafeTensor& b) { return a.name < b.name; });
+    std::ranges::sort(tensors, {}, &SafeTensor::name);
   }
   void read_from(size_t index, uint64_t first, std::span<double> to) const override {
     read_values(*file_.bytes, file_.contents.tensors[index], first, to);
@@ -187,14 +185,13 @@ class Hdf5WeightSource final : public WeightSource {
       layers_ = older_keras_layers(file);
     } else {
       for (auto& [name, array] : arrays_) name.erase(0, 1);
-      if (std::any_of(arrays_.begin(), arrays_.end(), has_vars)) form_ = WeightForm::keras;
+      if (std::ranges::any_of(arrays_, has_vars)) form_ = WeightForm::keras;
     }
     if (form_ == WeightForm::own) {
       for (auto& [name, array] : arrays_) name = own_name(name);
       std::erase_if(arrays_, [](const auto& array) { return !is_dotted(array.first); });
     }
-    std::sort(arrays_.begin(), arrays_.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::sort(arrays_, {}, &KerasArrays::value_type::first);
     for (const auto& [name, info] : arrays_) {
       if (info.offset < 0)
         throw Error(
@@ -241,7 +238,7 @@ void WeightSource::add(SourceTensor tensor) {
 
 bool WeightSource::drop_prefix(std::string_view prefix) {
   const auto has = [&](const SourceTensor& tensor) { return tensor.name.starts_with(prefix); };
-  if (tensors_.empty() || !std::all_of(tensors_.begin(), tensors_.end(), has)) return false;
+  if (tensors_.empty() || !std::ranges::all_of(tensors_, has)) return false;
   for (SourceTensor& tensor : tensors_) tensor.name.erase(0, prefix.size());
   return true;
 }

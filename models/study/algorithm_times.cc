@@ -42,8 +42,7 @@ double us_of(AlgorithmRun& run) {
 
 // The one that the program runs first.
 std::vector<Algorithm> in_order(std::vector<Algorithm> all, const std::string& chosen) {
-  const auto first = std::find_if(all.begin(), all.end(),
-                                  [&](const Algorithm& one) { return one.name == chosen; });
+  const auto first = std::ranges::find(all, chosen, &Algorithm::name);
   std::rotate(all.begin(), first, first == all.end() ? first : first + 1);
   return all;
 }
@@ -106,9 +105,7 @@ const CachedPlan& fastest(const CachedPlans& plans) {
   const auto time = [](const CachedPlan& plan) {
     return plan.microseconds > 0 ? plan.microseconds : 1e300;
   };
-  return *std::min_element(
-      plans.begin(), plans.end(),
-      [&](const CachedPlan& a, const CachedPlan& b) { return time(a) < time(b); });
+  return *std::ranges::min_element(plans, {}, time);
 }
 
 }  // namespace
@@ -176,9 +173,8 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
     const Specs in = graph.input_specs(node);
     const auto all = node.op->algorithms(in, cpu_context().target());
     if (program.compiled().algorithms[n].empty() || all.size() < 2) continue;
-    const auto twin = std::find_if(seen.begin(), seen.end(), [&](const auto& other) {
-      return other.first->same(*node.op) && other.second == in;
-    });
+    const auto twin = std::ranges::find_if(
+        seen, [&](const auto& other) { return other.first->same(*node.op) && other.second == in; });
     if (twin != seen.end()) {
       ++result.ops[static_cast<size_t>(twin - seen.begin())].count;
       continue;
@@ -215,8 +211,8 @@ Tuning tune_plans(const Run& given, const std::function<void(const std::string&)
     const EagerAllocatorScope memory(device, "direct", settings);
     for (const auto& [text, use] : uses) {
       const CachedPlans plans = tune_conv(use.request, as_cuda(context(device)));
-      const auto ran = static_cast<size_t>(std::count_if(
-          plans.begin(), plans.end(), [](const CachedPlan& p) { return p.microseconds > 0; }));
+      const auto ran = static_cast<size_t>(
+          std::ranges::count_if(plans, [](const CachedPlan& p) { return p.microseconds > 0; }));
       if (ran == 0) {
         say(fmt::format("{}: no plan of cuDNN", text));
         continue;

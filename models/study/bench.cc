@@ -45,7 +45,7 @@ std::vector<double> times_of(const Classifier& net, int64_t calls) {
     net(images);
     times.push_back(milliseconds_since(start));
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   return times;
 }
 
@@ -84,7 +84,7 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   if (times.empty()) return result;
   result.first_step_ms = times.front();
   if (times.size() > 1) times.erase(times.begin());
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   result.step_ms_p50 = times[times.size() / 2];
   result.step_ms_p95 = times[times.size() * 95 / 100];
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
@@ -115,8 +115,8 @@ RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetition
   const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
   all.varying = profile(run, {.steps = repetitions, .compile = options}).ops;
   std::erase_if(all.varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
-  std::stable_sort(all.varying.begin(), all.varying.end(),
-                   [&](const auto& a, const auto& b) { return range(a) > range(b); });
+  std::ranges::stable_sort(all.varying,
+                           [&](const auto& a, const auto& b) { return range(a) > range(b); });
   return all;
 }
 

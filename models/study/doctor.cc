@@ -168,8 +168,7 @@ std::vector<Finding> examine(const Config& config) {
   ConfigExamination about{config};
   std::vector<Finding> findings;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {
-    const auto known = std::find_if(findings.begin(), findings.end(),
-                                    [&](const Finding& other) { return other.text == text; });
+    const auto known = std::ranges::find(findings, text, &Finding::text);
     findings.push_back(
         known == findings.end()
             ? Finding{what, text, exit_code}

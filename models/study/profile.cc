@@ -197,7 +197,7 @@ std::vector<Change> changes(const TimesByOp& a, const TimesByOp& b) {
   }
   for (const auto& [title, timed] : b)
     if (!a.contains(title)) all.push_back({title, {}, timed});
-  std::stable_sort(all.begin(), all.end(), [](const Change& x, const Change& y) {
+  std::ranges::stable_sort(all, [](const Change& x, const Change& y) {
     return std::abs(x.difference()) > std::abs(y.difference());
   });
   return all;
@@ -229,7 +229,7 @@ std::string table(const TimesByOp& a, const TimesByOp& b, size_t most, const cha
 }  // namespace
 
 Spread spread_of(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
   return {values.front(), median, values.back()};
 }

@@ -98,8 +98,8 @@ const std::vector<NameTable>& name_tables(std::string_view network) {
 const KerasApplication* keras_application(const std::vector<std::string>& layers) {
   const std::set<std::string> there(layers.begin(), layers.end());
   for (const KerasApplication& one : applications())
-    if (std::all_of(one.layers.begin(), one.layers.end(),
-                    [&](const std::string& layer) { return there.count(layer) != 0; }))
+    if (std::ranges::all_of(one.layers,
+                            [&](const std::string& layer) { return there.count(layer) != 0; }))
       return &one;
   return nullptr;
 }
