@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// What images of each class were taken for: counts[truth * classes + prediction], over the test
-// images.
+// Images by their class and by what they were taken for: counts[truth * classes + prediction], over
+// the test images.
 struct ConfusionMatrix {
   int64_t classes = 0;
   std::vector<int64_t> counts;

@@ -1,4 +1,4 @@
-// What stands around the steps of a training or a benchmark: a probe, and their running ahead.
+// A probe around the steps of a training or a benchmark, and steps that run ahead of the host.
 #pragma once
 
 #include <functional>

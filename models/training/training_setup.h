@@ -1,4 +1,4 @@
-// What a training has before its first step, and its loop.
+// A training before its first step, and its loop.
 #pragma once
 
 #include <cstddef>

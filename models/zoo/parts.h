@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// What a network throws for one of its options that it cannot mean.
+// Thrown by a network for one of its options that it cannot mean.
 class OptionError : public ConfigError {
  public:
   // option: by the name that configurations use, such as "depth".
