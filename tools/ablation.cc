@@ -100,8 +100,8 @@ struct Measured {
   std::vector<double> times = {};  // ms of a step, or of making a plan, in each round
 
   // Other programs on the machine only make it slower.
-  double fastest() const { return *std::min_element(times.begin(), times.end()); }
-  double spread() const { return *std::max_element(times.begin(), times.end()) / fastest() - 1; }
+  double fastest() const { return *std::ranges::min_element(times); }
+  double spread() const { return *std::ranges::max_element(times) / fastest() - 1; }
 };
 
 // Measures each variant once a round: measure(variant, row) adds a time and sets the bytes.

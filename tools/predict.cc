@@ -31,7 +31,7 @@ void add_folder(const std::string& folder, std::vector<std::string>& files) {
       found.push_back(at->path().string());
   if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
   if (found.empty()) throw DataError(fmt::format("{}: no .jpg, .jpeg or .png is in there", folder));
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   files.insert(files.end(), found.begin(), found.end());
 }
 

@@ -6,7 +6,6 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/study/bench.h"
-#include "tessera/models/study/bench_inference.h"
 #include "tessera/models/training/run.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"

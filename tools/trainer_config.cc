@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_docs.h"
-#include "tessera/models/study/dry_run.h"
+#include "tessera/models/study/doctor.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_verbs.h"

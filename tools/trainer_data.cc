@@ -11,7 +11,7 @@
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/config/config_effect.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/moments.h"
 #include "tessera/models/data/sets/packed.h"

@@ -1,19 +1,22 @@
-// trainer eval: what a trained network is worth, on its test images or on others.
+// trainer eval: what a trained network is worth, on its test images or on others; trainer predict:
+// what it says that pictures show.
 #include <limits>
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tessera/models/run/class_figures.h"
+#include "tessera/models/run/figures.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/study/evaluate_run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/tools/output.h"
+#include "tessera/tools/predict.h"
 #include "tessera/tools/trainer_verbs.h"
 
 namespace tessera {
+
 namespace {
 
 struct Arguments {
@@ -133,6 +136,13 @@ void add_eval_verb(CLI::App& app, Verb& verb, const bool& quiet) {
     arguments->options.report = !arguments->report.empty();
     verb = [arguments, &quiet] { return run(*arguments, quiet); };
   });
+}
+
+void add_predict_verb(CLI::App& app, Verb& verb) {
+  auto options = std::make_shared<PredictOptions>();
+  CLI::App* sub = app.add_subcommand("predict", "name what pictures show");
+  add_predict_options(*sub, *options);
+  sub->callback([options, &verb] { verb = [options] { return predict(*options); }; });
 }
 
 }  // namespace tessera

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/models/study/machine_check.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/host_memory.h"

@@ -13,7 +13,6 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/memory/recompute/recompute_text.h"
-#include "tessera/models/study/budget_curve.h"
 #include "tessera/models/study/plan.h"
 #include "tessera/models/training/batch_search.h"
 #include "tessera/models/training/device_choice.h"
@@ -233,8 +232,7 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
       // Where there is none, no driver is woken to ask.
       const std::vector<DeviceInfo> all =
           nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
-      const bool is_there = std::any_of(
-          all.begin(), all.end(), [&](const DeviceInfo& info) { return info.device == device; });
+      const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
       return std::make_unique<DescribedDevice>(device,
                                                is_there ? context(device).facts() : nullptr);
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/models/study/doctor.h"
-#include "tessera/models/training/train_options.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/command_line.h"
 

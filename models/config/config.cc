@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/config/config_keys.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/thread_pool.h"
 
@@ -37,5 +38,62 @@ int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
   if (steps) return *steps;
   return Duration{epochs, Duration::Unit::kEpochs}.steps(steps_per_epoch);
 }
+
+// The items of data.augment and optimizer.groups; those of model.layers stand
+// beside their builders in layer_network.cc.
+
+bool ItemKind::may_be_bare() const {
+  return !takes_value() &&
+         std::ranges::none_of(options, [](const ConfigKey& key) { return key.rule.required; });
+}
+
+bool ItemKind::takes_list() const {
+  return !options.empty() && !takes_value() &&
+         std::holds_alternative<std::vector<LayerConfig>*>(options[0].target);
+}
+
+// clang-format off
+std::vector<ItemKind> item_kinds(AugmentConfig& a) {
+  return {
+    {"crop", "cuts the image's size out at a random place", {
+      {"padding", &a.padding, required(at_least(0, 4096)), "pixels put on each side before"},
+      {"border", &a.border, one_of<CropBorder>(), "what they are: black, or mirrored"}}},
+    {"flip", "mirrors every second image", {
+      {"", &a.flip, one_of({"horizontal"}), "left and right"}}},
+    {"resize_crop", "cuts a random part out and scales it; belongs first", {
+      {"size", &a.size, at_least(0, 4096), "pixels a side; 0: the data set's"},
+      {"scale", &a.scale, at_least(0, 1), "[low, high] of the part's area"},
+      {"ratio", &a.ratio, at_least(0, 100), "[low, high] of its width to its height"}}},
+    {"color_jitter", "changes colours by random factors from 1 - x to 1 + x", {
+      {"brightness", &a.brightness, at_least(0, 10), "x"},
+      {"contrast", &a.contrast, at_least(0, 10), "x"},
+      {"saturation", &a.saturation, at_least(0, 10), "x"},
+      {"hue", &a.hue, at_least(0, 0.5), "turned by up to this part of the colour circle"}}},
+    {"cutout", "paints a gray square at a random place", {
+      {"size", &a.size, required(at_least(1, 4096)), "pixels a side"},
+      {"level", &a.level, at_least(0, 255), "of gray"},
+      {"probability", &a.probability, at_least(0, 1), "how often"}}},
+    {"rand_augment", "n times one of fourteen changes, drawn at random", {
+      {"n", &a.n, at_least(1, 16), "how many"},
+      {"magnitude", &a.magnitude, at_least(0, 30), "how strong, out of 30"}}},
+    {"mixup", "mixes images of a batch, and their labels", {
+      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"},
+      {"probability", &a.probability, at_least(0, 1), "how often; with cutmix, of those that draw mixup"}}},
+    {"cutmix", "puts a part of another image of the batch in, and mixes the labels", {
+      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"},
+      {"probability", &a.probability, at_least(0, 1), "how often; with mixup, of those that draw cutmix"}}},
+  };
+}
+std::vector<ItemKind> item_kinds(GroupConfig& g) {
+  const KeyRule factor = at_least(0, kMaxFloat);
+  const ConfigKey lr{"lr", &g.lr, factor, "factor of lr"},
+      decay{"weight_decay", &g.weight_decay, factor, "factor of weight_decay"};
+  return {
+    {"vectors", "biases and norms: parameters of one axis", {lr, decay}},
+    {"named", "the parameters of a part of the network", {
+      {"part", &g.part, required(any()), "its name, such as fc or layer1.0"}, lr, decay}},
+  };
+}
+// clang-format on
 
 }  // namespace tessera

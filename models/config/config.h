@@ -19,13 +19,59 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/models/config/layer_config.h"
+#include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/named.h"
 #include "tessera/models/data/augment/augment.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {
+
+// A model as a list of layers, the way configurations give it:
+//
+//   model:
+//     classes: 10
+//     layers:
+//       - {conv: {filters: 32, kernel: 3, padding: 1}}
+//       - batch_norm
+//       - relu
+//       - {residual: [{conv: {filters: 32, kernel: 3, padding: 1}}, relu]}
+//       - global_average_pool
+//       - {linear: {units: 10}}
+//
+// The shapes follow from the images: x [n, height, width, channels] goes through the layers in
+// order, and the last must make [n, classes]. The kinds and their options stand in
+// layer_network.cc. Parts are named by kind and place in their list: "conv0", "residual3.conv0".
+struct LayerConfig {
+  std::string kind = "relu";
+  int64_t filters = 0, kernel = 0;                // conv; pixels a side
+  int64_t stride = 1, padding = 0, dilation = 1;  // conv; pixels
+  int64_t groups = 1;                             // conv, group_norm
+  bool bias = true;                               // conv, linear
+  bool identity = false;                          // conv: filters start as the identity
+  int64_t size = 0;                               // pools: pixels a side
+  std::optional<int64_t> pool_stride;             // pools: the size when not given
+  int64_t units = 0;                              // linear
+  double probability = 0.5;                       // dropout
+  double eps = 1e-5;                              // norms
+  double momentum = 0.1;                          // batch_norm
+  bool scale = true;                              // batch_norm
+  double factor = 1;                              // scale
+  bool round_up = false;                          // pools: the number of windows
+  double slope = 0.01;                            // leaky_relu
+  double first_slope = 0.25;                      // prelu
+  double alpha = 1;                               // elu
+  double start = 1e-6;                            // layer_scale
+  int64_t squeeze = 0;                            // squeeze_excitation: channels in the middle
+  std::string activation = "relu";                // squeeze_excitation
+  std::string gate = "sigmoid";                   // squeeze_excitation
+  int64_t norm_size = 5;                          // local_response_norm: channels
+  double norm_alpha = 1e-4, norm_beta = 0.75;     // local_response_norm
+  double norm_k = 1;                              // local_response_norm
+  std::vector<LayerConfig> layers;                // residual: y = layers(x) + shortcut(x)
+  std::vector<LayerConfig> shortcut;              // residual: empty: x itself
+  SourceRange range;                              // of its name, when it was read
+};
 
 // A length of training: "1ep", "0.5ep" or "500st"; for a few keys also one of time: "10min", "2h".
 // Zero may be written without a unit.
@@ -113,7 +159,7 @@ template <> inline constexpr auto kEnumNames<CropBorder> =
 // clang-format on
 
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
-// and their options are described in config_items.cc.
+// and their options are described in config.cc.
 struct AugmentConfig {
   std::string kind = "crop";
   int padding = 0;  // pixels on each side
@@ -165,7 +211,7 @@ struct DataConfig {
   std::vector<double> mean, std;  // per channel, in units of x / 255; empty: the data set's own
 };
 
-// The formulas stand in models/training/losses.h.
+// The formulas stand in models/training/session.h.
 struct LossConfig {
   Named<LossKind> name = LossKind::kCrossEntropy;
   double label_smoothing = 0;
@@ -288,7 +334,6 @@ struct RunConfig {
   std::string dir = "runs/run";
 };
 
-struct SourceRange;  // diagnostics.h
 // Where each key that was given was given last.
 using GivenKeys = std::map<std::string, SourceRange>;
 

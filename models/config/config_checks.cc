@@ -1,5 +1,3 @@
-#include "tessera/models/config/config_checks.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -9,12 +7,11 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/config/config_effect.h"
-#include "tessera/models/config/config_print.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/data/sets/hdf5_set.h"
-#include "tessera/models/data/sets/held_out.h"
 #include "tessera/models/data/sets/published.h"
+#include "tessera/models/data/sets/subset.h"
 #include "tessera/models/data/sets/synthetic.h"
 #include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/device.h"
@@ -301,7 +298,7 @@ class Checks {
   void check_mixes() {
     for (const char* kind : {"mixup", "cutmix"}) {
       const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
-      if (std::count_if(config_.data.augment.begin(), config_.data.augment.end(), is_kind) > 1)
+      if (std::ranges::count_if(config_.data.augment, is_kind) > 1)
         add({"data.augment"},
             fmt::format("data.augment: {0} stands in it twice, but a batch is mixed once by each "
                         "kind; leave one {0}",

@@ -26,6 +26,31 @@ Hdf5Source hdf5_source(const DataConfig& data) {
   return source;
 }
 
+ResizeCrop resize_crop_of(const AugmentConfig& step) {
+  if (step.scale.size() != 2 || step.ratio.size() != 2)
+    throw ConfigError("resize_crop: scale and ratio are two numbers each, [low, high]");
+  return {step.size, {step.scale[0], step.scale[1]}, {step.ratio[0], step.ratio[1]}};
+}
+
+// Names classes that may be none: those with an odd name, such as "_old", "ants (1)" or "ants
+// copy", and those with less than a tenth of the median's images.
+std::string odd_classes(const Dataset& data) {
+  constexpr size_t kMost = 8;
+  const auto mark = [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; };
+  const std::vector<int64_t> images = images_of_classes(data);
+  std::vector<int64_t> sorted = images;
+  const auto middle = sorted.begin() + static_cast<int64_t>(sorted.size() / 2);
+  std::ranges::nth_element(sorted, middle);
+  std::vector<std::string> odd;
+  for (size_t c = 0; c < data.class_names().size() && odd.size() < kMost; ++c) {
+    const std::string& name = data.class_names()[c];
+    if (name.empty() || mark(name.front()) || mark(name.back()) || name.ends_with(" copy") ||
+        name.ends_with(" Copy") || 10 * images[c] < *middle)
+      odd.push_back(fmt::format("'{}' ({} images)", name, images[c]));
+  }
+  return odd.empty() ? "" : fmt::format("; these look odd: {}", fmt::join(odd, ", "));
+}
+
 }  // namespace
 
 Settings settings_of(const Config& config) {
@@ -55,16 +80,6 @@ DataSource data_source(const Config& config) {
   source.hdf5 = hdf5_source(config.data);
   return source;
 }
-
-namespace {
-
-ResizeCrop resize_crop_of(const AugmentConfig& step) {
-  if (step.scale.size() != 2 || step.ratio.size() != 2)
-    throw ConfigError("resize_crop: scale and ratio are two numbers each, [low, high]");
-  return {step.size, {step.scale[0], step.scale[1]}, {step.ratio[0], step.ratio[1]}};
-}
-
-}  // namespace
 
 Transforms make_transforms(const DataConfig& data) {
   Transforms steps;
@@ -154,29 +169,6 @@ Normalization former_normalization(const Config& config, const Dataset& data) {
   const bool pictures = config.data.name == "image_folder" && data.channels() == 3;
   return pictures ? imagenet_normalization() : data.normalization();
 }
-
-namespace {
-
-// Names classes that may be none: those with an odd name, such as "_old", "ants (1)" or "ants
-// copy", and those with less than a tenth of the median's images.
-std::string odd_classes(const Dataset& data) {
-  constexpr size_t kMost = 8;
-  const auto mark = [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; };
-  const std::vector<int64_t> images = images_of_classes(data);
-  std::vector<int64_t> sorted = images;
-  const auto middle = sorted.begin() + static_cast<int64_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  std::vector<std::string> odd;
-  for (size_t c = 0; c < data.class_names().size() && odd.size() < kMost; ++c) {
-    const std::string& name = data.class_names()[c];
-    if (name.empty() || mark(name.front()) || mark(name.back()) || name.ends_with(" copy") ||
-        name.ends_with(" Copy") || 10 * images[c] < *middle)
-      odd.push_back(fmt::format("'{}' ({} images)", name, images[c]));
-  }
-  return odd.empty() ? "" : fmt::format("; these look odd: {}", fmt::join(odd, ", "));
-}
-
-}  // namespace
 
 std::string spare_classes(const Config& config, const Dataset& data) {
   if (config.model.classes <= data.classes()) return "";

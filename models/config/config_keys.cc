@@ -10,7 +10,6 @@
 #include "tessera/memory/allocator.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
-#include "tessera/models/config/config_effect.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/data/loader.h"
@@ -21,78 +20,6 @@
 #include "tessera/models/zoo/zoo.h"
 
 namespace tessera {
-
-KeyRule any() { return {}; }
-
-KeyRule at_least(double min, double max) {
-  KeyRule rule;
-  rule.min = min;
-  rule.max = max;
-  return rule;
-}
-
-KeyRule above(double min, double max) {
-  KeyRule rule = at_least(min, max);
-  rule.above_min = true;
-  return rule;
-}
-
-KeyRule from_below(double min, double max) {
-  KeyRule rule = at_least(min, max);
-  rule.below_max = true;
-  return rule;
-}
-
-KeyRule between(double min, double max) {
-  KeyRule rule = from_below(min, max);
-  rule.above_min = true;
-  return rule;
-}
-
-KeyRule or_auto(KeyRule rule) {
-  rule.automatic = true;
-  return rule;
-}
-
-KeyRule or_time(KeyRule rule) {
-  rule.time = true;
-  return rule;
-}
-
-KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list) {
-  std::vector<double> values;
-  for (float value : list) values.push_back(shortest(value));
-  rule.lists.emplace_back(name, values);
-  return rule;
-}
-
-KeyRule one_of(std::vector<std::string> names) {
-  KeyRule rule;
-  rule.names = std::move(names);
-  return rule;
-}
-
-KeyRule required(KeyRule rule) {
-  rule.required = true;
-  return rule;
-}
-
-ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, std::string help)
-    : path(std::move(path)), target(target), rule(std::move(rule)), help(std::move(help)) {}
-
-ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, When when,
-                     const std::string& help)
-    : ConfigKey(std::move(path), target, std::move(rule),
-                when.in_help ? fmt::format("{}: {}", fmt::join(when.values, ", "), help) : help) {
-  this->when = std::move(when);
-}
-
-std::string ConfigKey::group() const {
-  const size_t dot = path.find('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
-}
-
-std::string ConfigKey::leaf() const { return path.substr(path.find('.') + 1); }
 
 namespace {
 
@@ -155,23 +82,6 @@ std::string range_text(const KeyRule& rule) {
   return text +
          fmt::format("{} {} {}", rule.below_max && !text.empty() ? " and" : "", word, rule.max);
 }
-
-}  // namespace
-
-std::string expected(const ConfigKey& key) {
-  if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
-  auto [type, example] = std::visit(TypeText(), key.target);
-  if (key.rule.automatic) type = "none, auto or a size in B, KiB, MiB, GiB or TiB";
-  if (key.rule.time) {
-    type = "a length in epochs, steps, minutes or hours";
-    example = " (such as 2ep, 500st, 10min or 1h)";
-  }
-  std::string lists;
-  for (const auto& entry : key.rule.lists) lists += ", or " + entry.first;
-  return type + range_text(key.rule) + example + lists;
-}
-
-namespace {
 
 std::vector<std::string> known_planners() {
   std::vector<std::string> names;
@@ -409,6 +319,76 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
 // clang-format on
 
 }  // namespace
+
+KeyRule any() { return {}; }
+
+KeyRule at_least(double min, double max) { return {.min = min, .max = max}; }
+
+KeyRule above(double min, double max) { return {.min = min, .max = max, .above_min = true}; }
+
+KeyRule from_below(double min, double max) { return {.min = min, .max = max, .below_max = true}; }
+
+KeyRule between(double min, double max) {
+  return {.min = min, .max = max, .above_min = true, .below_max = true};
+}
+
+KeyRule or_auto(KeyRule rule) {
+  rule.automatic = true;
+  return rule;
+}
+
+KeyRule or_time(KeyRule rule) {
+  rule.time = true;
+  return rule;
+}
+
+KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list) {
+  std::vector<double> values;
+  for (float value : list) values.push_back(shortest(value));
+  rule.lists.emplace_back(name, values);
+  return rule;
+}
+
+KeyRule one_of(std::vector<std::string> names) {
+  KeyRule rule;
+  rule.names = std::move(names);
+  return rule;
+}
+
+KeyRule required(KeyRule rule) {
+  rule.required = true;
+  return rule;
+}
+
+ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, std::string help)
+    : path(std::move(path)), target(target), rule(std::move(rule)), help(std::move(help)) {}
+
+ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, When when,
+                     const std::string& help)
+    : ConfigKey(std::move(path), target, std::move(rule),
+                when.in_help ? fmt::format("{}: {}", fmt::join(when.values, ", "), help) : help) {
+  this->when = std::move(when);
+}
+
+std::string ConfigKey::group() const {
+  const size_t dot = path.find('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string ConfigKey::leaf() const { return path.substr(path.find('.') + 1); }
+
+std::string expected(const ConfigKey& key) {
+  if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
+  auto [type, example] = std::visit(TypeText(), key.target);
+  if (key.rule.automatic) type = "none, auto or a size in B, KiB, MiB, GiB or TiB";
+  if (key.rule.time) {
+    type = "a length in epochs, steps, minutes or hours";
+    example = " (such as 2ep, 500st, 10min or 1h)";
+  }
+  std::string lists;
+  for (const auto& entry : key.rule.lists) lists += ", or " + entry.first;
+  return type + range_text(key.rule) + example + lists;
+}
 
 std::vector<ConfigKey> config_keys(Config& c) {
   std::vector<ConfigKey> keys = keys_of_model_and_data(c);

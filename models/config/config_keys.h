@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,13 +17,15 @@
 
 namespace tessera {
 
+struct YamlNode;  // yaml_tree.h
+
 // What a value may be, beyond its type.
 struct KeyRule {
   double min = -std::numeric_limits<double>::infinity();  // of a number, a list's entry, a count
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;          // min itself is not allowed
-  bool below_max = false;          // nor is max
-  std::vector<std::string> names;  // of a text: one of these, when there are any
+  bool above_min = false;               // min itself is not allowed
+  bool below_max = false;               // nor is max
+  std::vector<std::string> names = {};  // of a text: one of these, when there are any
   // Of a list of numbers: names that stand for one.
   std::vector<std::pair<std::string, std::vector<double>>> lists = {};
   bool automatic = false;  // of a size: auto is allowed too
@@ -112,5 +115,37 @@ std::vector<ItemKind> item_kinds(GroupConfig& group);
 
 // "a whole number from 1 on", for errors and help.
 std::string expected(const ConfigKey& key);
+
+// Returns what key.target holds, in the flow style: reading it gives the same value.
+std::string value_text(const ConfigKey& key);
+
+// Reads the value into key.target, or reports why it cannot be: type, unit, range, name. `where`:
+// the key, for a value that is missing.
+void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& where,
+                Diagnostics& errors);
+
+// Checks what must hold between several keys of a configuration. wrong: groups with errors, about
+// which nothing more is said. otherwise: the place of errors about keys that nobody gave.
+void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
+                  const SourceRange& otherwise, Diagnostics& errors);
+
+// What may be given about a network of that name, or one given layer by layer, besides its name:
+// what the zoo says, and the weights to begin with. Empty for a name that is not known.
+std::vector<std::string> options_of_model(const std::string& name, bool is_layered);
+
+// Whether the key holds what it holds unless it is given.
+bool is_default(const ConfigKey& key);
+
+// Why what the key holds changes nothing in this configuration: "with data.name: mnist; it belongs
+// to cifar100". Empty where it may, and at the default, which a printed configuration has of every
+// key.
+std::string why_without_effect(const Config& config, const ConfigKey& key);
+
+// Whether device names a CPU or a part of one; auto and whatever else may come to a GPU.
+bool names_cpu(const Config& config);
+
+// The key whose override silences one of the file that has no effect any more: data.name=synthetic
+// beside a file with data.root. "" where nothing does.
+std::string choice_that_puts_aside(const ConfigKey& key);
 
 }  // namespace tessera

@@ -7,11 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/config/config_checks.h"
-#include "tessera/models/config/config_effect.h"
-#include "tessera/models/config/config_print.h"
-#include "tessera/models/config/config_values.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/optimizers.h"
+#include "tessera/models/config/yaml_tree.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -91,8 +89,7 @@ class Parser {
   static bool is_whole(const YamlNode& node) {
     const auto once = [](const YamlNode& key) { return !key.repeated; };
     return node.kind != YamlNode::Kind::kRefused && !node.has_gaps &&
-           std::all_of(node.keys.begin(), node.keys.end(), once) &&
-           std::all_of(node.items.begin(), node.items.end(), is_whole);
+           std::ranges::all_of(node.keys, once) && std::ranges::all_of(node.items, is_whole);
   }
 
   void read_map(const YamlNode& map, const std::string& prefix) {
@@ -108,8 +105,7 @@ class Parser {
   }
 
   void read_entry(const std::string& path, const YamlNode& value, const SourceRange& where) {
-    const auto key = std::find_if(keys_.begin(), keys_.end(),
-                                  [&](const ConfigKey& known) { return known.path == path; });
+    const auto key = std::ranges::find(keys_, path, &ConfigKey::path);
     if (!is_whole(value)) wrong_groups_.insert(group_of(path));
     if (key != keys_.end()) {
       given_[path] = where;
@@ -278,9 +274,7 @@ class Parser {
     const auto given = given_.find("data.mean");
     if (given == given_.end() || !config_.data.std.empty()) return;
     const auto lists = [&](const char* path) {
-      return std::find_if(keys_.begin(), keys_.end(),
-                          [&](const ConfigKey& key) { return key.path == path; })
-          ->rule.lists;
+      return std::ranges::find(keys_, path, &ConfigKey::path)->rule.lists;
     };
     const auto means = lists("data.mean"), deviations = lists("data.std");
     for (size_t i = 0; i < means.size(); ++i) {
@@ -301,10 +295,6 @@ class Parser {
   GivenKeys given_;
   std::string optimizer_of_file_ = OptimizerConfig().name;
 };
-
-}  // namespace
-
-namespace {
 
 Config parse(std::string_view text, const std::string& name,
              const std::vector<std::string>& overrides, ConfigOrigins* origins, bool resolved) {

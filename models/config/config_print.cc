@@ -1,14 +1,14 @@
-// Config to YAML, along config_keys().
-#include "tessera/models/config/config_print.h"
-
+// Config to YAML, along config_keys(), and which keys mean something beside which choices.
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/config/config_effect.h"
+#include "tessera/models/config/config_keys.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
@@ -41,8 +41,7 @@ std::string quoted_if_needed(const std::string& value) {
                                             "on",   "off",  "y",     "n"};
   std::string lower = value;
   for (char& c : lower) c = static_cast<char>(std::tolower(c & 0x7F));
-  if (letter && !kTaken.count(lower) && std::all_of(value.begin(), value.end(), is_word_character))
-    return value;
+  if (letter && !kTaken.count(lower) && std::ranges::all_of(value, is_word_character)) return value;
   std::string quoted = "\"";
   for (size_t at = 0; at < value.size();) {
     const size_t bytes = utf8_at(value, at).bytes;
@@ -102,14 +101,6 @@ bool has_option(const Config& config, const std::string& key) {
          std::find(options.begin(), options.end(), key) != options.end();
 }
 
-}  // namespace
-
-std::string value_text(const ConfigKey& key) {
-  return std::visit([](const auto* target) { return quoted_if_needed(*target); }, key.target);
-}
-
-namespace {
-
 // Layers are many: one a line.
 std::string layers_text(const std::vector<LayerConfig>& layers) {
   std::string lines;
@@ -118,6 +109,10 @@ std::string layers_text(const std::vector<LayerConfig>& layers) {
 }
 
 }  // namespace
+
+std::string value_text(const ConfigKey& key) {
+  return std::visit([](const auto* target) { return quoted_if_needed(*target); }, key.target);
+}
 
 std::string print_config(const Config& config, const ConfigOrigins* origins) {
   constexpr size_t kCommentColumn = 40;
@@ -146,6 +141,41 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
   if (origins != nullptr)
     for (const std::string& aside : config.put_aside) out += "# put aside: " + aside + "\n";
   return out;
+}
+
+bool is_default(const ConfigKey& key) {
+  static const std::map<std::string, std::string> defaults = [] {
+    Config fresh;
+    std::map<std::string, std::string> texts;
+    for (const ConfigKey& known : config_keys(fresh)) texts[known.path] = value_text(known);
+    return texts;
+  }();
+  return defaults.at(key.path) == value_text(key);
+}
+
+bool names_cpu(const Config& config) {
+  std::string name = config.device.substr(config.device.starts_with('/') ? 1 : 0, 3);
+  for (char& c : name) c = static_cast<char>(std::tolower(c & 0x7F));
+  return name == "cpu";
+}
+
+std::vector<std::string> options_of_model(const std::string& name, bool is_layered) {
+  std::vector<std::string> options =
+      is_layered ? std::vector<std::string>{"classes", "layers"} : model_options(name);
+  if (!options.empty()) options.emplace_back("weights");
+  return options;
+}
+
+std::string choice_that_puts_aside(const ConfigKey& key) {
+  return key.when && key.when->puts_aside ? key.when->choice->key : "";
+}
+
+std::string why_without_effect(const Config& config, const ConfigKey& key) {
+  if (!key.when) return "";
+  const std::string chosen = key.when->choice->chosen(config);
+  if (std::ranges::count(key.when->values, chosen) > 0 || is_default(key)) return "";
+  return fmt::format("with {}: {}; it belongs to {}", key.when->choice->key, chosen,
+                     fmt::join(key.when->values, ", "));
 }
 
 }  // namespace tessera

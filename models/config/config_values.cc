@@ -1,5 +1,3 @@
-#include "tessera/models/config/config_values.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/config/config_keys.h"
+#include "tessera/models/config/yaml_tree.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"
@@ -312,9 +312,7 @@ class Reader {
 
   // Keys beside the first: those given twice are reported already.
   static int64_t others(const YamlNode& map) {
-    return std::count_if(map.keys.begin(), map.keys.end(),
-                         [](const YamlNode& key) { return !key.repeated; }) -
-           1;
+    return std::ranges::count(map.keys, false, &YamlNode::repeated) - 1;
   }
 
   // name, {name: value} or {name: {option: value}}
@@ -327,8 +325,7 @@ class Reader {
                                      key_.path, expected(key_)));
     const YamlNode& name = bare ? node : node.keys[0];
     const std::vector<ItemKind> kinds = item_kinds(step);
-    const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                   [&](const ItemKind& k) { return k.name == name.text; });
+    const auto kind = std::ranges::find(kinds, name.text, &ItemKind::name);
     if (kind == kinds.end()) {
       std::vector<std::string> names;
       for (const ItemKind& known : kinds) names.push_back(known.name);
@@ -365,8 +362,8 @@ class Reader {
       known = read_option(kind, path, value.keys[i], value.items[i]) && known;
     if (!known) return;  // a missing one may only be misspelt
     for (const ConfigKey& option : kind.options) {
-      const bool given = std::any_of(value.keys.begin(), value.keys.end(),
-                                     [&](const YamlNode& k) { return k.text == option.path; });
+      const bool given =
+          std::ranges::any_of(value.keys, [&](const YamlNode& k) { return k.text == option.path; });
       if (option.rule.required && !given)
         errors_.add(where, fmt::format("{}: needs {}, {}", path, option.path, expected(option)));
     }

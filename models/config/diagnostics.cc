@@ -91,7 +91,7 @@ void Diagnostics::throw_if_any() const {
   if (entries_.empty()) return;
   std::vector<const Entry*> sorted;
   for (const Entry& entry : entries_) sorted.push_back(&entry);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Entry* a, const Entry* b) {
+  std::ranges::stable_sort(sorted, [](const Entry* a, const Entry* b) {
     return std::pair(a->range.source->order, a->range.begin) <
            std::pair(b->range.source->order, b->range.begin);
   });

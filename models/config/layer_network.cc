@@ -111,12 +111,6 @@ class Builder {
     return made;
   }
 
-  Made scale(const LayerConfig& layer, std::string name) {
-    const double factor = layer.factor;
-    return std::make_unique<FunctionModule>(std::move(name),
-                                            [=](const Tensor& x) { return x * factor; });
-  }
-
   Made linear(const LayerConfig& layer, std::string name) {
     if (at_.is_image())
       refuse(layer, "takes [n x features]; put flatten or global_average_pool before it");
@@ -189,16 +183,6 @@ class Builder {
         });
   }
 
-  Made leaky(const LayerConfig& layer, std::string name) {
-    return std::make_unique<FunctionModule>(
-        std::move(name), [slope = layer.slope](const Tensor& x) { return leaky_relu(x, slope); });
-  }
-
-  Made exponential(const LayerConfig& layer, std::string name) {
-    return std::make_unique<FunctionModule>(
-        std::move(name), [alpha = layer.alpha](const Tensor& x) { return elu(x, alpha); });
-  }
-
   Made trained_slopes(const LayerConfig& layer, std::string name) {
     return std::make_unique<PRelu>(
         store_, std::move(name),
@@ -228,21 +212,6 @@ class Builder {
     return std::make_unique<FunctionModule>(
         std::move(name),
         [groups = layer.groups](const Tensor& x) { return channel_shuffle(x, groups); });
-  }
-
-  Made local_norm(const LayerConfig& layer, std::string name) {
-    const LocalResponseNormParams params{.size = layer.norm_size,
-                                         .alpha = layer.norm_alpha,
-                                         .beta = layer.norm_beta,
-                                         .k = layer.norm_k};
-    return std::make_unique<FunctionModule>(
-        std::move(name), [=](const Tensor& x) { return local_response_norm(x, params); });
-  }
-
-  Made random_depth(const LayerConfig& layer, std::string name) {
-    return std::make_unique<FunctionModule>(
-        std::move(name),
-        [p = layer.probability](const Tensor& x) { return stochastic_depth(x, p); });
   }
 
   Made residual(const LayerConfig& layer, std::string name) {
@@ -295,6 +264,19 @@ auto plain(Tensor (*function)(const Tensor&)) {
   return [=](Builder&, const LayerConfig&, std::string name) -> Made {
     return std::make_unique<FunctionModule>(std::move(name), function);
   };
+}
+
+// A function of the input and of the layer's settings.
+template <class Function>
+auto set_by_layer(Function function) {
+  return [=](Builder&, const LayerConfig& layer, std::string name) -> Made {
+    return std::make_unique<FunctionModule>(std::move(name),
+                                            [=](const Tensor& x) { return function(x, layer); });
+  };
+}
+
+Tensor local_norm(const Tensor& x, const LayerConfig& l) {
+  return local_response_norm(x, {l.norm_size, l.norm_alpha, l.norm_beta, l.norm_k});
 }
 
 KeyRule count_rule() { return at_least(1, 1 << 24); }
@@ -350,11 +332,13 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
     {{"hard_sigmoid", "relu6(x + 3) / 6", {}}, plain(hard_sigmoid)},
     {{"hard_swish", "x hard_sigmoid(x)", {}}, plain(hard_swish)},
     {{"leaky_relu", "x where it is above 0, else slope x", {
-      {"slope", &l.slope, any(), "below 0"}}}, &Builder::leaky},
+      {"slope", &l.slope, any(), "below 0"}}},
+      set_by_layer([](const Tensor& x, const LayerConfig& s) { return leaky_relu(x, s.slope); })},
     {{"prelu", "leaky_relu whose slopes are trained, one for each channel", {
       {"slope", &l.first_slope, any(), "which they start as"}}}, &Builder::trained_slopes},
     {{"elu", "x where it is above 0, else alpha (exp(x) - 1)", {
-      {"alpha", &l.alpha, any(), "the factor"}}}, &Builder::exponential},
+      {"alpha", &l.alpha, any(), "the factor"}}},
+      set_by_layer([](const Tensor& x, const LayerConfig& s) { return elu(x, s.alpha); })},
     {{"mish", "x tanh(log(1 + exp(x)))", {}}, plain(mish)},
   };
 }
@@ -381,18 +365,20 @@ std::vector<LayerKind> other_kinds(LayerConfig& l) {
   return {
     {{"flatten", "images to features", {}}, &Builder::flat},
     {{"scale", "multiplies by a number", {
-      {"factor", &l.factor, required(any()), "the number"}}}, &Builder::scale},
+      {"factor", &l.factor, required(any()), "the number"}}},
+      set_by_layer([](const Tensor& x, const LayerConfig& s) { return x * s.factor; })},
     {{"local_response_norm", "divided by a power of the squares around it, across channels", {
       {"size", &l.norm_size, count_rule(), "channels"},
       {"alpha", &l.norm_alpha, any(), "factor of their mean"},
       {"beta", &l.norm_beta, any(), "the power"},
-      {"k", &l.norm_k, any(), "added before it"}}}, &Builder::local_norm},
+      {"k", &l.norm_k, any(), "added before it"}}}, set_by_layer(local_norm)},
     {{"channel_shuffle", "channels of several groups take turns", {
       {"groups", &l.groups, required(count_rule()), "of channels"}}}, &Builder::shuffle},
     {{"dropout", "zeros at random in training", {
       {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::dropout},
     {{"stochastic_depth", "zeros whole samples at random in training; belongs at the end of a residual", {
-      {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::random_depth},
+      {"probability", &l.probability, from_below(0, 1), "of a zero"}}},
+      set_by_layer([](const Tensor& x, const LayerConfig& s) { return stochastic_depth(x, s.probability); })},
     {{"residual", "adds what its layers make to its input; a list right after it is `layers`", {
       {"layers", &l.layers, required(any()), "the layers"},
       {"shortcut", &l.shortcut, any(), "layers that bring the input to the same shape"}}},

@@ -1,4 +1,4 @@
-// Makes the network that a list of layers describes (models/config/layer_config.h).
+// Makes the network that a list of layers describes (models/config/config.h).
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/layers/module.h"
-#include "tessera/models/config/layer_config.h"
+#include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
 
 namespace tessera {

@@ -13,7 +13,7 @@
 #include "tessera/layers/ops/slice.h"
 #include "tessera/models/config/layer_network.h"
 #include "tessera/models/config/parameter_names.h"
-#include "tessera/models/zoo/option_error.h"
+#include "tessera/models/zoo/parts.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
 

@@ -21,8 +21,7 @@ bool is_part(const std::string& name, const std::string& part) {
 }
 
 bool is_in(const std::string& name, const std::vector<std::string>& parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const std::string& part) { return is_part(name, part); });
+  return std::ranges::any_of(parts, [&](const std::string& part) { return is_part(name, part); });
 }
 
 bool is_frozen(const TrainConfig& config, const std::string& name) {
@@ -41,7 +40,7 @@ std::vector<std::string> parts_of(const Tensors& parameters) {
       if (dot == std::string::npos) break;
     }
   }
-  std::stable_sort(parts.begin(), parts.end(), [](const std::string& a, const std::string& b) {
+  std::ranges::stable_sort(parts, [](const std::string& a, const std::string& b) {
     return std::count(a.begin(), a.end(), '.') < std::count(b.begin(), b.end(), '.');
   });
   return parts;
@@ -64,8 +63,8 @@ std::string layer_of(const std::string& name) {
   if (dot == std::string::npos) return name;
   const size_t next = std::min(name.find('.', dot + 1), name.size());
   const std::string second = name.substr(dot + 1, next - dot - 1);
-  const bool is_number = std::all_of(second.begin(), second.end(),
-                                     [](unsigned char c) { return std::isdigit(c) != 0; });
+  const bool is_number =
+      std::ranges::all_of(second, [](unsigned char c) { return std::isdigit(c) != 0; });
   return is_number ? name.substr(0, next) : name.substr(0, dot);
 }
 
@@ -86,7 +85,7 @@ std::optional<UnknownPart> find_unknown_part(const Config& config, const Tensors
   const auto frozen = [&](const Tensor& parameter) {
     return is_frozen(config.train, persistent_name(parameter));
   };
-  if (!parameters.empty() && std::all_of(parameters.begin(), parameters.end(), frozen))
+  if (!parameters.empty() && std::ranges::all_of(parameters, frozen))
     return UnknownPart{config.train.freeze.empty() ? "train.freeze_all_but" : "train.freeze",
                        "nothing is left to train"};
   return {};

@@ -17,10 +17,14 @@ double half_cosine(double from, double to, double part) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
 }
 
+int64_t batches_of_epoch(const Config& config, int64_t images) {
+  return (images + config.data.batch - 1) / config.data.batch;
+}
+
 }  // namespace
 
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
-                   int64_t total_steps, int64_t version)
+                   int64_t total_steps)
     : kind_(config.name),
       base_(base_lr),
       final_(config.final_lr),
@@ -32,7 +36,6 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
       total_(total_steps),
       period_(config.period.steps(steps_per_epoch)),
       decay_(config.decay.steps(steps_per_epoch)),
-      version_(version),
       period_factor_(config.period_factor) {
   if (steps_per_epoch < 1 || total_steps < 1) {
     throw ConfigError(
@@ -62,18 +65,9 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   }
 }
 
-namespace {
-
-int64_t batches_of_epoch(const Config& config, int64_t images) {
-  return (images + config.data.batch - 1) / config.data.batch;
-}
-
-}  // namespace
-
-Schedule check_epochs(const Config& config, int64_t images, int64_t version) {
+Schedule check_epochs(const Config& config, int64_t images) {
   const int64_t batches = batches_of_epoch(config, images);
-  return {config.schedule, config.optimizer.lr, batches, config.train.total_steps(batches),
-          version};
+  return {config.schedule, config.optimizer.lr, batches, config.train.total_steps(batches)};
 }
 
 std::vector<std::string> never_reached(const Config& config, int64_t images) {
@@ -168,11 +162,6 @@ void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, 
 
 double Schedule::one_cycle(int64_t step) const {
   const auto now = static_cast<double>(step), total = static_cast<double>(total_);
-  if (version_ == 0) {
-    const double part = std::min(1.0, now / total);
-    if (part < peak_at_) return half_cosine(start_, base_, part / peak_at_);
-    return half_cosine(base_, final_, (part - peak_at_) / (1 - peak_at_));
-  }
   const double peak = peak_at_ * total - 1;
   if (now < peak) return half_cosine(start_, base_, now / peak);
   return half_cosine(base_, final_, std::min(1.0, (now - peak) / (total - 1 - peak)));

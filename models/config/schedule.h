@@ -18,7 +18,6 @@
 //   one_cycle   two half cosines, PyTorch's OneCycleLR, with the peak at e = peak_at T - 1:
 //               t < e:  s + (b - s) (1 - cos(pi t / e)) / 2,           s = start_factor b
 //               else    f + (b - f) (1 + cos(pi (t - e) / (T - 1 - e))) / 2
-//               version 0 had e = peak_at T and T in place of T - 1, so the last step was not at f
 #pragma once
 
 #include <cstdint>
@@ -29,17 +28,13 @@
 
 namespace tessera {
 
-// Version of these formulas. A training keeps to the one that it began with
-// (TrainingState::schedule_version).
-inline constexpr int64_t kScheduleVersion = 1;
-
 // Immutable, thread-safe.
 class Schedule {
  public:
   // Throws ConfigError when a setting is invalid (every < 1 step,
   // milestones not rising, a warm-up for one_cycle).
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
-           int64_t total_steps, int64_t version = kScheduleVersion);
+           int64_t total_steps);
 
   // step counts from 0; from total_steps on the last formula goes on. Allocates nothing.
   double lr(int64_t step) const;
@@ -51,7 +46,7 @@ class Schedule {
 
   ScheduleKind kind_;
   double base_, final_, gamma_, start_, peak_at_, power_;
-  int64_t warmup_, every_ = 1, total_, period_, decay_, version_;
+  int64_t warmup_, every_ = 1, total_, period_, decay_;
   int period_factor_;
   std::vector<int64_t> milestones_;
 };
@@ -73,6 +68,6 @@ void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, 
 std::vector<std::string> never_reached(const Config& config, int64_t images);
 
 // That of a training on so many images. Throws ConfigError as the constructor does.
-Schedule check_epochs(const Config& config, int64_t images, int64_t version = kScheduleVersion);
+Schedule check_epochs(const Config& config, int64_t images);
 
 }  // namespace tessera

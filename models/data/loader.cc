@@ -199,7 +199,7 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawM
 void Loader::Impl::group_by_class() {
   by_class_.resize(order_.size());
   std::iota(by_class_.begin(), by_class_.end(), 0);
-  std::sort(by_class_.begin(), by_class_.end(), [&](int64_t a, int64_t b) {
+  std::ranges::sort(by_class_, [&](int64_t a, int64_t b) {
     const int64_t of_a = dataset_->label(a), of_b = dataset_->label(b);
     return of_a != of_b ? of_a < of_b : a < b;
   });

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/storage.h"
-#include "tessera/models/config/schedule.h"
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
@@ -108,8 +107,7 @@ void check(const TrainingState& s) {
   need(s.since_best >= 0 && s.plateau_bad >= 0 && s.plateau_cooldown >= 0 &&
            s.plateau_factor >= 0 && s.plateau_factor <= 1 && std::isfinite(s.plateau_best),
        "the counts of evaluations are none");
-  need(s.schedule_version >= 0 && s.schedule_version <= kScheduleVersion,
-       "its schedule is of a later program");
+  need(s.schedule_version == kScheduleVersion, "its schedule is of a later program");
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 

@@ -29,6 +29,9 @@
 
 namespace tessera {
 
+// Version of the formulas of schedules (models/config/schedule.h).
+inline constexpr int64_t kScheduleVersion = 1;
+
 // Where a training stands, besides the values of tensors.
 struct TrainingState {
   int64_t step = 0;     // steps done
@@ -57,7 +60,7 @@ struct TrainingState {
   // Of schedule: plateau (models/config/schedule.h); a factor of 0 is 1.
   double plateau_factor = 0, plateau_best = 0;
   int64_t plateau_bad = 0, plateau_cooldown = 0;
-  int64_t schedule_version = 0;  // of the formulas that it began with (models/config/schedule.h)
+  int64_t schedule_version = kScheduleVersion;  // of the formulas that it began with
 
   bool operator==(const TrainingState&) const = default;
 };

@@ -157,7 +157,7 @@ std::vector<uint8_t> Classifier::read(const std::string& path) const {
 }
 
 std::vector<float> Classifier::probabilities(std::span<const float> logits) {
-  const double most = logits.empty() ? 0 : *std::max_element(logits.begin(), logits.end());
+  const double most = logits.empty() ? 0 : *std::ranges::max_element(logits);
   std::vector<double> shares;
   for (const float logit : logits) shares.push_back(std::exp(logit - most));
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
@@ -169,14 +169,13 @@ std::vector<float> Classifier::probabilities(std::span<const float> logits) {
 std::vector<size_t> Classifier::ranking(std::span<const float> logits) {
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return is_less(logits[b], logits[a]); });
+  std::ranges::stable_sort(order,
+                           [&](size_t a, size_t b) { return is_less(logits[b], logits[a]); });
   return order;
 }
 
 size_t Classifier::best(std::span<const float> logits) {
-  return static_cast<size_t>(std::max_element(logits.begin(), logits.end(), is_less) -
-                             logits.begin());
+  return static_cast<size_t>(std::ranges::max_element(logits, is_less) - logits.begin());
 }
 
 const ImageShape& Classifier::image() const { return impl_->image; }

@@ -7,7 +7,7 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/memory/regions.h"
-#include "tessera/models/run/weights_file.h"
+#include "tessera/models/run/array_file.h"
 
 namespace tessera {
 

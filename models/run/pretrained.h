@@ -12,7 +12,6 @@
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/run/foreign_weights.h"
-#include "tessera/models/run/weight_layout.h"
 #include "tessera/models/run/weight_source.h"
 
 namespace tessera {

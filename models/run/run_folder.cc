@@ -67,16 +67,6 @@ std::optional<int64_t> step_of(std::string_view line) {
   return step;
 }
 
-}  // namespace
-
-std::string resolved_config_path(const std::string& run_dir) {
-  return run_dir + "/config.resolved.yaml";
-}
-
-std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
-
-namespace {
-
 // The folder, or the nearest one above it that is there.
 std::filesystem::path nearest(const std::string& dir) {
   std::error_code error;
@@ -87,6 +77,12 @@ std::filesystem::path nearest(const std::string& dir) {
 }
 
 }  // namespace
+
+std::string resolved_config_path(const std::string& run_dir) {
+  return run_dir + "/config.resolved.yaml";
+}
+
+std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
 
 void require_run_folder(const std::string& dir) {
   const std::filesystem::path there = nearest(dir);
@@ -167,7 +163,7 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
     const bool whole = text.ends_with('\n');
     const int64_t step = text == first_line ? 0 : step_of(text).value_or(INT64_MAX);
     const bool again =
-        step == *steps_done && std::any_of(due_.begin(), due_.end(), [&](std::string_view phase) {
+        step == *steps_done && std::ranges::any_of(due_, [&](std::string_view phase) {
           return text.find(phase) != text.npos;
         });
     if (!whole || again || step > *steps_done) break;

@@ -59,7 +59,7 @@ std::vector<std::string> hdf5_files(const std::string& dir) {
   for (fs::directory_iterator at(checkpoints_path(dir), error), end; !error && at != end;
        at.increment(error))
     if (is_checkpoint(at->path().filename().string())) found.push_back(at->path().string());
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   if (fs::is_regular_file(dir + "/weights.h5", error)) found.push_back(dir + "/weights.h5");
   return found;
 }

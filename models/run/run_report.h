@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/models/run/calibration.h"
-#include "tessera/models/run/confusion_matrix.h"
-#include "tessera/models/run/mistakes.h"
+#include "tessera/models/data/dataset.h"
+#include "tessera/models/run/figures.h"
 #include "tessera/models/run/run_folder.h"
 
 namespace tessera {
@@ -38,5 +37,10 @@ std::vector<std::string> report_pieces(const RunReport& report);
 // metrics.csv of a run folder. Lines that are not whole are passed over. Throws DataError when the
 // file cannot be read or is no ordinary one.
 std::vector<Metrics> read_metrics(const std::string& path);
+
+// A small picture within a page, "data:image/png;base64,...": an image [H x W x C] of one or three
+// channels, made smaller by whole factors until no side has more than `most` (up to 128) pixels. ""
+// for other counts of channels.
+std::string thumbnail_uri(const uint8_t* image, const ImageShape& shape, int most = 64);
 
 }  // namespace tessera

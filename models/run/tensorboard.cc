@@ -7,9 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <optional>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -133,84 +130,6 @@ int64_t next_second(const std::string& folder) {
   return second;
 }
 
-// Walks the fields of a message; nothing more once it is malformed or at its end.
-class Fields {
- public:
-  explicit Fields(std::string_view rest) : rest_(rest) {}
-  bool next() {
-    const std::optional<uint64_t> key = varint();
-    if (!key) return false;
-    field = static_cast<int>(*key >> 3);
-    uint64_t count = 0;
-    switch (*key & 7) {
-      case kVarint: {
-        const auto given = varint();
-        value = given.value_or(0);
-        return given.has_value();
-      }
-      case kFixed64:
-        count = 8;
-        break;
-      case kFixed32:
-        count = 4;
-        break;
-      case kBytes: {
-        const auto given = varint();
-        if (!given) return false;
-        count = *given;
-        break;
-      }
-      default:
-        return false;
-    }
-    if (count > rest_.size()) return false;
-    bytes = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return true;
-  }
-  int field = 0;
-  uint64_t value = 0;
-  std::string_view bytes;
-
- private:
-  std::optional<uint64_t> varint() {
-    uint64_t value = 0;
-    for (size_t i = 0; i < rest_.size() && i < 10; ++i) {
-      value |= static_cast<uint64_t>(rest_[i] & 0x7f) << (7 * i);
-      if (rest_[i] & 0x80) continue;
-      rest_.remove_prefix(i + 1);
-      return value;
-    }
-    return std::nullopt;
-  }
-  std::string_view rest_;
-};
-
-void add_scalars(std::string_view event, std::vector<EventScalar>& scalars) {
-  int64_t step = 0;
-  for (Fields outer(event); outer.next();) {
-    if (outer.field == kStep) step = static_cast<int64_t>(outer.value);
-    if (outer.field != kSummary) continue;
-    for (Fields summary(outer.bytes); summary.next();) {
-      if (summary.field != kSummaryValue) continue;
-      EventScalar scalar{"", step, 0};
-      for (Fields value(summary.bytes); value.next();) {
-        if (value.field == kTag) scalar.tag = value.bytes;
-        if (value.field == kSimpleValue && value.bytes.size() == sizeof(float))
-          std::memcpy(&scalar.value, value.bytes.data(), sizeof(float));
-      }
-      scalars.push_back(scalar);
-    }
-  }
-}
-
-template <class T>
-T number_at(std::string_view bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes) {
@@ -233,34 +152,6 @@ void EventWriter::scalar(std::string_view tag, int64_t step, float value) {
   event.varint(kStep, static_cast<uint64_t>(step));
   event.bytes(kSummary, summary.text());
   file_.append(Record(event).text());
-}
-
-std::vector<EventScalar> read_events(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || in.bad()) throw DataError(fmt::format("{}: cannot be read", path));
-  const std::string bytes = text.str();
-  std::vector<EventScalar> scalars;
-  constexpr size_t kHead = 12, kTail = 4;
-  for (size_t at = 0; at < bytes.size();) {
-    const auto fail = [&](const char* what) {
-      return DataError(fmt::format("{}: the record at byte {} {}", path, at, what));
-    };
-    const size_t left = bytes.size() - at;
-    if (left < kHead + kTail) throw fail("is cut off");
-    const auto length = number_at<uint64_t>(bytes, at);
-    const auto view = std::string_view(bytes).substr(at);
-    if (masked_crc(view.substr(0, 8)) != number_at<uint32_t>(bytes, at + 8))
-      throw fail("has a wrong checksum of its length");
-    if (length > left - kHead - kTail) throw fail("is cut off");
-    const auto event = view.substr(kHead, length);
-    if (masked_crc(event) != number_at<uint32_t>(bytes, at + kHead + length))
-      throw fail("has a wrong checksum");
-    add_scalars(event, scalars);
-    at += kHead + length + kTail;
-  }
-  return scalars;
 }
 
 }  // namespace tessera

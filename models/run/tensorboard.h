@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "tessera/models/run/record_file.h"
 
@@ -38,15 +37,5 @@ class EventWriter {
  private:
   RecordFile file_;
 };
-
-struct EventScalar {
-  std::string tag;
-  int64_t step = 0;
-  float value = 0;
-};
-
-// All scalars of an event file, in order. Throws DataError naming the byte where a record is cut
-// off or its checksum is wrong.
-std::vector<EventScalar> read_events(const std::string& path);
 
 }  // namespace tessera

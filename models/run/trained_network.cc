@@ -6,12 +6,12 @@
 
 #include "tessera/engine/scope.h"
 #include "tessera/models/config/network.h"
+#include "tessera/models/run/array_file.h"
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
-#include "tessera/models/run/weights_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,12 +11,128 @@
 #include "tessera/models/data/formats/hdf5_library.h"
 #include "tessera/models/data/formats/hdf5_turn.h"
 #include "tessera/models/run/array_file.h"
-#include "tessera/models/run/keras_names.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
 
 namespace {
+
+// The files that Keras wrote before version 3, and still writes as model.save_weights('x.h5') and
+// model.save('x.h5'): which tensor is which stands in attributes, not in its name.
+//
+//   the root, or model_weights of a whole model    layer_names, in the order of the model
+//   the group of a layer                           weight_names, in the order of the layer
+//
+// A long list is cut into layer_names0, layer_names1 and so on. Names are told as Keras 3 has them,
+// "layers/conv2d_1/vars/0": each kind of layer is numbered in the order of the model.
+
+using KerasArrays = std::vector<std::pair<std::string, Hdf5DataInfo>>;
+
+constexpr char kWhole[] = "/model_weights/";
+
+bool has_list(const Hdf5File& file, const std::string& group) {
+  return file.has(group + "@layer_names") || file.has(group + "@layer_names0");
+}
+
+// The list `name` of a group, or its parts one behind the other.
+std::vector<std::string> list_of(const Hdf5File& file, const std::string& group,
+                                 const std::string& name) {
+  const std::string place = fmt::format("{}@{}", group, name);
+  if (file.has(place)) return file.texts(place, Hdf5File::Texts::any_number);
+  std::vector<std::string> all;
+  for (int part = 0; file.has(fmt::format("{}{}", place, part)); ++part)
+    for (std::string& text : file.texts(fmt::format("{}{}", place, part)))
+      all.push_back(std::move(text));
+  return all;
+}
+
+std::string root_of(const Hdf5File& file) { return has_list(file, "/") ? "/" : kWhole; }
+
+// "conv1/kernel:0" is the weight "kernel" of "conv1".
+struct Weight {
+  std::string leaf;
+  Hdf5DataInfo array;
+};
+
+std::string keras_leaf(const std::string& name) {
+  const std::string leaf = name.substr(name.rfind('/') + 1);
+  return leaf.substr(0, leaf.rfind(':'));
+}
+
+std::string keras_module(const std::string& name) {
+  const size_t slash = name.rfind('/');
+  return slash == name.npos ? "" : name.substr(0, slash);
+}
+
+// The class of a layer, as far as its weights tell. A depthwise convolution of Keras 3 has the
+// leaves of any other and filters of one output each, so its name counts too.
+std::string kind_of(const std::string& layer, const std::vector<Weight>& weights) {
+  const auto weight = [&](const char* leaf) {
+    const auto found = std::ranges::find(weights, leaf, &Weight::leaf);
+    return found == weights.end() ? nullptr : &found->array;
+  };
+  const auto named = [&](const char* text) { return layer.find(text) != layer.npos; };
+  if (weight("moving_mean") != nullptr) return "batch_normalization";
+  if (weight("pointwise_kernel") != nullptr) return "separable_conv2d";
+  if (weight("depthwise_kernel") != nullptr) return "depthwise_conv2d";
+  if (const Hdf5DataInfo* kernel = weight("kernel")) {
+    if (weight("recurrent_kernel") != nullptr) return "recurrent";
+    const std::vector<int64_t>& shape = kernel->shape;
+    if (shape.size() == 2) return "dense";
+    if (shape.size() != 4) return layer;
+    return shape[3] == 1 && (named("depthwise") || named("dw")) ? "depthwise_conv2d" : "conv2d";
+  }
+  if (weight("gamma") != nullptr && weight("beta") != nullptr)
+    return named("group_norm") ? "group_normalization" : "layer_normalization";
+  return layer;
+}
+
+bool is_older_keras(const Hdf5File& file) { return has_list(file, "/") || has_list(file, kWhole); }
+
+// The layers, in the order of the model, also those without weights.
+std::vector<std::string> older_keras_layers(const Hdf5File& file) {
+  return list_of(file, root_of(file), "layer_names");
+}
+
+// `arrays`, by their paths in the file, with the names that Keras 3 would give. Throws Error: an
+// array that is missing, named twice, or beside the layers.
+KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) {
+  const std::string root = root_of(file);
+  std::map<std::string, Hdf5DataInfo> left;
+  for (const auto& [name, array] : arrays)
+    if (name.starts_with(root)) left[name] = array;
+  std::map<std::string, int> counts;
+  KerasArrays found;
+  for (const std::string& layer : older_keras_layers(file)) {
+    // A model within the model has its layers' weights in one list.
+    std::vector<std::pair<std::string, std::vector<Weight>>> modules;
+    std::map<std::string, size_t> known;
+    for (const std::string& name : list_of(file, root + layer, "weight_names")) {
+      const auto array = left.find(root + layer + "/" + name);
+      if (array == left.end())
+        throw Error(
+            fmt::format("is damaged: layer '{}' names the weight '{}', which is not there, "
+                        "or twice",
+                        layer, name));
+      const auto [module, is_new] = known.try_emplace(keras_module(name), modules.size());
+      if (is_new) modules.push_back({module->first.empty() ? layer : module->first, {}});
+      modules[module->second].second.push_back({keras_leaf(name), array->second});
+      left.erase(array);
+    }
+    for (const auto& [module, weights] : modules) {
+      const std::string own = module.substr(module.rfind('/') + 1);
+      const std::string kind = kind_of(modules.size() == 1 ? layer : own, weights);
+      const int count = counts[kind]++;
+      const std::string numbered = count == 0 ? kind : fmt::format("{}_{}", kind, count);
+      for (size_t i = 0; i < weights.size(); ++i)
+        found.emplace_back(fmt::format("layers/{}/vars/{}", numbered, i), weights[i].array);
+    }
+  }
+  if (!left.empty())
+    throw Error(
+        fmt::format("is not read: '{}' belongs to no layer", left.begin()->first.substr(1)));
+  return found;
+}
 
 // The name of a weight in a file of ours, which in a checkpoint stands in two of its groups.
 std::string own_name(const std::string& name) {
@@ -42,8 +159,7 @@ class SafetensorsWeightSource final : public WeightSource {
     std::vector<SafeTensor>& tensors = file_.contents.tensors;
     for (SafeTensor& tensor : tensors) tensor.name = own_name(tensor.name);
     std::erase_if(tensors, [](const SafeTensor& tensor) { return !is_dotted(tensor.name); });
-    std::sort(tensors.begin(), tensors.end(),
-              [](const SafeTensor& a, const SafeTensor& b) { return a.name < b.name; });
+    std::ranges::sort(tensors, {}, &SafeTensor::name);
   }
   void read_from(size_t index, uint64_t first, std::span<double> to) const override {
     read_values(*file_.bytes, file_.contents.tensors[index], first, to);
@@ -69,14 +185,13 @@ class Hdf5WeightSource final : public WeightSource {
       layers_ = older_keras_layers(file);
     } else {
       for (auto& [name, array] : arrays_) name.erase(0, 1);
-      if (std::any_of(arrays_.begin(), arrays_.end(), has_vars)) form_ = WeightForm::keras;
+      if (std::ranges::any_of(arrays_, has_vars)) form_ = WeightForm::keras;
     }
     if (form_ == WeightForm::own) {
       for (auto& [name, array] : arrays_) name = own_name(name);
       std::erase_if(arrays_, [](const auto& array) { return !is_dotted(array.first); });
     }
-    std::sort(arrays_.begin(), arrays_.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::sort(arrays_, {}, &KerasArrays::value_type::first);
     for (const auto& [name, info] : arrays_) {
       if (info.offset < 0)
         throw Error(
@@ -123,7 +238,7 @@ void WeightSource::add(SourceTensor tensor) {
 
 bool WeightSource::drop_prefix(std::string_view prefix) {
   const auto has = [&](const SourceTensor& tensor) { return tensor.name.starts_with(prefix); };
-  if (tensors_.empty() || !std::all_of(tensors_.begin(), tensors_.end(), has)) return false;
+  if (tensors_.empty() || !std::ranges::all_of(tensors_, has)) return false;
   for (SourceTensor& tensor : tensors_) tensor.name.erase(0, prefix.size());
   return true;
 }

@@ -2,22 +2,34 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/eager.h"
+#include "tessera/engine/structural.h"
+#include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/models/study/algorithm_run.h"
+#include "tessera/layers/conv2d/cuda/tune.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
+
 namespace {
+
+Tensor operand(const TensorSpec& spec, uint64_t seed) {
+  const bool is_float = spec.dtype == DType::f32 || spec.dtype == DType::f64;
+  return is_float ? random_normal(spec.shape, seed, 0, 1, spec.dtype)
+                  : zeros(spec.shape, spec.dtype);
+}
 
 constexpr double kMiB = 1 << 20;
 
@@ -30,8 +42,7 @@ double us_of(AlgorithmRun& run) {
 
 // The one that the program runs first.
 std::vector<Algorithm> in_order(std::vector<Algorithm> all, const std::string& chosen) {
-  const auto first = std::find_if(all.begin(), all.end(),
-                                  [&](const Algorithm& one) { return one.name == chosen; });
+  const auto first = std::ranges::find(all, chosen, &Algorithm::name);
   std::rotate(all.begin(), first, first == all.end() ? first : first + 1);
   return all;
 }
@@ -65,7 +76,53 @@ Json algorithm_json(const AlgorithmTime& one, const AlgorithmTime& running) {
                        {"ms_per_mib", ms ? Json(rounded(*ms, 4)) : Json()}});
 }
 
+struct Use {
+  ConvRequest request;
+  int times = 0;  // in a training step of the full batch
+};
+
+using Uses = std::map<std::string, Use>;  // by what is asked, in words
+
+void add_uses(Uses& uses, CompiledStep& step, int times) {
+  const Graph& graph = step.compiled_graph()->graph;
+  for (const Node& node : graph.nodes)
+    if (const auto request = conv_request(*node.op, graph.input_specs(node)))
+      uses.try_emplace(conv_text(*request), Use{*request}).first->second.times += times;
+}
+
+[[maybe_unused]] Uses uses_of(const Run& run) {
+  const RunSteps steps = run.steps();
+  const auto session = prepared_session(run);
+  Uses uses;
+  for (const int64_t batch : steps.train)
+    add_uses(uses, session->train_step(batch), batch == steps.train.front() ? 1 : 0);
+  for (const int64_t batch : steps.evaluation) add_uses(uses, session->evaluation_step(batch), 0);
+  return uses;
+}
+
+// Of the plans that ran, which are some.
+const CachedPlan& fastest(const CachedPlans& plans) {
+  const auto time = [](const CachedPlan& plan) {
+    return plan.microseconds > 0 ? plan.microseconds : 1e300;
+  };
+  return *std::ranges::min_element(plans, {}, time);
+}
+
 }  // namespace
+
+AlgorithmRun::AlgorithmRun(const Op& op, const Specs& in, const Algorithm& algorithm,
+                           const AlgorithmRun* like)
+    : kernel_(op.prepare(in, cpu_context(), algorithm)),
+      scratch_(allocate_storage(algorithm.scratch_bytes, Device{}, true)) {
+  for (size_t i = 0; i < in.size(); ++i)
+    add(like != nullptr ? cast(like->tensors_[i], in[i].dtype) : operand(in[i], i + 1), in_);
+  for (const TensorSpec& spec : op.infer(in)) add(empty(spec), out_);
+}
+
+void AlgorithmRun::add(const Tensor& tensor, std::vector<Buffer>& to) {
+  tensors_.push_back(tensor);
+  to.push_back({tensor.impl()->data(), tensor.spec()});
+}
 
 std::string AlgorithmTimes::text() const {
   std::string text = fmt::format("{:>10} {:>12} {:>10}  {:<12} {}\n", "us", "scratch MiB",
@@ -116,9 +173,8 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
     const Specs in = graph.input_specs(node);
     const auto all = node.op->algorithms(in, cpu_context().target());
     if (program.compiled().algorithms[n].empty() || all.size() < 2) continue;
-    const auto twin = std::find_if(seen.begin(), seen.end(), [&](const auto& other) {
-      return other.first->same(*node.op) && other.second == in;
-    });
+    const auto twin = std::ranges::find_if(
+        seen, [&](const auto& other) { return other.first->same(*node.op) && other.second == in; });
     if (twin != seen.end()) {
       ++result.ops[static_cast<size_t>(twin - seen.begin())].count;
       continue;
@@ -134,6 +190,43 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
              timed(*node.op, in, in_order(all, program.compiled().algorithms[n]), rounds)});
   }
   return result;
+}
+
+Tuning tune_plans(const Run& given, const std::function<void(const std::string&)>& say) {
+  const Run run = given.with(
+      [](Config& config) { config.mode = Mode::kGraph, config.gpu.plans = GpuPlans::rule; });
+  const Config& config = run.config();
+  const Device device = run.device();
+  if (device.is_cpu()) {
+    const std::string why = why_no_gpu();
+    throw DeviceError(fmt::format("tune: measures on a GPU, but device: {} comes to {} here{}{}",
+                                  config.device, device.name(), why.empty() ? "" : ": ", why));
+  }
+  Tuning tuning;
+  if constexpr (kCuda) {
+    const Uses uses = uses_of(run);
+    AllocatorSettings settings;
+    if (config.memory.gpu_limit)
+      settings.limit = static_cast<size_t>(config.memory.gpu_limit->bytes);
+    const EagerAllocatorScope memory(device, "direct", settings);
+    for (const auto& [text, use] : uses) {
+      const CachedPlans plans = tune_conv(use.request, as_cuda(context(device)));
+      const auto ran = static_cast<size_t>(
+          std::ranges::count_if(plans, [](const CachedPlan& p) { return p.microseconds > 0; }));
+      if (ran == 0) {
+        say(fmt::format("{}: no plan of cuDNN", text));
+        continue;
+      }
+      ++tuning.convolutions;
+      tuning.plans += ran;
+      const CachedPlan &rule = plans.front(), &best = fastest(plans);
+      tuning.rule_microseconds += use.times * rule.microseconds;
+      tuning.tuned_microseconds += use.times * best.microseconds;
+      say(fmt::format("{}: engine {} {:.1f} us, the fastest of {}: engine {} {:.1f} us", text,
+                      rule.engine, rule.microseconds, ran, best.engine, best.microseconds));
+    }
+  }
+  return tuning;
 }
 
 }  // namespace tessera

@@ -4,22 +4,24 @@
 #include <chrono>
 #include <cmath>
 #include <span>
-#include <vector>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/scope.h"
 #include "tessera/graph/arena.h"
+#include "tessera/models/config/network.h"
+#include "tessera/models/run/inference.h"
+#include "tessera/models/run/trained_network.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/run.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/step_probe.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,6 +31,27 @@ constexpr size_t kShownLosses = 4;
 struct TimedStep {
   CompiledStep* step;
 };
+
+using Clock = std::chrono::steady_clock;
+
+// Sorted, without the first call.
+std::vector<double> times_of(const Classifier& net, int64_t calls) {
+  std::vector<uint8_t> images(static_cast<size_t>(net.image().bytes() * net.batch()));
+  for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint8_t>(i * 31 % 251);
+  net(images);
+  std::vector<double> times;
+  for (int64_t k = 0; k < calls; ++k) {
+    const Clock::time_point start = Clock::now();
+    net(images);
+    times.push_back(milliseconds_since(start));
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
+Json bytes_json(const Classifier::Bytes& bytes) {
+  return Json::object({{"weights", bytes.weights}, {"slots", bytes.slots}, {"arena", bytes.arena}});
+}
 
 }  // namespace
 
@@ -61,7 +84,7 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   if (times.empty()) return result;
   result.first_step_ms = times.front();
   if (times.size() > 1) times.erase(times.begin());
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   result.step_ms_p50 = times[times.size() / 2];
   result.step_ms_p95 = times[times.size() * 95 / 100];
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
@@ -92,8 +115,8 @@ RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetition
   const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
   all.varying = profile(run, {.steps = repetitions, .compile = options}).ops;
   std::erase_if(all.varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
-  std::stable_sort(all.varying.begin(), all.varying.end(),
-                   [&](const auto& a, const auto& b) { return range(a) > range(b); });
+  std::ranges::stable_sort(all.varying,
+                           [&](const auto& a, const auto& b) { return range(a) > range(b); });
   return all;
 }
 
@@ -149,6 +172,49 @@ std::string BenchResult::json() const {
                        {"threads", threads},
                        {"kernels", kernels},
                        {"device", device}})
+      .text();
+}
+
+InferenceBench bench_inference(const Run& run, int64_t calls) {
+  const SettingsScope settings(run.settings());
+  const Config& config = run.config();
+  run.device();  // throws where there is none
+  TrainedNetwork network;
+  network.config = config;
+  network.image = training_image(config, DataNeed());
+  network.inference =
+      inference_json(config, network.image, plain_normalization(network.image), {}).text();
+  const DeviceScope cpu("cpu:0");
+  network.network = make_network(config, network.image, network.store);
+  network.store.materialize();
+  InferenceBench result;
+  const Clock::time_point start = Clock::now();
+  const Classifier single(network, 1);
+  result.load_ms = milliseconds_since(start);
+  const std::vector<double> one = times_of(single, calls);
+  result.p50_ms = one[one.size() / 2];
+  result.p99_ms = one[one.size() * 99 / 100];
+  result.one = single.bytes();
+  result.batch = config.data.batch;
+  const Classifier batched(network, result.batch);
+  const std::vector<double> many = times_of(batched, calls);
+  result.images_per_second = 1000.0 * static_cast<double>(result.batch) / many[many.size() / 2];
+  result.many = batched.bytes();
+  result.threads = cpu_context().threads();
+  result.kernels = cpu_context().kernels_name();
+  return result;
+}
+
+std::string InferenceBench::json() const {
+  return Json::object({{"p50_ms", rounded(p50_ms, 4)},
+                       {"p99_ms", rounded(p99_ms, 4)},
+                       {"images_per_second", rounded(images_per_second, 2)},
+                       {"batch", batch},
+                       {"load_ms", rounded(load_ms, 3)},
+                       {"bytes", bytes_json(one)},
+                       {"batch_bytes", bytes_json(many)},
+                       {"threads", threads},
+                       {"kernels", kernels}})
       .text();
 }
 

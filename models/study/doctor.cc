@@ -13,19 +13,23 @@
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/log.h"
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
+
 namespace {
 
 // What is found on the way, and needed by what is looked at next.
@@ -164,8 +168,7 @@ std::vector<Finding> examine(const Config& config) {
   ConfigExamination about{config};
   std::vector<Finding> findings;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {
-    const auto known = std::find_if(findings.begin(), findings.end(),
-                                    [&](const Finding& other) { return other.text == text; });
+    const auto known = std::ranges::find(findings, text, &Finding::text);
     findings.push_back(
         known == findings.end()
             ? Finding{what, text, exit_code}
@@ -183,6 +186,49 @@ std::vector<Finding> examine(const Config& config) {
     }
   }
   return findings;
+}
+
+void dry_run(const Config& config, const Print& print, const TrainOptions& options) try {
+  Run run(config);
+  const SettingsScope settings(run.settings());
+  require_run_folder(config.run.dir);
+  require_fit_ahead(run);
+  const Checkpointing checkpoints(config, options, print);
+  run.open({});
+  require_fit(run);
+  const DataSplit& data = run.data();
+  checkpoints.check_machine(run.device());
+  check_classes(config, *data.train);
+  const Schedule schedule = check_epochs(config, data.train->count());
+  if (!options.overwrite)
+    require_room(config.run.dir,
+                 Checkpointing::bytes_on_disk(config, run.session().store().persistent()));
+  if (!config.model.weights.empty() && checkpoints.beginning() == nullptr) {
+    Pretrained pretrained(config.model.weights);
+    print(pretrained.match(config, run.image()));
+    pretrained.check();
+  }
+  if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
+    log(LogLevel::warning, spare);
+  for (const std::string& line : remarks_on(run)) print(line);
+  print(device_line(run));
+  print(data.train->describe());
+  if (data.validation != nullptr) print(data.validation->describe());
+  print(data.test->describe());
+  const int64_t batch = run.steps().train.front();
+  const int64_t steps_per_epoch = (data.train->count() + batch - 1) / batch;
+  checkpoints.check_data(steps_per_epoch, data.train->count());
+  const int64_t steps = config.train.total_steps(steps_per_epoch);
+  print(
+      fmt::format("{}, batch {}: {} steps an epoch, {} steps in all; lr {:.4g} at first, {:.4g} at "
+                  "last",
+                  config.model.name, batch, steps_per_epoch, steps, schedule.lr(0),
+                  schedule.lr(std::max<int64_t>(0, steps - 1))));
+  print(plan(config).text());
+  print(fmt::format("dry run: nothing was written; training would write to {}{}", config.run.dir,
+                    std::filesystem::exists(config.run.dir) ? ", which exists" : ""));
+} catch (const ConfigError& error) {
+  rethrow_placed(config, error);
 }
 
 }  // namespace tessera

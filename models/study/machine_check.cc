@@ -1,5 +1,3 @@
-#include "tessera/models/study/machine_check.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,6 +19,7 @@
 #include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/models/run/environment.h"
+#include "tessera/models/study/doctor.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/device.h"

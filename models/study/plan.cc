@@ -1,12 +1,21 @@
 #include "tessera/models/study/plan.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "tessera/engine/allocation_trace.h"
+#include "tessera/graph/arena_budget.h"
 #include "tessera/models/run/inference.h"
+#include "tessera/models/run/report_parts.h"
 #include "tessera/models/training/generated_batches.h"
+#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
@@ -39,6 +48,91 @@ PlanPicture eager_picture(const Run& run, const std::string& title) {
   const AllocationTrace trace;
   step_once(1);
   return trace.picture(title);
+}
+
+namespace {
+
+double percent(double part) { return 100 * part; }
+double gibibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+}  // namespace
+
+BudgetCurve budget_curve(const Run& training, int count) {
+  const auto start = std::chrono::steady_clock::now();
+  BudgetTrade trade(training);
+  const int64_t least = trade.floor(), most = std::max(trade.arena().plain().arena, least);
+  BudgetCurve curve;
+  const Config& config = trade.config();
+  curve.title = fmt::format("{}, batch {}", config.model.name, config.data.batch);
+  curve.strategy = config.memory.recompute;
+  for (int i = 0; i < count; ++i) {
+    const int64_t arena = least + (most - least) / (count - 1) * i;
+    const int64_t budget = i + 1 < count ? arena : most;
+    const ArenaBudget::Way* way = trade.arena().within(budget);
+    BudgetRecord record = trade.arena().record(*way, budget);
+    if (record.again > 0) record.strategy = curve.strategy;
+    curve.points.push_back(
+        {trade.rest() + budget, trade.rest() + std::max(way->arena, least), std::move(record)});
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  curve.milliseconds = took.count();
+  return curve;
+}
+
+RecomputeProblem training_problem(const Run& training) {
+  return BudgetTrade(training).arena().problem();
+}
+
+std::string BudgetCurve::text() const {
+  std::string text = fmt::format("{:>12} {:>12} {:>8} {:>12} {:>12}\n", "budget", "needed", "again",
+                                 "more time", "at least");
+  for (const Point& point : points)
+    text += fmt::format("{:>12} {:>12} {:>8} {:>10.2f} % {:>10.2f} %\n", byte_text(point.budget),
+                        byte_text(point.bytes), point.training.again,
+                        percent(point.training.price()), percent(point.training.least_price()));
+  return text + fmt::format(
+                    "{}: all of the training's memory against the time of a step, by "
+                    "estimate; strategy {}, {:.0f} ms\n",
+                    title, strategy, milliseconds);
+}
+
+std::string BudgetCurve::json() const {
+  std::vector<Json> list;
+  for (const Point& point : points)
+    list.push_back(Json::object({{"budget_bytes", point.budget},
+                                 {"need_bytes", point.bytes},
+                                 {"steps_again", point.training.again},
+                                 {"price", rounded(point.training.price(), 6)},
+                                 {"least_price", rounded(point.training.least_price(), 6)}}));
+  return Json::object({{"title", title}, {"strategy", strategy}, {"points", Json::list(list)}})
+      .text();
+}
+
+std::string BudgetCurve::svg() const {
+  Curve found{strategy.c_str(), "#2b6cb0", {}}, bound{"bound", "#8a94a3", {}};
+  for (const Point& point : points) {
+    found.points.push_back({gibibytes(point.budget), percent(point.training.price())});
+    bound.points.push_back({gibibytes(point.budget), percent(point.training.least_price())});
+  }
+  Chart chart{.title = title.c_str(), .y_title = "more time for a step, %", .curves = {}};
+  chart.x_title = "memory.budget, GiB";
+  chart.curves = {std::move(bound), std::move(found)};
+  const std::string style =
+      "<style>svg { background: #fff; font: 12px sans-serif } line { stroke: #8a94a340 } "
+      "path { fill: none; stroke-width: 2 } text { fill: #445 } .title { font-weight: 600 }"
+      "</style>";
+  std::string picture = chart_svg(chart);
+  const size_t end = picture.find('>');
+  picture.insert(end + 1, style);
+  picture.insert(4, " xmlns=\"http://www.w3.org/2000/svg\"");
+  return picture;
+}
+
+std::string BudgetCurve::html() const {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>\n"
+      "<body style=\"font: 14px sans-serif; margin: 2em\">\n{1}<pre>{2}</pre>\n</body></html>\n",
+      title, svg(), text());
 }
 
 }  // namespace tessera

@@ -1,6 +1,10 @@
 #include "tessera/models/study/profile.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -10,13 +14,16 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/run.h"
+#include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/step_probe.h"
+#include "tessera/models/zoo/networks.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/text/json.h"
 
 namespace tessera {
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -123,10 +130,106 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
                            1e6;
 }
 
+struct Timed {
+  double us = 0;
+  std::string algorithm, shape;
+};
+
+using TimesByOp = std::map<std::string, Timed>;
+
+struct ProfileFile {
+  std::vector<std::pair<std::string, std::string>> settings;  // what times depend on
+  double step_ms = 0;
+  TimesByOp kinds;
+  TimesByOp ops;  // by name, place and phase, numbered where these repeat
+};
+
+ProfileFile read(const std::string& text, const std::string& name) {
+  ProfileFile file;
+  try {
+    const Json root = Json::parse(text);
+    if (const std::string format = root["format"].string(); format != kProfileFormat)
+      throw Error(
+          fmt::format("its format is '{}', not '{}'; write it anew", format, kProfileFormat));
+    for (const char* key : {"device", "isa", "kernels", "threads", "batch"})
+      file.settings.emplace_back(key, root[key].text());
+    file.step_ms = root["step_ms"]["median"].number();
+    for (const Json& kind : root["kinds"].items())
+      file.kinds[kind["op"].string()] = {kind["us"].number(), "", ""};
+    std::map<std::string, int> seen;
+    for (const Json& op : root["ops"].items()) {
+      std::string title = op_title(op["op"].string(), op["place"].string());
+      if (op["phase"].string() == "backward") title += ", backward";  // gradients made of products
+      if (const int n = seen[title]++; n > 0) title += fmt::format(" ({})", n + 1);
+      file.ops[title] = {op["us"]["median"].number(), op["algorithm"].string(),
+                         op["shape"].string()};
+    }
+  } catch (const Error& error) {
+    throw ConfigError(fmt::format("{}: is no profile as `trainer profile --json` writes it: {}",
+                                  name, error.what()));
+  }
+  return file;
+}
+
+struct Change {
+  std::string title;
+  std::optional<Timed> before, after;
+  double difference() const { return (after ? after->us : 0) - (before ? before->us : 0); }
+  // What else has changed.
+  std::string remark() const {
+    if (!before) return fmt::format("  only in the second: {} {}", after->algorithm, after->shape);
+    if (!after) return fmt::format("  only in the first: {} {}", before->algorithm, before->shape);
+    std::string text;
+    if (before->algorithm != after->algorithm)
+      text += fmt::format("  {} => {}", before->algorithm, after->algorithm);
+    if (before->shape != after->shape)
+      text += fmt::format("  {} => {}", before->shape, after->shape);
+    return text;
+  }
+};
+
+std::vector<Change> changes(const TimesByOp& a, const TimesByOp& b) {
+  std::vector<Change> all;
+  for (const auto& [title, timed] : a) {
+    const auto other = b.find(title);
+    all.push_back({title, timed, {}});
+    if (other != b.end()) all.back().after = other->second;
+  }
+  for (const auto& [title, timed] : b)
+    if (!a.contains(title)) all.push_back({title, {}, timed});
+  std::ranges::stable_sort(all, [](const Change& x, const Change& y) {
+    return std::abs(x.difference()) > std::abs(y.difference());
+  });
+  return all;
+}
+
+std::string ratio_text(double before, double after) {
+  return before > 0 && after > 0 ? fmt::format("{:.3f}", after / before) : "";
+}
+
+std::string table(const TimesByOp& a, const TimesByOp& b, size_t most, const char* what) {
+  const std::vector<Change> all = changes(a, b);
+  const size_t shown = most == 0 ? all.size() : std::min(most, all.size());
+  const auto time = [](const std::optional<Timed>& timed) {
+    return timed ? fmt::format("{:.1f}", timed->us) : "";
+  };
+  std::string text =
+      fmt::format("{:>11} {:>11} {:>7} {:>11}  {}\n", "us", "now", "ratio", "difference", what);
+  for (size_t i = 0; i < shown; ++i) {
+    const Change& c = all[i];
+    text += fmt::format("{:>11} {:>11} {:>7} {:>+11.1f}  {}{}\n", time(c.before), time(c.after),
+                        ratio_text(c.before ? c.before->us : 0, c.after ? c.after->us : 0),
+                        c.difference(), c.title, c.remark());
+  }
+  if (shown < all.size())
+    text += fmt::format("and {} more; --ops 0 shows all\n", all.size() - shown);
+  return text;
+}
+
 }  // namespace
 
 Spread spread_of(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
   return {values.front(), median, values.back()};
 }
@@ -178,6 +281,54 @@ Profile profile(const Run& given, const ProfileOptions& options) {
   run.session().bind();
   time_steps(profile, run, options.warmup);
   return profile;
+}
+
+std::string diff_profiles(const std::string& a, const std::string& name_a, const std::string& b,
+                          const std::string& name_b, size_t most) {
+  const ProfileFile before = read(a, name_a), after = read(b, name_b);
+  std::string text;
+  for (size_t i = 0; i < before.settings.size(); ++i)
+    if (const auto& x = before.settings[i], &y = after.settings[i]; x != y)
+      text += fmt::format("{}: {} => {}\n", x.first, x.second, y.second);
+  text += fmt::format("step {:.3f} => {:.3f} ms, ratio {}\n\n", before.step_ms, after.step_ms,
+                      ratio_text(before.step_ms, after.step_ms));
+  return text + table(before.kinds, after.kinds, 0, "kind") + "\n" +
+         table(before.ops, after.ops, most, "op, place");
+}
+
+const std::vector<SampleNetwork>& sample_networks() {
+  static const std::vector<SampleNetwork> samples = [] {
+    std::vector<SampleNetwork> list;
+    for (const Network& network : networks())
+      for (const TimedAt& at : network.timed)
+        list.push_back({network.name.c_str(), at.image_size, at.batch});
+    std::ranges::stable_sort(list, {}, &SampleNetwork::image_size);
+    return list;
+  }();
+  return samples;
+}
+
+std::string profile_machine(const Config& config, const ProfileOptions& options,
+                            std::span<const SampleNetwork> networks,
+                            const std::function<void(const SampleNetwork&)>& started) {
+  // A machine that others use has slow minutes; each network is timed in several.
+  constexpr int64_t kRounds = 3;
+  ProfileOptions part = options;
+  part.steps = (options.steps + kRounds - 1) / kRounds;
+  std::vector<Json> profiles;
+  for (int64_t i = 0; i < kRounds * std::ssize(networks); ++i) {
+    const SampleNetwork& network = networks[static_cast<size_t>(i % std::ssize(networks))];
+    if (started) started(network);
+    Config sample = config;
+    sample.model = {};
+    sample.model.name = network.model;
+    sample.data = {};
+    sample.data.name = "synthetic";
+    sample.data.image_size = network.image_size;
+    sample.data.batch = network.batch;
+    profiles.push_back(Json::parse(profile(sample, part).json()));
+  }
+  return Json::object({{"format", kMachineFormat}, {"profiles", Json::list(profiles)}}).text();
 }
 
 }  // namespace tessera

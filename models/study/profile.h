@@ -1,7 +1,10 @@
 // Where the time of a configuration's training step goes, op by op: trainer profile.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 
 namespace tessera {
 
+struct Config;  // models/config/config.h
 class Program;  // graph/program.h
 class Run;      // run.h
 
@@ -66,7 +70,7 @@ struct Profile {
 
   // The summary and a table of the `most` ops that take longest; 0: of all.
   std::string text(size_t most) const;
-  // As a file: for diff_profiles() (profile_diff.h).
+  // As a file: for diff_profiles().
   std::string json() const;
   // Every op of every step as JSON for chrome://tracing and Perfetto (ui.perfetto.dev).
   std::string trace() const;
@@ -75,5 +79,31 @@ struct Profile {
 // Runs steps on generated batches, as bench() does. On a GPU each op is waited for. Throws what
 // bench() throws, and ConfigError in eager mode, which has no program.
 Profile profile(const Run& run, const ProfileOptions& options);
+
+// Tells what changed between two profiles that were written as JSON (`trainer profile --json`): the
+// steps, the kinds of ops, and the `most` ops (0: all) whose medians are furthest apart, the
+// largest difference first. Ops are the same where name, place and phase are; those that only one
+// has count with all their time. The names are for messages. Throws ConfigError where a text is no
+// such profile or one of another format.
+std::string diff_profiles(const std::string& a, const std::string& name_a, const std::string& b,
+                          const std::string& name_b, size_t most);
+
+// Profiles of networks of every kind, from which memory.costs estimates what others take on this
+// machine: trainer profile --machine.
+struct SampleNetwork {
+  const char* model;
+  int64_t image_size, batch;
+};
+
+// Returns what the networks of the zoo name (models/zoo/networks.h), small images first: channels
+// from 3 to 2,048, every kind of convolution that the zoo has.
+const std::vector<SampleNetwork>& sample_networks();
+
+// JSON: {"format": kMachineFormat, "profiles": [what Profile::json() writes, ...]}. `config` says
+// how to train them (optimizer, threads); `started` is told of each before it runs. Takes a minute
+// or two for sample_networks(). Throws what profile() throws.
+std::string profile_machine(const Config& config, const ProfileOptions& options,
+                            std::span<const SampleNetwork> networks,
+                            const std::function<void(const SampleNetwork&)>& started = {});
 
 }  // namespace tessera

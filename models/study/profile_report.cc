@@ -43,8 +43,8 @@ Kinds kinds_of(const Profile& profile) {
   std::map<std::string, Work> by_name;
   for (const ProfiledOp& op : profile.ops) by_name[op.op].add(op);
   Kinds kinds(by_name.begin(), by_name.end());
-  std::stable_sort(kinds.begin(), kinds.end(),
-                   [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
+  std::ranges::stable_sort(kinds,
+                           [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
   return kinds;
 }
 
@@ -87,8 +87,8 @@ std::string kinds_text(const Profile& profile) {
 std::string ops_text(const Profile& profile, size_t most) {
   std::vector<const ProfiledOp*> longest;
   for (const ProfiledOp& op : profile.ops) longest.push_back(&op);
-  std::stable_sort(longest.begin(), longest.end(),
-                   [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
+  std::ranges::stable_sort(
+      longest, [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
   const size_t shown = most == 0 ? longest.size() : std::min(most, longest.size());
   std::string text = fmt::format("{:>10} {:>9} {:>9} {}  {:<12} {:<8} {}\n", "us", "min", "max",
                                  kRateTitles, "algorithm", "phase", "step, op, place; shape");

@@ -259,10 +259,6 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
   check_data(state.batches, state.images);
   beginning_->load(tensors);
   state = beginning_->state();
-  if (config_.schedule.name == ScheduleKind::kOneCycle && state.schedule_version == 0)
-    print_(
-        "schedule.name: one_cycle goes on by the formula that the training began with, of an "
-        "earlier program, which ends a step before final_lr");
   // What was compared then is not what is compared now, or was no number.
   if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best.text() ||
       !std::isfinite(state.best_value))

@@ -11,7 +11,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/run/checkpoint_folder.h"
-#include "tessera/models/training/train_options.h"
+#include "tessera/models/training/trainer.h"
 
 namespace tessera {
 

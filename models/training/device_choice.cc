@@ -23,8 +23,7 @@ bool nvidia_gpu_is_here() {
   std::error_code error;
   if (std::filesystem::exists("/dev/nvidiactl", error)) return true;
   const std::vector<PciGpu> gpus = pci_gpus();
-  return std::any_of(gpus.begin(), gpus.end(),
-                     [](const PciGpu& gpu) { return gpu.maker == "NVIDIA"; });
+  return std::ranges::count(gpus, "NVIDIA", &PciGpu::maker) > 0;
 }
 
 std::string missing_kernel(const Config& config, Device device) {

@@ -4,10 +4,29 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/graph/compile.h"
+#include "tessera/models/run/run_report.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
+
+void Tally::add(CompiledStep& step, int64_t count) {
+  loss += step.host_output(0).item<double>() * static_cast<double>(count);
+  correct += step.host_output(1).item<double>();
+  images += count;
+}
+
+void Tally::resume(double loss_sum, double correct_sum, int64_t image_count) {
+  loss = loss_sum;
+  correct = correct_sum;
+  images = before = image_count;
+}
+
+double Tally::rate() const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return static_cast<double>(images - before) / seconds;
+}
 
 namespace {
 
@@ -60,6 +79,20 @@ std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   runs.drain();
   if (done < loader_.batches()) return {};
   return result;
+}
+
+void add_evaluation(RunReport& report, const Evaluation& evaluation, const Dataset& images) {
+  report.confusion = evaluation.confusion;
+  report.calibration = evaluation.calibration;
+  report.classes = images.class_names();
+  report.top1 = evaluation.accuracy();
+  if (evaluation.confusion.classes > 5) report.top5 = evaluation.top5();
+  report.mistakes = evaluation.mistakes.all();
+  std::vector<uint8_t> image(static_cast<size_t>(images.shape().bytes()));
+  for (Mistake& mistake : report.mistakes) {
+    images.read(mistake.sample, image.data());
+    mistake.picture = thumbnail_uri(image.data(), images.shape());
+  }
 }
 
 }  // namespace tessera

@@ -22,6 +22,7 @@
 #include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
+
 namespace {
 
 std::string by_class(const MemoryNeed& need, bool on_gpu) {
@@ -98,6 +99,13 @@ void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<B
       need.report.at_the_peak(), remedies_text(run, bound->bytes, bound->on_gpu)));
 }
 
+// The name of the memory that had no more: "gpu:0" of "arena region: gpu:0: out of memory: ...".
+std::string_view memory_of(std::string_view text) {
+  text = text.substr(0, text.find(": out of memory"));
+  const size_t before = text.rfind(": ");
+  return before == text.npos ? text : text.substr(before + 2);
+}
+
 }  // namespace
 
 std::optional<HostLimit> host_limit(const Config& config) {
@@ -169,17 +177,6 @@ void limit_eager_memory(const Run& run, Session& session) {
       reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
       byte_text(needed + reserve - limit), text, remedies_text(run, limit, on_gpu)));
 }
-
-namespace {
-
-// The name of the memory that had no more: "gpu:0" of "arena region: gpu:0: out of memory: ...".
-std::string_view memory_of(std::string_view text) {
-  text = text.substr(0, text.find(": out of memory"));
-  const size_t before = text.rfind(": ");
-  return before == text.npos ? text : text.substr(before + 2);
-}
-
-}  // namespace
 
 void with_advice(const Run& run, const std::function<void()>& action) {
   try {

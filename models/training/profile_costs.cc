@@ -48,7 +48,7 @@ class Samples {
         apart += (position[i] - sample.position[i]) * (position[i] - sample.position[i]);
       if (apart >= nearest.back().first) continue;
       nearest.back() = {apart, sample.log_ratio};
-      std::sort(nearest.begin(), nearest.end());
+      std::ranges::sort(nearest);
     }
     double sum = 0, weights = 0;
     for (const auto& [apart, log_ratio] : nearest) {

@@ -84,16 +84,15 @@ class Search {
         return std::string_view(saving->words).find(word) != std::string_view::npos;
       };
       const bool enough = fits(now_) && !found_.empty();
-      return enough || std::any_of(found_.begin(), found_.end(), has) ||
+      return enough || std::ranges::any_of(found_, has) ||
              offer(*saving, "", Changes::nothing, [](Config&) {});
     });
     if (fits(now_)) return std::move(found_);
     if (training()) find_budgets();
     if (!evaluation()) find_parts();
     find_batches();
-    std::stable_sort(found_.begin(), found_.end(), [](const Remedy& a, const Remedy& b) {
-      return std::tuple(a.changes, a.price) < std::tuple(b.changes, b.price);
-    });
+    std::ranges::stable_sort(found_, {},
+                             [](const Remedy& r) { return std::tuple(r.changes, r.price); });
     size_t same = 0;
     Changes last = Changes::nothing;
     std::erase_if(found_, [&](const Remedy& remedy) {

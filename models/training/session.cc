@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"
 #include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/loss.h"
 #include "tessera/layers/ops/metrics.h"
 #include "tessera/layers/ops/reduce_max.h"
 #include "tessera/layers/ops/softmax.h"
@@ -22,12 +24,12 @@
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/data/augment/mix.h"
 #include "tessera/models/run/weights.h"
-#include "tessera/models/training/losses.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
+
 namespace {
 
 const Planner* planner_of(const Config& config) {
@@ -41,6 +43,57 @@ const RecomputeStrategy* strategy_of(const Config& config) {
   if (const RecomputeStrategy* strategy = find_recompute_strategy(name)) return strategy;
   throw ConfigError(fmt::format("memory.recompute: there is no strategy '{}'; they are {}", name,
                                 recompute_strategy_names()));
+}
+
+Specs batch_specs(const ImageShape& image, int64_t batch, Device device) {
+  return {{DType::u8, {batch, image.height, image.width, image.channels}, device},
+          {DType::i32, {batch}, device}};
+}
+
+// While it lives, the values of parameters and running statistics are their averages.
+class Averaged {
+ public:
+  explicit Averaged(Store& store) : store_(store) { store_.exchange_averages(); }
+  ~Averaged() { store_.exchange_averages(); }
+  Averaged(const Averaged&) = delete;
+  Averaged& operator=(const Averaged&) = delete;
+
+ private:
+  Store& store_;
+};
+
+// t', and 1 or 0 where there is a threshold.
+Tensor smoothed(const LossConfig& config, const Tensor& targets) {
+  const double s = config.label_smoothing;
+  if (s == 0 && !config.target_threshold) return targets;
+  ScalarBuilder b(1);
+  const int rest = b.value(s / static_cast<double>(targets.shape().back()));
+  int t = b.add(b.mul(b.value(1 - s), b.in(0)), rest);
+  if (config.target_threshold) t = b.push(ScalarOp::greater, t, b.value(*config.target_threshold));
+  return pointwise("smooth", b.build(t), {targets});
+}
+
+Tensor class_weights(const LossConfig& config, DType dtype) {
+  const std::vector<double>& numbers = config.class_weights;
+  return constant(cast(from_vector({static_cast<int64_t>(numbers.size())}, numbers), dtype));
+}
+
+// Rows / sum(t w), 0 if that sum is 0.
+Tensor scale_of(const Tensor& t, const Tensor& w) {
+  ScalarBuilder b(1);
+  const int quotient = b.div(b.value(static_cast<double>(t.shape()[0])), b.in(0));
+  const int positive = b.push(ScalarOp::greater, b.in(0), b.value(0));
+  return pointwise("weight_scale",
+                   b.build(b.push(ScalarOp::select, positive, quotient, b.value(0))), {sum(t * w)});
+}
+
+Tensor weighted(const LossConfig& config, const Tensor& logits, const Tensor& labels,
+                const Tensor& targets, const Tensor& scale) {
+  const Tensor w = class_weights(config, logits.dtype());
+  const Tensor t = targets ? targets : one_hot(labels, logits.shape().back(), logits.dtype());
+  Tensor each = smoothed(config, t) * w;
+  if (!targets) each = each * (scale ? scale : scale_of(t, w));
+  return cross_entropy(logits, detach(each));
 }
 
 }  // namespace
@@ -160,15 +213,6 @@ Tensors Session::evaluate(const Tensors& arguments) {
           top_k_correct(logits, arguments[1], five), argmax(logits, 1), max(softmax(logits), 1)};
 }
 
-namespace {
-
-Specs batch_specs(const ImageShape& image, int64_t batch, Device device) {
-  return {{DType::u8, {batch, image.height, image.width, image.channels}, device},
-          {DType::i32, {batch}, device}};
-}
-
-}  // namespace
-
 CompiledStep& Session::train_step(int64_t batch) {
   for (const Prepared& known : train_steps_)
     if (known.batch == batch) return *known.step;
@@ -260,22 +304,6 @@ std::vector<HostBuffer> Session::gpu_regions() const {
   return device_.is_cpu() ? std::vector<HostBuffer>() : step_regions();
 }
 
-namespace {
-
-// While it lives, the values of parameters and running statistics are their averages.
-class Averaged {
- public:
-  explicit Averaged(Store& store) : store_(store) { store_.exchange_averages(); }
-  ~Averaged() { store_.exchange_averages(); }
-  Averaged(const Averaged&) = delete;
-  Averaged& operator=(const Averaged&) = delete;
-
- private:
-  Store& store_;
-};
-
-}  // namespace
-
 void Session::save_weights(const std::string& path, std::optional<int64_t> step,
                            const std::string& inference) {
   const Averaged averaged(store_);
@@ -287,6 +315,23 @@ void Session::load_weights(const std::string& path) {
   if (!ema_) return;
   const Averaged averaged(store_);
   tessera::load_weights(store_, path);
+}
+
+Tensor class_weight_scale(const LossConfig& config, const Tensor& labels) {
+  if (config.class_weights.empty()) return {};
+  const Tensor w = class_weights(config, DType::f32);
+  return scale_of(one_hot(labels, w.elements(), DType::f32), w);
+}
+
+Tensor training_loss(const LossConfig& config, const Tensor& logits, const Tensor& labels,
+                     const Tensor& targets, const Tensor& scale) {
+  if (config.name == LossKind::kCrossEntropy) {
+    if (!config.class_weights.empty()) return weighted(config, logits, labels, targets, scale);
+    return cross_entropy(logits, targets ? targets : labels, {config.label_smoothing});
+  }
+  const Tensor t = targets ? targets : one_hot(labels, logits.shape().back(), logits.dtype());
+  const Tensor wanted = smoothed(config, t);
+  return config.name == LossKind::kBce ? bce_with_logits(logits, wanted) : mse(logits, wanted);
 }
 
 }  // namespace tessera

@@ -4,7 +4,6 @@
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/run.h"
-#include "tessera/models/training/training_loop.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
 

@@ -1,26 +1,160 @@
 #include "tessera/models/training/training_console.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
-#include "tessera/models/data/loader.h"
 #include "tessera/models/training/checkpointing.h"
+#include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/tally.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/number.h"
+#include "tessera/runtime/text/status_line.h"
+#include "tessera/runtime/text/terminal.h"
+#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
+
 namespace {
+
+std::string bar(double share, size_t width) {
+  const auto done = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
+  std::string text(done, '=');
+  if (done < width) text += '>';
+  text.resize(width, ' ');
+  return text;
+}
+
+// In at most five characters.
+std::string rate_text(double rate) {
+  if (rate < 9.95) return fmt::format("{:.1f}", rate);
+  if (rate < 9999.5) return fmt::format("{:.0f}", rate);
+  if (rate < 99.95e3) return fmt::format("{:.1f}k", rate / 1e3);
+  if (rate < 999.5e3) return fmt::format("{:.0f}k", rate / 1e3);
+  return fmt::format("{:.3g}M", std::min(rate / 1e6, 999.0));
+}
+
+// With `digits` of them that count, in at most `digits` + 2 characters, and no exponent where none
+// is needed.
+std::string loss_figure(double loss, int digits) {
+  const double size = std::abs(loss);
+  if (!std::isfinite(loss)) return fmt::format("{:.0f}", loss);
+  if (size >= std::pow(10, digits + 1) - 0.5) return fmt::format("{:.0e}", loss);
+  int before = 1;  // the point
+  for (double limit = 10; size >= limit; limit *= 10) ++before;
+  const int decimals = digits - before + (size < 1 ? 1 : 0) - (loss < 0 ? 1 : 0);
+  return fmt::format("{:.{}f}", loss, std::max(decimals, 0));
+}
+
+// A number grows by a digit while somebody looks: each field keeps the room of its widest text, so
+// that what stands on the line, and where, depends on the terminal alone.
+struct Field {
+  std::string text;
+  size_t width;
+};
+enum { kRate, kLoss, kAccuracy, kLeft, kWait, kMemory, kFields };
+using Fields = std::array<Field, kFields>;
+
+Fields long_fields(const ProgressState& s, double seconds_left) {
+  const int decimals = s.memory_bytes >> 30 ? 1 : 0;
+  const bool ages = seconds_left >= 1000 * 86400.0;
+  return {{{rate_text(s.images_per_second) + " img/s", 11},
+           {"loss " + loss_figure(s.loss, 4), 11},
+           {fmt::format("acc {:.1f} %", 100 * s.accuracy), 11},
+           {"eta " + (ages ? ">999 d" : duration_text(seconds_left)), 13},
+           {fmt::format("wait {:.0f} %", 100 * s.wait_share), 10},
+           {byte_text(static_cast<int64_t>(s.memory_bytes), decimals), 10}}};
+}
+
+Fields short_fields(const ProgressState& s, double seconds_left) {
+  const double accuracy = 100 * s.accuracy;
+  return {{{rate_text(s.images_per_second) + "/s", 7},
+           {"loss " + loss_figure(s.loss, 3), 10},
+           {fmt::format("acc {:.{}f}%", accuracy, accuracy < 99.95 ? 1 : 0), 9},
+           {"eta " + short_duration_text(seconds_left), 9},
+           {fmt::format("wait {:.0f}%", std::min(100 * s.wait_share, 99.0)), 8},
+           {short_byte_text(static_cast<int64_t>(s.memory_bytes)), 6}}};
+}
+
+constexpr size_t kShortestBar = 8, kLongestBar = 16, kFrame = 3;  // " []"
+
+// Where training is, and how it is said: "epoch  3/15", " 132/391".
+struct Position {
+  std::string epoch, batches;
+  double share = 0;  // done of the epoch
+
+  explicit Position(const ProgressState& s) {
+    // After its last batch an epoch is still the one to show, whole.
+    const bool whole = s.batch == 0 && s.epoch >= 1;
+    const int64_t batch = whole ? s.batches : s.batch;
+    if (s.batches > 0) share = static_cast<double>(batch) / static_cast<double>(s.batches);
+    const std::string last = fmt::format("{:.0f}", std::ceil(s.epochs));
+    epoch = fmt::format("epoch {:{}.0f}/{:.4g}", std::floor(s.epoch) + (whole ? 0 : 1), last.size(),
+                        s.epochs);
+    const std::string all = std::to_string(s.batches);
+    batches = fmt::format(" {:{}}/{}", batch, all.size(), all);
+  }
+};
+
+// The place, then of `fields` those that are `shown`, each in its own room.
+std::string joined(const Position& place, size_t bar_width, bool batches, const Fields& fields,
+                   const std::array<bool, kFields>& shown, size_t gap) {
+  std::string text = place.epoch;
+  if (bar_width > 0) text += fmt::format(" [{}]", bar(place.share, bar_width));
+  if (batches) text += place.batches;
+  for (size_t i = 0; i < kFields; ++i) {
+    if (shown[i]) text += fmt::format("{:{}}{:{}}", "", gap, fields[i].text, fields[i].width);
+  }
+  text.resize(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+// All of it, in full words; "" where there is no room.
+std::string long_text(const Position& place, const Fields& fields, size_t room) {
+  constexpr size_t kGap = 2;
+  size_t needed = place.epoch.size() + place.batches.size() + kFrame;
+  for (const Field& field : fields) needed += kGap + field.width;
+  if (needed + kShortestBar > room) return "";
+  std::array<bool, kFields> all;
+  all.fill(true);
+  return joined(place, std::min(room - needed, kLongestBar), true, fields, all, kGap);
+}
+
+// The epoch, and in short words what else there is room for, the most important first.
+std::string short_text(const Position& place, const Fields& fields, size_t room) {
+  constexpr size_t kGap = 1;
+  enum { kBar = kFields, kBatches };
+  std::array<bool, kFields> shown{};
+  size_t bar_width = 0;
+  bool batches = false;
+  room -= std::min(room, place.epoch.size());
+  for (int next : {int{kLoss}, int{kAccuracy}, int{kLeft}, int{kBar}, int{kRate}, int{kWait},
+                   int{kMemory}, int{kBatches}}) {
+    const size_t needed = next == kBar       ? kFrame + kShortestBar
+                          : next == kBatches ? place.batches.size()
+                                             : kGap + fields[static_cast<size_t>(next)].width;
+    if (needed > room) break;
+    room -= needed;
+    if (next == kBar)
+      bar_width = kShortestBar;
+    else if (next == kBatches)
+      batches = true;
+    else
+      shown[static_cast<size_t>(next)] = true;
+  }
+  if (bar_width > 0) bar_width = std::min(bar_width + room, kLongestBar);
+  return joined(place, bar_width, batches, fields, shown, kGap);
+}
 
 // Joins parts to lines of at most 80 columns.
 std::string folded(const std::vector<std::string>& parts) {
@@ -44,6 +178,42 @@ std::string figures(const char* phase, double loss, double accuracy) {
 double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
+
+std::string progress_text(const ProgressState& s, double seconds_left, int columns) {
+  const auto room = static_cast<size_t>(std::max(columns, 0));
+  const Position place(s);
+  std::string text = long_text(place, long_fields(s, seconds_left), room);
+  if (text.empty()) text = short_text(place, short_fields(s, seconds_left), room);
+  if (text.size() > room) text.resize(room);
+  return text;
+}
+
+Progress::Progress(std::FILE* out, bool always)
+    : out_(out), active_(out != nullptr && (always || can_redraw(out))) {}
+
+void Progress::update(const ProgressState& state) {
+  if (!active_) return;
+  const Clock::time_point now = Clock::now();
+  if (start_ == Clock::time_point() || state.steps_left > first_left_) {
+    start_ = now;
+    first_left_ = state.steps_left;
+  }
+  if (drawn_ && now - last_ < std::chrono::milliseconds(100)) return;
+  last_ = now;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const auto done = static_cast<double>(first_left_ - state.steps_left);
+  const double left = done > 0 ? seconds / done * static_cast<double>(state.steps_left) : NAN;
+  constexpr int kInFiles = 100;
+  const int columns = columns_of(out_);
+  set_status(out_, progress_text(state, left, (columns > 0 ? columns : kInFiles) - 1));
+  drawn_ = true;
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  set_status(out_, "");
+  drawn_ = false;
+}
 
 TrainingConsole::TrainingConsole(const TrainingSetup& setup)
     : setup_(setup),
@@ -139,6 +309,68 @@ void TrainingConsole::say_memory() const {
       byte_text(static_cast<int64_t>(held_bytes_)),
       setup_.config().mode == Mode::kEager ? "besides what eager steps took" : "as planned",
       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
+}
+
+WaitMonitor::WaitMonitor(const Loader& loader) : loader_(loader) {
+  begin_ = end_ = running_ = now();
+}
+
+WaitMonitor::Mark WaitMonitor::now() const {
+  auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return {std::chrono::duration<double>(time).count(), loader_.times()};
+}
+
+bool WaitMonitor::step() {
+  constexpr int64_t kWindow = 100;  // steps that are looked at together
+  constexpr double kMost = 0.1;     // of their time may be spent waiting
+  end_ = now();
+  ++steps_;
+  if (!whole_) shown_ = steps_;
+  if (steps_ % kWindow != 0) return false;
+  begin_ = running_;
+  running_ = end_;
+  shown_ = kWindow;
+  // The first window has the filling of the loader in it; it is looked at like any other.
+  whole_ = true;
+  if (warned_ || share() <= kMost) return false;
+  warned_ = true;
+  return true;
+}
+
+double WaitMonitor::share() const {
+  double seconds = end_.seconds - begin_.seconds;
+  return seconds <= 0 ? 0 : std::clamp((end_.times.wait - begin_.times.wait) / seconds, 0.0, 1.0);
+}
+
+std::string WaitMonitor::warning() const {
+  struct Stage {
+    std::string_view name;
+    double seconds;  // in the window, summed over the workers
+  };
+  const LoaderTimes &a = begin_.times, &b = end_.times;
+  const Stage stages[] = {{"reading", b.read - a.read},
+                          {"decoding", b.decode - a.decode},
+                          {"augmentation", b.augment - a.augment},
+                          {"mixing", b.mix - a.mix}};
+  double all = 0;
+  for (const Stage& stage : stages) all += stage.seconds;
+  const auto percent = [&](size_t i) { return 100 * stages[i].seconds / std::max(all, 1e-9); };
+  const std::string_view slowest = std::ranges::max_element(stages, {}, &Stage::seconds)->name;
+  int workers = loader_.options().workers, cores = available_cores();
+  std::string help = workers < cores
+                         ? fmt::format("raise data.workers ({} now, {} cores)", workers, cores)
+                         : std::string("give the workers fewer or cheaper steps in data.augment");
+  const bool reads = slowest == "reading";
+  if (reads || slowest == "decoding")
+    help = (workers < cores ? help + ", or " : "") +
+           (reads ? "put the files on a faster disk"
+                  : "pack the pictures once, decoded: trainer data pack");
+  return fmt::format(
+      "data: {:.0f} % of the last {} steps was spent waiting for data; the slowest stage is {} "
+      "(reading {:.0f} %, decoding {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of the "
+      "workers' "
+      "time); {}",
+      100 * share(), shown_, slowest, percent(0), percent(1), percent(2), percent(3), help);
 }
 
 }  // namespace tessera

@@ -1,5 +1,3 @@
-#include "tessera/models/training/training_loop.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,16 +13,13 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/models/config/schedule.h"
-#include "tessera/models/data/wait_monitor.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/checkpointing.h"
-#include "tessera/models/training/evaluation_report.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/step_probe.h"
 #include "tessera/models/training/training_console.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
@@ -115,7 +110,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       stop_(options.stop),
       save_(options.save),
       skips_(setup.config().train.non_finite == OnNonFinite::kSkip),
-      schedule_(check_epochs(setup.config(), setup.loader->samples(), state_.schedule_version)),
+      schedule_(check_epochs(setup.config(), setup.loader->samples())),
       waits_(*setup.loader),
       console_(setup),
       runs_([this](const Issued& run) { look_at(run); }),

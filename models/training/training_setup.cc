@@ -1,15 +1,21 @@
 #include "tessera/models/training/training_setup.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/storage.h"
+#include "tessera/engine/store.h"
 #include "tessera/graph/compiled_graph.h"
+#include "tessera/graph/graph.h"
 #include "tessera/graph/plan_report.h"
+#include "tessera/layers/modules.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/schedule.h"
+#include "tessera/models/data/dataset.h"
 #include "tessera/models/data/moments.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
@@ -22,13 +28,46 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/summary.h"
-#include "tessera/models/training/whiten.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
+
 namespace {
+
+std::vector<float> normalised_images(const Dataset& data, int64_t count,
+                                     const Normalization& normalization) {
+  const ImageShape shape = data.shape();
+  const auto bytes = static_cast<size_t>(shape.bytes());
+  const auto channels = static_cast<size_t>(shape.channels);
+  std::vector<uint8_t> image(bytes);
+  std::vector<float> all;
+  all.reserve(static_cast<size_t>(count) * bytes);
+  for (int64_t i = 0; i < count; ++i) {
+    data.read(i * data.count() / count, image.data());
+    for (size_t k = 0; k < bytes; ++k)
+      all.push_back((static_cast<float>(image[k]) / 255 - normalization.mean[k % channels]) /
+                    normalization.std[k % channels]);
+  }
+  return all;
+}
+
+// Sets the filters of `whiten` layers (layers/modules.h) before the first step, if the store has
+// some; otherwise reads nothing. From 1,024 images spread evenly
+// over the set, normalised, as they are without augmentation. Throws DataError for one that cannot
+// be read.
+void whiten(Store& store, const Dataset& train, const Normalization& normalization) {
+  const std::string suffix = std::string(".") + Whitening::kFilters;
+  for (Tensor filters : store.buffers()) {
+    if (!filters.impl()->storage->name.ends_with(suffix)) continue;
+    const int64_t count = std::min<int64_t>(1024, train.count());
+    const ImageShape image = train.shape();
+    const std::vector<float> images = normalised_images(train, count, normalization);
+    filters.assign(std::span<const float>(
+        whitening_filters(images, {count, image.height, image.width, image.channels},
+                          filters.shape()[1], Whitening::kEps)));
+  }
+}
 
 FileSystem& files_of(const TrainOptions& options) {
   return options.files != nullptr ? *options.files : file_system();
@@ -100,6 +139,37 @@ Config resolved(Config config, const Normalization& normalization) {
   config.data.mean = doubles(normalization.mean);
   config.data.std = doubles(normalization.std);
   return config;
+}
+
+struct Row {
+  std::string module_path, ops, output;
+  int64_t parameters = 0;
+};
+
+// "layer1.0.conv1" of "layer1.0.conv1.weight".
+std::string place_of(const std::string& parameter) {
+  const size_t dot = parameter.rfind('.');
+  return dot == std::string::npos ? "" : parameter.substr(0, dot);
+}
+
+// The first `depth` names of a place.
+std::string_view shortened(std::string_view module_path, int depth) {
+  size_t end = 0;
+  for (int i = 0; i < depth && end != module_path.npos; ++i)
+    end = module_path.find('.', end == 0 ? 0 : end + 1);
+  return module_path.substr(0, end);
+}
+
+// Each op once.
+void add_op(Row& row, const std::string& op) {
+  constexpr size_t kMax = 60;
+  if ((", " + row.ops + ",").find(", " + op + ",") != row.ops.npos) return;
+  if (row.ops.size() + op.size() > kMax) {
+    if (!row.ops.ends_with("...")) row.ops += ", ...";
+    return;
+  }
+  if (!row.ops.empty()) row.ops += ", ";
+  row.ops += op;
 }
 
 }  // namespace
@@ -186,7 +256,6 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   setup.state.batches = setup.loader->batches();
   setup.state.images = setup.loader->samples();
   setup.state.seed = static_cast<int64_t>(config.seed);
-  setup.state.schedule_version = kScheduleVersion;
   if (setup.checkpoints->beginning() == nullptr)
     whiten(session.store(), *setup.run.data().train, setup.run.normalization());
   if (pretrained != nullptr) pretrained->load(session.store());
@@ -206,6 +275,54 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   // 9. What there is to say of all this.
   describe(setup, options.command);
   return setup;
+}
+
+std::string model_summary(const Graph& graph, const Tensors& parameters, int depth) {
+  std::map<std::string, int64_t> counts;
+  int64_t total = 0, bytes = 0;
+  for (const Tensor& parameter : parameters) {
+    const std::string module_path = place_of(parameter.impl()->storage->name);
+    counts[std::string(shortened(module_path, depth))] += parameter.shape().elements();
+    total += parameter.shape().elements();
+    bytes += static_cast<int64_t>(parameter.spec().bytes());
+  }
+  std::vector<Row> rows;
+  std::map<std::string, int> again;
+  for (const Node& s : graph.nodes)
+    if (s.again) ++again[std::string(shortened(s.module_path, depth))];
+  for (const Node& s : graph.nodes) {
+    if (s.phase != Phase::forward || s.again) continue;
+    const std::string at(shortened(s.module_path, depth));
+    if (rows.empty() || rows.back().module_path != at) {
+      rows.push_back({at, "", "", 0});
+      const auto count = counts.find(at);
+      if (count != counts.end()) rows.back().parameters = std::exchange(count->second, 0);
+    }
+    add_op(rows.back(), std::string(s.op->name()));
+    for (ValueId id : s.outputs) {  // an update hands nothing on, nor do statistics
+      const Value& value = graph.values[id];
+      if (value.role == Role::computed && id == s.outputs[0])
+        rows.back().output = value.spec.text();
+    }
+  }
+  size_t module_path = 5, ops = 3, output = 6;
+  for (const Row& row : rows) {
+    module_path = std::max(module_path, row.module_path.size());
+    ops = std::max(ops, row.ops.size());
+    output = std::max(output, row.output.size());
+  }
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "place", module_path, "ops",
+                                 ops, "output", output, "parameters");
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}", row.module_path, module_path, row.ops,
+                        ops, row.output, output,
+                        row.parameters > 0 ? fmt::format("{}", row.parameters) : "");
+    if (const int steps = std::exchange(again[row.module_path], 0); steps > 0)
+      text += fmt::format("  {} again", steps);
+    text += "\n";
+  }
+  return text + fmt::format("{} parameters in {} tensors, {:.2f} MiB\n", total, parameters.size(),
+                            static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace tessera

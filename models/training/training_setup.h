@@ -1,4 +1,4 @@
-// What a training has before its first step.
+// A training before its first step, and its loop.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "tessera/engine/tensor.h"
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/models/training/run.h"
-#include "tessera/models/training/train_options.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
+struct Graph;
 class Checkpointing;  // checkpointing.h
 class Evaluator;      // evaluator.h
 class Loader;         // models/data/loader.h
@@ -57,5 +59,17 @@ bool gives_up(const TrainingSetup& setup);
 // Throws what train() does before its first step. Until nothing of that is left to throw, nothing
 // is written and what an earlier training left is untouched.
 TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOptions& options);
+
+// Returns a model as a table: what each layer computes, the shape it hands on, its parameters. A
+// line for each place in the model, in the order in which the forward part of the step runs, then
+// the sums; "3 again" at its end where so many of its steps run a second time, for a budget.
+// `parameters` are those of the store. With depth 1 all of "layer1.0.conv1" and "layer1.1.bn2" is
+// one line, "layer1".
+std::string model_summary(const Graph& graph, const Tensors& parameters, int depth = 100);
+
+// The loop of a training: batches, steps, evaluations, checkpoints, until its end or until it is
+// asked to stop (training_loop.cc). Once for a setup, whose state goes along. Reads `stop` and
+// `save` of the options. Throws as train() does from its first step on.
+TrainResult run_training(TrainingSetup& setup, const TrainOptions& options);
 
 }  // namespace tessera

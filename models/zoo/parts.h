@@ -1,4 +1,4 @@
-// Parts of networks: NetworkBuilder, and a convolution with batch norm.
+// Parts of networks: NetworkBuilder, a convolution with batch norm, and the error of an option.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,21 @@
 
 #include "tessera/layers/modules.h"
 #include "tessera/layers/ops/pool2d.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
+
+// Thrown by a network for one of its options that it cannot mean.
+class OptionError : public ConfigError {
+ public:
+  // option: by the name that configurations use, such as "depth".
+  OptionError(std::string option, const std::string& text)
+      : ConfigError(text), option_(std::move(option)) {}
+  const std::string& option() const { return option_; }
+
+ private:
+  std::string option_;
+};
 
 using Activation = Tensor (*)(const Tensor&);
 

@@ -14,7 +14,6 @@
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/pool2d.h"
 #include "tessera/models/zoo/networks.h"
-#include "tessera/models/zoo/option_error.h"
 #include "tessera/models/zoo/parts.h"
 
 namespace tessera {

@@ -78,7 +78,7 @@ def save_as_keras_2(model, path):
         file.create_group("top_level_model_weights").attrs["weight_names"] = []
 
 
-# Those that our networks read (models/zoo/names/keras_applications.cc).
+# Those that our networks read (models/zoo/names/name_tables.cc).
 APPLICATIONS = {"DenseNet121": "densenet121"}
 
 

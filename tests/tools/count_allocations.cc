@@ -2,7 +2,7 @@
 // system's memory: malloc, calloc, realloc, free, the aligned ones, mmap, mremap and munmap.
 // operator new and delete are counted as the malloc and free that they call.
 //
-// The program marks its steps with tessera_step_begin() and tessera_step_end() (step_probe.h). At
+// The program marks its steps with tessera_step_begin() and tessera_step_end() (runs_ahead.h). At
 // exit the file that TESSERA_ALLOCATIONS names gets a line of counts, and one for each request of
 // 64 KiB or more since the process began:
 //

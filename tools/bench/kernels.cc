@@ -17,7 +17,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
-#include "tessera/models/study/algorithm_run.h"
+#include "tessera/models/study/algorithm_times.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {
@@ -50,7 +50,7 @@ double ratio(AlgorithmRun& a, AlgorithmRun& b, int rounds) {
     ours.push_back(seconds(a, times));
     theirs.push_back(seconds(b, times));
   }
-  std::sort(ours.begin(), ours.end()), std::sort(theirs.begin(), theirs.end());
+  std::ranges::sort(ours), std::ranges::sort(theirs);
   return theirs[rounds / 2] / ours[rounds / 2];
 }
 

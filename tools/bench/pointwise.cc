@@ -36,7 +36,7 @@ std::vector<double> medians(const std::vector<Work>& all, int rounds) {
     for (size_t k = 0; k < all.size(); ++k) taken[k].push_back(seconds(all[k], times));
   std::vector<double> result;
   for (std::vector<double>& one : taken) {
-    std::sort(one.begin(), one.end());
+    std::ranges::sort(one);
     result.push_back(one[one.size() / 2]);
   }
   return result;

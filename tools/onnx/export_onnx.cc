@@ -10,7 +10,7 @@
 #include "tessera/graph/capture.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tools/onnx/onnx_ops.h"
+#include "tessera/tools/onnx/onnx_values.h"
 
 namespace tessera {
 
@@ -21,8 +21,7 @@ constexpr int64_t kAnyBatch = 10007;  // a prime that no extent of a network is 
 
 // What depends on weights alone is computed; false where the node needs images.
 bool compute(const Graph& graph, const Node& node, OnnxValues& values) {
-  if (!std::all_of(node.inputs.begin(), node.inputs.end(),
-                   [&](ValueId id) { return values.is_known(id); }))
+  if (!std::ranges::all_of(node.inputs, [&](ValueId id) { return values.is_known(id); }))
     return false;
   Tensors inputs;
   for (const ValueId id : node.inputs) inputs.push_back(values.known(id));

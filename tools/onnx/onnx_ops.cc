@@ -1,5 +1,3 @@
-#include "tessera/tools/onnx/onnx_ops.h"
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -10,6 +8,7 @@
 #include "tessera/engine/op_settings.h"
 #include "tessera/layers/shared/sample_pointwise.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/onnx/onnx_values.h"
 
 namespace tessera {
 

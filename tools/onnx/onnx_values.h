@@ -1,5 +1,5 @@
-// The values of a captured network while it is written as ONNX: where each stands, and in which
-// order of dimensions. Images are NCHW there; everything else keeps our order.
+// A captured network while it is written as ONNX. Images are NCHW there; everything else keeps our
+// order.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,45 @@
 
 #include "tessera/engine/store.h"
 #include "tessera/graph/graph.h"
-#include "tessera/tools/onnx/onnx_graph.h"
+
+namespace onnx {
+class GraphProto;
+class TensorProto;
+}  // namespace onnx
 
 namespace tessera {
 
+struct OnnxAttribute {
+  const char* name;
+  std::vector<int64_t> values;
+  bool is_list = true;
+};
+
+// The file that is being made: nodes and constants, with names that are given once.
+class OnnxGraph {
+ public:
+  explicit OnnxGraph(onnx::GraphProto& graph) : graph_(graph) {}
+
+  // Adds a node and returns the name of its output.
+  // `near`: what the output is called after.
+  std::string node(const char* op, const std::vector<std::string>& inputs, const std::string& near,
+                   const std::vector<OnnxAttribute>& attributes = {});
+  // Constants.
+  std::string floats(const std::string& near, const std::vector<int64_t>& shape,
+                     const std::vector<float>& values);
+  std::string number(float value);
+  std::string integers(const std::vector<int64_t>& values);
+
+ private:
+  std::string unique(const std::string& near);
+  onnx::TensorProto& constant(const std::string& name, const std::vector<int64_t>& shape);
+
+  onnx::GraphProto& graph_;
+  std::set<std::string> taken_ = {"images", "logits"};
+  size_t bytes_ = 0;
+};
+
+// The values of the network: where each stands, and in which order of dimensions.
 class OnnxValues {
  public:
   // `batch`: of the captured graph; a number that no other extent is a multiple of. `is_free`:
@@ -74,5 +109,8 @@ class OnnxValues {
   std::set<ValueId> folded_;
   std::map<ValueId, Known> known_;
 };
+
+// Writes a node of the graph (onnx_ops.cc). Throws ConfigError naming an op that has no form there.
+void write_onnx_node(const Graph& graph, const Node& node, OnnxValues& values, OnnxGraph& to);
 
 }  // namespace tessera

@@ -58,10 +58,6 @@ double paste(const ImageShape& shape, uint8_t* image, const uint8_t* other, doub
   return 1 - area / (double(shape.height) * shape.width);
 }
 
-}  // namespace
-
-namespace {
-
 std::string described(const char* name, double alpha, double probability) {
   std::string text = fmt::format("{} alpha {}", name, alpha);
   return probability < 1 ? text + fmt::format(", probability {}", probability) : text;

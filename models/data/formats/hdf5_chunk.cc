@@ -65,46 +65,6 @@ auto with_reader(const Hdf5Number& type, const Use& use) {
   throw InternalError(fmt::format("a float of {} bytes", type.bytes));
 }
 
-}  // namespace
-
-std::string Hdf5Number::name() const {
-  const char* kinds[] = {"uint", "int", "float"};
-  return fmt::format("{}{}{}", big_endian && bytes > 1 ? "big-endian " : "",
-                     kinds[static_cast<size_t>(kind)], 8 * bytes);
-}
-
-void read_numbers(const std::byte* from, const Hdf5Number& type, size_t count, double* to) {
-  with_reader(type, [&](auto reader) {
-    for (size_t i = 0; i < count; ++i) to[i] = reader(from + i * static_cast<size_t>(type.bytes));
-  });
-}
-
-size_t to_pixels(const std::byte* from, const Hdf5Number& type, const PixelRange& range,
-                 size_t count, uint8_t* to, ptrdiff_t stride) {
-  const auto place = [&](size_t i) -> uint8_t& { return to[static_cast<ptrdiff_t>(i) * stride]; };
-  const double low = range.low, high = range.high, scale = 255 / (high - low);
-  if (type.kind == Hdf5Number::Kind::kUnsigned && type.bytes == 1 && low == 0 && high == 255) {
-    if (stride == 1) {
-      std::memcpy(to, from, count);
-    } else {
-      for (size_t i = 0; i < count; ++i) place(i) = static_cast<uint8_t>(from[i]);
-    }
-    return count;
-  }
-  return with_reader(type, [&](auto reader) {
-    for (size_t i = 0; i < count; ++i) {
-      const double value = reader(from + i * static_cast<size_t>(type.bytes));
-      if (!(value >= low && value <= high)) return i;
-      place(i) = static_cast<uint8_t>((value - low) * scale + 0.5);
-    }
-    return count;
-  });
-}
-
-// --- filters --------------------------------------------------------------------------------
-
-namespace {
-
 // The checksum of HDF5: Fletcher's over words of 16 bits, big-endian, the last one filled with
 // zeros.
 uint32_t fletcher32(std::span<const std::byte> bytes) {
@@ -146,6 +106,42 @@ size_t without_checksum(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+std::string Hdf5Number::name() const {
+  const char* kinds[] = {"uint", "int", "float"};
+  return fmt::format("{}{}{}", big_endian && bytes > 1 ? "big-endian " : "",
+                     kinds[static_cast<size_t>(kind)], 8 * bytes);
+}
+
+void read_numbers(const std::byte* from, const Hdf5Number& type, size_t count, double* to) {
+  with_reader(type, [&](auto reader) {
+    for (size_t i = 0; i < count; ++i) to[i] = reader(from + i * static_cast<size_t>(type.bytes));
+  });
+}
+
+size_t to_pixels(const std::byte* from, const Hdf5Number& type, const PixelRange& range,
+                 size_t count, uint8_t* to, ptrdiff_t stride) {
+  const auto place = [&](size_t i) -> uint8_t& { return to[static_cast<ptrdiff_t>(i) * stride]; };
+  const double low = range.low, high = range.high, scale = 255 / (high - low);
+  if (type.kind == Hdf5Number::Kind::kUnsigned && type.bytes == 1 && low == 0 && high == 255) {
+    if (stride == 1) {
+      std::memcpy(to, from, count);
+    } else {
+      for (size_t i = 0; i < count; ++i) place(i) = static_cast<uint8_t>(from[i]);
+    }
+    return count;
+  }
+  return with_reader(type, [&](auto reader) {
+    for (size_t i = 0; i < count; ++i) {
+      const double value = reader(from + i * static_cast<size_t>(type.bytes));
+      if (!(value >= low && value <= high)) return i;
+      place(i) = static_cast<uint8_t>((value - low) * scale + 0.5);
+    }
+    return count;
+  });
+}
+
+// --- filters --------------------------------------------------------------------------------
 
 struct ChunkDecoder::Inflater {
   z_stream stream{};

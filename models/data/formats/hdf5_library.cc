@@ -396,7 +396,7 @@ std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) co
   info.type = *number;
   const size_t rank = info.shape.size();
   const bool empty = H5Sget_simple_extent_type(space) != H5S_SIMPLE || rank < 1 ||
-                     *std::min_element(info.shape.begin(), info.shape.end()) < 1;
+                     *std::ranges::min_element(info.shape) < 1;
   if (empty) fail_at(path, "it has no values");
   if (rank > kMaxAxes)
     fail_at(path, fmt::format("it has {} dimensions, {} are the most", rank, kMaxAxes));
@@ -404,7 +404,7 @@ std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) co
   if (H5Pget_layout(creation) == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(rank);
     if (H5Pget_chunk(creation, static_cast<int>(rank), chunk.data()) != static_cast<int>(rank) ||
-        *std::min_element(chunk.begin(), chunk.end()) < 1)
+        *std::ranges::min_element(chunk) < 1)
       fail_at(path, "the shape of its chunks is damaged");
     info.chunk.assign(chunk.begin(), chunk.end());
     info.filters = filters_of(path, creation);

@@ -269,19 +269,18 @@ SafetensorsContents read_safetensors(const ByteSource& file) {
   SafetensorsContents& contents = header.contents;
   std::vector<SafeTensor>& tensors = contents.tensors;
   // An empty one stands before what begins at the same place.
-  std::sort(tensors.begin(), tensors.end(), [](const SafeTensor& a, const SafeTensor& b) {
+  std::ranges::sort(tensors, [](const SafeTensor& a, const SafeTensor& b) {
     return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
   });
   check_places(tensors, file.size() - front);
   for (SafeTensor& tensor : tensors) tensor.offset += front;
-  std::sort(tensors.begin(), tensors.end(),
-            [](const SafeTensor& a, const SafeTensor& b) { return a.name < b.name; });
+  std::ranges::sort(tensors, {}, &SafeTensor::name);
   const auto twice =
       std::adjacent_find(tensors.begin(), tensors.end(),
                          [](const SafeTensor& a, const SafeTensor& b) { return a.name == b.name; });
   if (twice != tensors.end())
     throw SafetensorsError(fmt::format("tensor {} is there twice", in_quotes(twice->name)));
-  std::sort(contents.metadata.begin(), contents.metadata.end());
+  std::ranges::sort(contents.metadata);
   return std::move(contents);
 }
 
@@ -329,7 +328,7 @@ std::string safetensors_front(std::vector<SafeTensor>& tensors,
       throw Error(fmt::format("the name {} is given twice", in_quotes(tensor.name)));
     order.push_back(&tensor);
   }
-  std::stable_sort(order.begin(), order.end(), [](const SafeTensor* a, const SafeTensor* b) {
+  std::ranges::stable_sort(order, [](const SafeTensor* a, const SafeTensor* b) {
     return bytes_of(a->dtype) > bytes_of(b->dtype);
   });
   uint64_t at = 0;

@@ -14,45 +14,6 @@
 
 namespace tessera {
 
-namespace picture {
-
-void fail(const std::string& name, const std::string& why) {
-  throw DataError(fmt::format("{}: {}", name, why));
-}
-
-void check_size(const std::string& name, int64_t width, int64_t height,
-                const PictureLimits& limits) {
-  if (width < 1 || height < 1) fail(name, fmt::format("a picture of {}x{} pixels", width, height));
-  if (height > limits.pixels / width)
-    fail(name, fmt::format("it has {}x{} pixels, more than the {} that are allowed", width, height,
-                           limits.pixels));
-}
-
-int exif_orientation(std::span<const uint8_t> tiff) {
-  constexpr uint32_t kOrientation = 0x0112, kShort = 3;
-  if (tiff.size() < 8) return 1;
-  bool little = tiff[0] == 'I' && tiff[1] == 'I';
-  if (!little && !(tiff[0] == 'M' && tiff[1] == 'M')) return 1;
-  auto number = [&](size_t at, size_t bytes) {
-    uint32_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) value = value << 8 | tiff[at + (little ? bytes - 1 - i : i)];
-    return value;
-  };
-  size_t directory = number(4, 4);
-  if (number(2, 2) != 42 || directory > tiff.size() - 2) return 1;
-  size_t entries = number(directory, 2);
-  for (size_t i = 0; i < entries; ++i) {
-    size_t at = directory + 2 + 12 * i;
-    if (at + 12 > tiff.size()) return 1;
-    if (number(at, 2) != kOrientation) continue;
-    uint32_t value = number(at + 2, 2) == kShort ? number(at + 8, 2) : 0;
-    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
-  }
-  return 1;
-}
-
-}  // namespace picture
-
 namespace {
 
 enum class Format { kJpeg, kPng };
@@ -96,7 +57,48 @@ class Canvas : public RowSink {
   std::vector<uint8_t> stored_;
 };
 
+thread_local double t_file_seconds = 0;
+
 }  // namespace
+
+namespace picture {
+
+void fail(const std::string& name, const std::string& why) {
+  throw DataError(fmt::format("{}: {}", name, why));
+}
+
+void check_size(const std::string& name, int64_t width, int64_t height,
+                const PictureLimits& limits) {
+  if (width < 1 || height < 1) fail(name, fmt::format("a picture of {}x{} pixels", width, height));
+  if (height > limits.pixels / width)
+    fail(name, fmt::format("it has {}x{} pixels, more than the {} that are allowed", width, height,
+                           limits.pixels));
+}
+
+int exif_orientation(std::span<const uint8_t> tiff) {
+  constexpr uint32_t kOrientation = 0x0112, kShort = 3;
+  if (tiff.size() < 8) return 1;
+  bool little = tiff[0] == 'I' && tiff[1] == 'I';
+  if (!little && !(tiff[0] == 'M' && tiff[1] == 'M')) return 1;
+  auto number = [&](size_t at, size_t bytes) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) value = value << 8 | tiff[at + (little ? bytes - 1 - i : i)];
+    return value;
+  };
+  size_t directory = number(4, 4);
+  if (number(2, 2) != 42 || directory > tiff.size() - 2) return 1;
+  size_t entries = number(directory, 2);
+  for (size_t i = 0; i < entries; ++i) {
+    size_t at = directory + 2 + 12 * i;
+    if (at + 12 > tiff.size()) return 1;
+    if (number(at, 2) != kOrientation) continue;
+    uint32_t value = number(at + 2, 2) == kShort ? number(at + 8, 2) : 0;
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+}  // namespace picture
 
 Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,
                       const PictureLimits& limits) {
@@ -121,10 +123,6 @@ PixelPlace stored_place(int orientation, int height, int width, int y, int x) {
   if (flip_x) place.x = width - 1 - place.x;
   return place;
 }
-
-namespace {
-thread_local double t_file_seconds = 0;
-}  // namespace
 
 double file_seconds() { return t_file_seconds; }
 

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/data/block_cache.h"
 #include "tessera/models/data/formats/hdf5_blocks.h"
 #include "tessera/runtime/error.h"
 
@@ -378,7 +377,7 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
   std::vector<int32_t> classes = read_labels(train.labels, pictures->count());
   DatasetInfo info{"hdf5 train", pictures->shape(), pictures->count(), 0,
                    class_names,  normalization};
-  info.classes = class_names.empty() ? *std::max_element(classes.begin(), classes.end()) + 1
+  info.classes = class_names.empty() ? *std::ranges::max_element(classes) + 1
                                      : static_cast<int>(class_names.size());
   check_labels(labels, classes, info.classes);
   if (!test) return cut_in_two(info, images, pictures, classes, source.test_part);

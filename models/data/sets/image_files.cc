@@ -25,8 +25,8 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   std::vector<fs::directory_entry> all;
   for (; !error && at != fs::directory_iterator(); at.increment(error)) all.push_back(*at);
   if (error) fail_reading(folder.string(), "cannot be read: " + error.message());
-  std::sort(all.begin(), all.end(),
-            [](const auto& a, const auto& b) { return a.path().native() < b.path().native(); });
+  std::ranges::sort(
+      all, [](const auto& a, const auto& b) { return a.path().native() < b.path().native(); });
   return all;
 }
 

@@ -8,13 +8,11 @@
 #include <fmt/ranges.h>
 
 #include "tessera/models/data/dataset.h"
-#include "tessera/models/data/sets/cifar.h"
 #include "tessera/models/data/sets/hdf5_set.h"
-#include "tessera/models/data/sets/held_out.h"
-#include "tessera/models/data/sets/idx.h"
 #include "tessera/models/data/sets/image_folder.h"
 #include "tessera/models/data/sets/packed.h"
 #include "tessera/models/data/sets/published.h"
+#include "tessera/models/data/sets/published_files.h"
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/data/sets/synthetic.h"
 #include "tessera/runtime/error.h"
@@ -195,19 +193,6 @@ const std::vector<Known>& known_sets() {
   return sets;
 }
 
-}  // namespace
-
-const std::vector<std::string>& data_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Known& known : known_sets()) all.push_back(known.name);
-    return all;
-  }();
-  return names;
-}
-
-namespace {
-
 void check_validation(const DataSource& source) {
   if (source.validation.folder.empty() || source.name == "image_folder") return;
   throw ConfigError(fmt::format(
@@ -215,41 +200,6 @@ void check_validation(const DataSource& source) {
       "part such as 10%, or how many images",
       source.validation.folder, source.name));
 }
-
-}  // namespace
-
-DataSplit open_data(const DataSource& source) {
-  for (const Known& known : known_sets()) {
-    if (source.name != known.name) continue;
-    if (source.image_size != 0 && !known.sized) {
-      throw ConfigError(
-          fmt::format("data.image_size: only the images of image_folder and synthetic have a size "
-                      "to choose, those of {} have their own",
-                      source.name));
-    }
-    check_validation(source);
-    DataSplit split = known.open(source);
-    split.train = some(split.train, source.train_count, "train_count", known.order);
-    split.test = some(split.test, source.test_count, "test_count", known.order);
-    if (split.train == nullptr || !source.validation.any() || !source.validation.folder.empty())
-      return split;
-    const HeldOut parts = hold_out(split.train, source.validation, source.seed);
-    return {parts.train, split.test, parts.validation};
-  }
-  throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
-                                fmt::join(data_names(), ", ")));
-}
-
-DataNeed data_need(const DataSplit& data) {
-  DataNeed need{data.test->shape(), data.train != nullptr ? data.train->count() : 0,
-                data.test->count(), data.test->classes(), 0};
-  if (data.validation != nullptr) need.validation_count = data.validation->count();
-  for (const Dataset* split : {data.train.get(), data.validation.get(), data.test.get()})
-    if (split != nullptr) need.bytes += total_bytes(split->host_buffers());
-  return need;
-}
-
-namespace {
 
 // Of what is known without opening: a part of the training images goes to validation.
 DataNeed with_validation(DataNeed need, const ValidationSource& validation) {
@@ -312,6 +262,46 @@ DataNeed named_need(const DataSource& source) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& data_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Known& known : known_sets()) all.push_back(known.name);
+    return all;
+  }();
+  return names;
+}
+
+DataSplit open_data(const DataSource& source) {
+  for (const Known& known : known_sets()) {
+    if (source.name != known.name) continue;
+    if (source.image_size != 0 && !known.sized) {
+      throw ConfigError(
+          fmt::format("data.image_size: only the images of image_folder and synthetic have a size "
+                      "to choose, those of {} have their own",
+                      source.name));
+    }
+    check_validation(source);
+    DataSplit split = known.open(source);
+    split.train = some(split.train, source.train_count, "train_count", known.order);
+    split.test = some(split.test, source.test_count, "test_count", known.order);
+    if (split.train == nullptr || !source.validation.any() || !source.validation.folder.empty())
+      return split;
+    const HeldOut parts = hold_out(split.train, source.validation, source.seed);
+    return {parts.train, split.test, parts.validation};
+  }
+  throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
+                                fmt::join(data_names(), ", ")));
+}
+
+DataNeed data_need(const DataSplit& data) {
+  DataNeed need{data.test->shape(), data.train != nullptr ? data.train->count() : 0,
+                data.test->count(), data.test->classes(), 0};
+  if (data.validation != nullptr) need.validation_count = data.validation->count();
+  for (const Dataset* split : {data.train.get(), data.validation.get(), data.test.get()})
+    if (split != nullptr) need.bytes += total_bytes(split->host_buffers());
+  return need;
+}
 
 DataNeed data_need(const DataSource& source) {
   const bool gray_maybe = source.name == "image_folder" && source.channels == Channels::kAuto;

@@ -255,38 +255,6 @@ void check_normalization(const std::string& path, const Normalization& normaliza
       "above 0 and a finite number, in float32 too");
 }
 
-}  // namespace
-
-void check_pack_target(const std::string& path, bool overwrite) {
-  auto fail = [&](const std::string& why) {
-    throw ConfigError(fmt::format("data pack: '{}' {}", path, why));
-  };
-  std::error_code error;
-  const fs::path target(path), folder = target.has_parent_path() ? target.parent_path() : ".";
-  if (target.filename().empty()) fail("names no file");
-  if (!fs::exists(folder, error))
-    fail(fmt::format("cannot be made: there is no folder '{}'", folder.string()));
-  if (!fs::is_directory(folder, error))
-    fail(fmt::format("cannot be made: '{}' is no folder", folder.string()));
-  for (const std::string& name : {path, path + ".partial"}) {
-    const fs::file_type type = fs::symlink_status(name, error).type();
-    if (type == fs::file_type::not_found) continue;
-    if (type == fs::file_type::none)
-      throw ConfigError(fmt::format("data pack: '{}': {}", name, error.message()));
-    if (type != fs::file_type::regular)
-      throw ConfigError(
-          fmt::format("data pack: '{}' is {}; name an ordinary file, or one that is "
-                      "not there yet",
-                      name, kind_of(type)));
-    if (name == path && !overwrite)
-      fail("exists; name another file, or replace it with --overwrite");
-  }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    fail(fmt::format("cannot be made: folder '{}': {}", folder.string(), std::strerror(errno)));
-}
-
-namespace {
-
 // What a pack has, in the order of the file.
 std::vector<ArraySpec> arrays_of(const DataSplit& data, const std::string& names) {
   const auto images = [](const Dataset& split) {
@@ -342,34 +310,6 @@ void write_arrays(const DataSplit& data, const std::vector<ArraySpec>& arrays,
   writer.close();
 }
 
-}  // namespace
-
-void write_packed(const DataSplit& data, const std::string& path, int workers,
-                  const std::function<void(int64_t, int64_t)>& progress, Compress compress) {
-  check_pack_target(path, true);
-  const std::string names = joined(data.train->class_names());
-  const std::vector<ArraySpec> arrays = arrays_of(data, names);
-  PassingMoments moments(*data.train);
-  const SmallArrays small = [&](size_t array) -> const void* {
-    if (arrays[array].name == "mean") return moments.result().mean.data();
-    if (arrays[array].name == "std") return moments.result().std.data();
-    return names.data();
-  };
-  const int64_t train = data.train->count(), all = train + data.test->count();
-  const auto after = [&](int64_t before) -> SplitProgress {
-    return [&progress, before, all](int64_t done) {
-      if (progress) progress(before + done, all);
-    };
-  };
-  const SplitProgress told[] = {after(0), after(train)};
-  Partial partial(path);
-  write_arrays(data, arrays, moments, small, workers, compress == Compress::kGzip, told,
-               partial.path());
-  partial.finish();
-}
-
-namespace {
-
 DataSplit open_through_library(const std::string& path, int64_t cache, int readers,
                                const Hdf5Wanted& wanted) {
   const Hdf5Source source{.images = "/{split}/images", .labels = "/{split}/labels", .cache = cache};
@@ -417,6 +357,58 @@ DataSplit open_pack(const std::string& path, int64_t cache, int readers, const H
 }
 
 }  // namespace
+
+void check_pack_target(const std::string& path, bool overwrite) {
+  auto fail = [&](const std::string& why) {
+    throw ConfigError(fmt::format("data pack: '{}' {}", path, why));
+  };
+  std::error_code error;
+  const fs::path target(path), folder = target.has_parent_path() ? target.parent_path() : ".";
+  if (target.filename().empty()) fail("names no file");
+  if (!fs::exists(folder, error))
+    fail(fmt::format("cannot be made: there is no folder '{}'", folder.string()));
+  if (!fs::is_directory(folder, error))
+    fail(fmt::format("cannot be made: '{}' is no folder", folder.string()));
+  for (const std::string& name : {path, path + ".partial"}) {
+    const fs::file_type type = fs::symlink_status(name, error).type();
+    if (type == fs::file_type::not_found) continue;
+    if (type == fs::file_type::none)
+      throw ConfigError(fmt::format("data pack: '{}': {}", name, error.message()));
+    if (type != fs::file_type::regular)
+      throw ConfigError(
+          fmt::format("data pack: '{}' is {}; name an ordinary file, or one that is "
+                      "not there yet",
+                      name, kind_of(type)));
+    if (name == path && !overwrite)
+      fail("exists; name another file, or replace it with --overwrite");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail(fmt::format("cannot be made: folder '{}': {}", folder.string(), std::strerror(errno)));
+}
+
+void write_packed(const DataSplit& data, const std::string& path, int workers,
+                  const std::function<void(int64_t, int64_t)>& progress, Compress compress) {
+  check_pack_target(path, true);
+  const std::string names = joined(data.train->class_names());
+  const std::vector<ArraySpec> arrays = arrays_of(data, names);
+  PassingMoments moments(*data.train);
+  const SmallArrays small = [&](size_t array) -> const void* {
+    if (arrays[array].name == "mean") return moments.result().mean.data();
+    if (arrays[array].name == "std") return moments.result().std.data();
+    return names.data();
+  };
+  const int64_t train = data.train->count(), all = train + data.test->count();
+  const auto after = [&](int64_t before) -> SplitProgress {
+    return [&progress, before, all](int64_t done) {
+      if (progress) progress(before + done, all);
+    };
+  };
+  const SplitProgress told[] = {after(0), after(train)};
+  Partial partial(path);
+  write_arrays(data, arrays, moments, small, workers, compress == Compress::kGzip, told,
+               partial.path());
+  partial.finish();
+}
 
 DataSplit open_packed(const std::string& path, int64_t cache, int readers, const Hdf5Wanted& wanted,
                       bool test_only) {

@@ -12,8 +12,8 @@
 namespace tessera {
 
 enum class PublishedFormat {
-  kIdx,    // idx.h; a split is its file of images, then that of labels, plain or ".gz"
-  kCifar,  // cifar.h; a split is any number of files with equally many records
+  kIdx,    // published_files.h; a split is its file of images, then that of labels, plain or ".gz"
+  kCifar,  // published_files.h; a split is any number of files with equally many records
 };
 
 // One of the labels of an image.

@@ -1,12 +1,14 @@
 #include "tessera/models/data/sets/subset.h"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/random.h"
 
 namespace tessera {
 
@@ -92,12 +94,14 @@ class Subset : public Dataset {
     return all_->own_shape(place(index));
   }
 
+ protected:
+  int64_t do_label(int64_t index) const override { return all_->label(place(index)); }
+
  private:
   int64_t place(int64_t index) const {
     return chosen_.empty() ? index : chosen_[static_cast<size_t>(index)];
   }
   void do_read(int64_t index, uint8_t* image) const override { all_->read(place(index), image); }
-  int64_t do_label(int64_t index) const override { return all_->label(place(index)); }
   void do_read_part(int64_t index, const Box& part, const ImageShape& to,
                     uint8_t* image) const override {
     all_->read_part(place(index), part, to, image);
@@ -107,6 +111,40 @@ class Subset : public Dataset {
   const std::vector<int64_t> chosen_;
   const std::vector<std::string> notes_;
   const bool owns_;
+};
+
+// The images of each class, in a random order.
+std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t seed) {
+  std::vector<std::vector<int64_t>> classes(static_cast<size_t>(all.classes()));
+  for (int64_t i = 0; i < all.count(); ++i) classes[static_cast<size_t>(all.label(i))].push_back(i);
+  const uint64_t key = random_key(seed, "validation");
+  for (size_t label = 0; label < classes.size(); ++label) {
+    RandomSequence random(key, label);
+    std::vector<int64_t>& images = classes[label];
+    for (size_t left = images.size(); left > 1; --left)
+      std::swap(images[left - 1], images[random.below(left)]);
+  }
+  return classes;
+}
+
+// "mnist validation" of "mnist train".
+std::string validation_name(std::string name) {
+  constexpr std::string_view kTrain = " train";
+  if (name.ends_with(kTrain)) name.resize(name.size() - kTrain.size());
+  return name + " validation";
+}
+
+class Relabelled : public Subset {
+ public:
+  Relabelled(std::shared_ptr<const Dataset> data, DatasetInfo info, std::vector<int64_t> labels)
+      : Subset(std::move(data), std::move(info), {}, {}, true), labels_(std::move(labels)) {}
+
+ private:
+  int64_t do_label(int64_t index) const override {
+    return labels_[static_cast<size_t>(Subset::do_label(index))];
+  }
+
+  const std::vector<int64_t> labels_;
 };
 
 }  // namespace
@@ -153,6 +191,67 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_
   info.count = count;
   return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
                                   std::move(notes), true);
+}
+
+int64_t ValidationSource::images(int64_t training) const {
+  if (count > 0) return count;
+  return std::llround(static_cast<double>(training) * percent / 100);
+}
+
+std::string ValidationSource::text() const {
+  if (!folder.empty()) return folder;
+  if (count > 0) return fmt::format("{}", count);
+  return percent > 0 ? fmt::format("{}%", percent) : "none";
+}
+
+std::string held_out_problem(const ValidationSource& validation, int64_t images) {
+  const int64_t held = validation.images(images);
+  if (held < 1) return fmt::format("{} of {} training images is none", validation.text(), images);
+  if (held < images) return "";
+  return fmt::format("{} of {} training images leaves none to train on", validation.text(), images);
+}
+
+HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSource& validation,
+                 uint64_t seed) {
+  if (const std::string problem = held_out_problem(validation, all->count()); !problem.empty())
+    throw ConfigError("data.validation: " + problem);
+  const int64_t count = validation.images(all->count());
+  const std::vector<std::vector<int64_t>> classes = drawn(*all, seed);
+  std::vector<int64_t> of_class;
+  for (const std::vector<int64_t>& images : classes)
+    of_class.push_back(static_cast<int64_t>(images.size()));
+  const std::vector<int64_t> shares = shares_in_proportion(of_class, count);
+  std::vector<bool> held(static_cast<size_t>(all->count()));
+  for (size_t label = 0; label < classes.size(); ++label)
+    for (size_t i = 0; i < static_cast<size_t>(shares[label]); ++i)
+      held[static_cast<size_t>(classes[label][i])] = true;
+  std::vector<int64_t> kept, taken;
+  kept.reserve(static_cast<size_t>(all->count() - count));
+  taken.reserve(static_cast<size_t>(count));
+  for (size_t i = 0; i < held.size(); ++i)
+    (held[i] ? taken : kept).push_back(static_cast<int64_t>(i));
+  std::string note = fmt::format(
+      "{} of {} images are held out for validation, drawn by the seed, of each class in proportion",
+      count, all->count());
+  return {part(all, all->name(), std::move(kept), {std::move(note)}, true),
+          part(all, validation_name(all->name()), std::move(taken), {}, false)};
+}
+
+int64_t held_out_bytes(int64_t images) { return subset_bytes(images); }
+
+std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> data,
+                                          std::vector<int64_t> labels, int classes,
+                                          std::vector<std::string> names) {
+  for (int64_t i = 0; i < data->count(); ++i) {
+    const auto label = static_cast<size_t>(data->label(i));
+    if (label >= labels.size() || labels[label] < 0 || labels[label] >= classes)
+      throw Error(
+          fmt::format("{}: nothing is told for label {} of image {}", data->name(), label, i));
+  }
+  DatasetInfo info = data->info();
+  info.classes = classes;
+  info.class_names = std::move(names);
+  return std::make_shared<Relabelled>(std::move(data), std::move(info), std::move(labels));
 }
 
 }  // namespace tessera

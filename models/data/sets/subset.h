@@ -1,6 +1,8 @@
-// Some of a data set's images, for a run on less.
+// Some of a data set's images, for a run on less or for validation, and all of them under other
+// classes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,5 +38,27 @@ std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::str
 
 // What kProportion takes of memory where each class lies in one piece.
 inline int64_t subset_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(int64_t)); }
+
+// The training images without the validation images, and these. Each class gives as near its share
+// as can be, drawn at random: by the seed and the labels alone, so it is the same in every run.
+// Both keep the order of the data set, so that a disk is read nearly in order.
+struct HeldOut {
+  std::shared_ptr<const Dataset> train, validation;
+};
+// Throws ConfigError when none are held out, or when none are left to train on.
+HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSource& validation,
+                 uint64_t seed);
+// What the two take of memory, beside the data set.
+int64_t held_out_bytes(int64_t images);
+
+// Why the validation images cannot be taken of so many; empty where they can.
+std::string held_out_problem(const ValidationSource& validation, int64_t images);
+
+// The data set under the classes of another one: label l becomes labels[l], in [0, classes).
+// `names`: empty, or one per class. Throws Error where an image has a label for which there is
+// none.
+std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> data,
+                                          std::vector<int64_t> labels, int classes,
+                                          std::vector<std::string> names);
 
 }  // namespace tessera

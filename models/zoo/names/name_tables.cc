@@ -1,8 +1,8 @@
 #include "tessera/models/zoo/names/name_tables.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
+#include <set>
 
 #include "tessera/models/zoo/networks.h"
 
@@ -16,6 +16,50 @@ bool is_within(std::string_view name, std::string_view module) {
 
 bool is_within_any(std::string_view name, const std::vector<std::string>& modules) {
   return std::ranges::any_of(modules, [&](const auto& module) { return is_within(name, module); });
+}
+
+const std::vector<KerasApplication>& applications() {
+  static const char kResNet[] =
+      "takes its strides in the first convolution of a block, not the second, and its "
+      "convolutions have biases";
+  static const char kPadding[] =
+      "pads images below and to the right only where a convolution has a stride of 2, so that "
+      "everything is a pixel further on";
+  // What has another's layers too stands before it.
+  static const std::vector<KerasApplication> all = {
+      {"DenseNet201",
+       {"conv1_conv", "conv2_block1_0_bn", "conv4_block48_2_conv"},
+       "",
+       "has no twin"},
+      {"DenseNet169",
+       {"conv1_conv", "conv2_block1_0_bn", "conv5_block32_2_conv"},
+       "",
+       "has no twin"},
+      {"DenseNet121",
+       {"conv1_conv", "conv2_block1_0_bn", "conv4_block24_2_conv"},
+       "densenet121",
+       "",
+       1.001e-5},
+      {"ResNet", {"conv1_conv", "conv2_block1_1_conv", "conv2_block1_3_bn"}, "", kResNet},
+      {"ResNetV2",
+       {"conv1_conv", "conv2_block1_preact_bn"},
+       "",
+       "normalises before each convolution, not after it"},
+      {"VGG", {"block1_conv1", "block5_conv3"}, "", "has no batch norms"},
+      {"MobileNet", {"conv_dw_1", "conv_pw_13"}, "", kPadding},
+      {"MobileNetV3", {"expanded_conv_squeeze_excite_conv", "expanded_conv_project"}, "", kPadding},
+      {"MobileNetV3",
+       {"expanded_conv_3_squeeze_excite_conv", "expanded_conv_project"},
+       "",
+       kPadding},
+      {"MobileNetV2", {"Conv1", "expanded_conv_project"}, "", kPadding, 0, "mobilenet_v2"},
+      {"EfficientNetV2",
+       {"stem_conv", "block1a_project_conv", "block6h_project_bn"},
+       "",
+       "has no twin"},
+      {"EfficientNet", {"stem_conv", "block1a_dwconv", "block7a_project_conv"}, "", kPadding},
+  };
+  return all;
 }
 
 }  // namespace
@@ -49,6 +93,21 @@ const std::vector<NameTable>& name_tables(std::string_view network) {
   static const std::vector<NameTable> none;
   const auto found = all.find(network);
   return found == all.end() ? none : found->second;
+}
+
+const KerasApplication* keras_application(const std::vector<std::string>& layers) {
+  const std::set<std::string> there(layers.begin(), layers.end());
+  for (const KerasApplication& one : applications())
+    if (std::ranges::all_of(one.layers,
+                            [&](const std::string& layer) { return there.count(layer) != 0; }))
+      return &one;
+  return nullptr;
+}
+
+const KerasApplication* misfit_of_keras(const std::string& network) {
+  for (const KerasApplication& one : applications())
+    if (one.fits == network) return &one;
+  return nullptr;
 }
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 #include "tessera/engine/store.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/config/config_print.h"
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"

@@ -177,17 +177,6 @@ TEST(Schedule, OneCycleIsThatOfPyTorch) {
   EXPECT_EQ(one.lr(1), 0.05);
 }
 
-// Trainings that began with the formula of version 0 keep to it.
-TEST(Schedule, OneCycleWasAStepLate) {
-  const Schedule schedule(cycle_to(0.2), 2, 10, 100, 0);
-  EXPECT_DOUBLE_EQ(schedule.lr(0), 0.2);
-  EXPECT_NEAR(schedule.lr(10), 1.1, 1e-15);  // half way up
-  EXPECT_DOUBLE_EQ(schedule.lr(20), 2.0);
-  EXPECT_NEAR(schedule.lr(60), 1.025, 1e-15);  // half way down
-  EXPECT_GT(schedule.lr(99), 0.0507);
-  EXPECT_NEAR(schedule.lr(100), 0.05, 1e-15);
-}
-
 TEST(Schedule, ATrainingShorterThanItsWarmupIsCutShort) {
   ScheduleConfig config = named(ScheduleKind::kCosine);
   config.warmup = {100, kSteps};

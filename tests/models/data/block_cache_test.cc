@@ -1,10 +1,9 @@
-#include "tessera/models/data/block_cache.h"
-
 #include <array>
 #include <cstring>
 
 #include <gtest/gtest.h>
 
+#include "tessera/models/data/formats/hdf5_blocks.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -1,6 +1,6 @@
-#include "tessera/models/run/calibration.h"
-
 #include <gtest/gtest.h>
+
+#include "tessera/models/run/figures.h"
 
 namespace tessera {
 namespace {

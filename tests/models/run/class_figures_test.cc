@@ -1,8 +1,8 @@
-#include "tessera/models/run/class_figures.h"
-
 #include <algorithm>
 
 #include <gtest/gtest.h>
+
+#include "tessera/models/run/figures.h"
 
 namespace tessera {
 namespace {

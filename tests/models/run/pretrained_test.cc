@@ -22,7 +22,7 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/data/formats/hdf5_writer.h"
 #include "tessera/models/data/formats/safetensors.h"
-#include "tessera/models/run/export_safetensors.h"
+#include "tessera/models/run/export_weights.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/runtime/error.h"

@@ -11,7 +11,7 @@
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/trained_network.h"
-#include "tessera/models/study/dry_run.h"
+#include "tessera/models/study/doctor.h"
 #include "tessera/models/study/evaluate_run.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/trainer.h"

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/models/run/thumbnail.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

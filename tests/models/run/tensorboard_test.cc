@@ -9,6 +9,7 @@
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/tests/models/run/event_reader.h"
 #include "tessera/tests/models/run/faulty_files.h"
 
 namespace tessera {

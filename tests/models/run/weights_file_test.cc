@@ -1,4 +1,3 @@
-#include "tessera/models/run/weights_file.h"
 
 #include <csignal>
 #include <cstdlib>

@@ -1,12 +1,10 @@
 // Evaluations of a run on data that it was not trained with.
-#include "tessera/models/study/other_data.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "tessera/models/data/sets/packed.h"
-#include "tessera/models/data/sets/relabelled.h"
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_report.h"

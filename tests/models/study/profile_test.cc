@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/models/study/profile_diff.h"
 #include "tessera/models/training/profile_costs.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"

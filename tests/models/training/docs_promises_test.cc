@@ -12,7 +12,6 @@
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/config_keys.h"
-#include "tessera/models/config/config_print.h"
 #include "tessera/models/data/sets/published.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/session.h"

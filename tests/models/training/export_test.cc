@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/storage.h"
-#include "tessera/models/run/export_safetensors.h"
+#include "tessera/models/run/export_weights.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/error.h"

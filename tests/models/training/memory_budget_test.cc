@@ -15,7 +15,7 @@
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/summary.h"
+#include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -17,7 +17,6 @@
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/study/evaluate_run.h"
-#include "tessera/models/training/losses.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"

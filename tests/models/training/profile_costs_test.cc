@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/models/study/machine_profile.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run.h"

@@ -1,11 +1,11 @@
-#include "tessera/models/training/progress.h"
-
 #include <cmath>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "tessera/models/training/training_console.h"
 
 namespace tessera {
 namespace {

@@ -5,8 +5,6 @@
 #include <regex>
 #include <sstream>
 
-#include "tessera/models/config/schedule.h"
-#include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
@@ -67,7 +65,7 @@ class Resume : public testing::Test {
     }
     return train(config, print, options);
   }
-  // The flag is set by the step's own probe (models/training/step_probe.h), as a signal would be.
+  // The flag is set by the step's own probe (models/training/runs_ahead.h), as a signal would be.
   TrainResult train_until(const Config& config, const Print& print, const TrainOptions& options,
                           std::atomic<int>& stop, int64_t stop_after);
 
@@ -170,46 +168,6 @@ TEST_F(Resume, AFinishedTrainingGoesOnWhenItIsMadeLonger) {
   const std::string resolved = file("longer", "config.resolved.yaml");
   EXPECT_THROW(run("longer", {.resume = "auto"}), ConfigError);
   EXPECT_EQ(file("longer", "config.resolved.yaml"), resolved) << "a refusal changes nothing";
-}
-
-// A checkpoint in which the field is 0.
-std::string with_zero(std::string bytes, const std::string& name) {
-  const SafetensorsContents contents =
-      read_safetensors(MemorySource(std::as_bytes(std::span(bytes))));
-  for (const SafeTensor& tensor : contents.tensors)
-    if (tensor.name == name)
-      bytes.replace(tensor.offset, tensor.bytes, std::string(tensor.bytes, '\0'));
-  return sealed(bytes.substr(0, bytes.size() - kSealBytes));
-}
-
-// Version 0 of the schedule's formulas is that of programs which had no other.
-TEST_F(Resume, AOneCycleOfAnEarlierProgramEndsAsItBegan) {
-  config_.schedule.name = ScheduleKind::kOneCycle;
-  config_.train.log_every = {1, Duration::Unit::kSteps};
-  run("now");
-  run("old", {}, 1);  // the first step has the same rate in both versions
-  const CheckpointFolder folder(checkpoints_path(temporary_.path("old")));
-  write_all(folder.path(1), with_zero(read_all(folder.path(1)), "training/schedule_version"));
-  EXPECT_EQ(CheckpointFile(folder.path(1)).state().schedule_version, 0);
-  run("old", {.resume = "auto"}, 6);
-  EXPECT_NE(said_.find("one_cycle goes on by the formula that the training began with"),
-            std::string::npos)
-      << said_;
-  run("old", {.resume = "auto"});
-  const int64_t steps = *config_.train.steps;
-  for (const int64_t version : {0, 1}) {
-    const Schedule schedule(config_.schedule, config_.optimizer.lr, 6, steps, version);
-    std::istringstream lines(file(version == 0 ? "old" : "now", "metrics.csv"));
-    int64_t step = 0;
-    for (std::string line, cell; std::getline(lines, line);) {
-      if (line.find(",train,") == std::string::npos) continue;
-      std::istringstream cells(line);
-      for (int column = 0; column < 6; ++column) std::getline(cells, cell, ',');
-      EXPECT_NEAR(std::stod(cell), schedule.lr(step++), 1e-7) << version << " " << step;
-    }
-    EXPECT_EQ(step, steps) << version;
-  }
-  EXPECT_NE(file("old", "weights.safetensors"), file("now", "weights.safetensors"));
 }
 
 TEST_F(Resume, WithNothingThereStartsAfreshAndSaysSo) {

@@ -1,10 +1,9 @@
-#include "tessera/models/data/sets/held_out.h"
-
 #include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "tessera/models/data/sets/subset.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/data/data_file_util.h"
 

@@ -1,7 +1,6 @@
-#include "tessera/models/data/sets/idx.h"
-
 #include <gtest/gtest.h>
 
+#include "tessera/models/data/sets/published_files.h"
 #include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {

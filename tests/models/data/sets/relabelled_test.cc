@@ -1,5 +1,4 @@
-#include "tessera/models/data/sets/relabelled.h"
-
+#include "tessera/models/data/sets/subset.h"
 #include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {

@@ -1,6 +1,8 @@
-#include "tessera/models/run/class_figures.h"
+#include "tessera/models/run/figures.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
+
 namespace {
 
 constexpr size_t kWorst = 10;
@@ -40,6 +43,24 @@ std::string figures_text(double precision, double recall, double f1) {
 
 }  // namespace
 
+void ConfusionMatrix::add(int64_t truth, int64_t prediction) {
+  if (truth < 0 || truth >= classes || prediction < 0 || prediction >= classes) return;
+  ++counts[static_cast<size_t>(truth * classes + prediction)];
+}
+
+std::string ConfusionMatrix::text(int64_t most) const {
+  if (classes == 0 || classes > most) return "";
+  std::string text = "truth \\ taken for";
+  for (int64_t p = 0; p < classes; ++p) text += fmt::format("{:>6}", p);
+  text += '\n';
+  for (int64_t t = 0; t < classes; ++t) {
+    text += fmt::format("{:>17}", t);
+    for (int64_t p = 0; p < classes; ++p) text += fmt::format("{:>6}", count(t, p));
+    text += '\n';
+  }
+  return text;
+}
+
 ClassReport class_report(const ConfusionMatrix& confusion) {
   ClassReport report;
   for (int64_t c = 0; c < confusion.classes; ++c) {
@@ -67,9 +88,7 @@ std::vector<ConfusedPair> most_confused(const ConfusionMatrix& confusion, size_t
       if (const int64_t count = confusion.count(t, p); t != p && count > 0)
         pairs.push_back({t, p, count, static_cast<double>(count) / static_cast<double>(images)});
   }
-  std::stable_sort(pairs.begin(), pairs.end(), [](const ConfusedPair& a, const ConfusedPair& b) {
-    return a.images > b.images;
-  });
+  std::ranges::stable_sort(pairs, std::greater(), &ConfusedPair::images);
   if (pairs.size() > most) pairs.resize(most);
   return pairs;
 }
@@ -85,9 +104,7 @@ std::string class_table(const ClassReport& report, const std::vector<std::string
   const bool worst = shown.size() > most;
   if (worst) {
     const auto rank = [](const ClassFigures& c) { return std::pair(c.images == 0, c.f1()); };
-    std::stable_sort(shown.begin(), shown.end(), [&](const ClassFigures& a, const ClassFigures& b) {
-      return rank(a) < rank(b);
-    });
+    std::ranges::stable_sort(shown, {}, rank);
     shown.resize(std::min(shown.size(), kWorst));
   }
   size_t width = std::string_view("weighted average").size();
@@ -105,6 +122,38 @@ std::string class_table(const ClassReport& report, const std::vector<std::string
     text += fmt::format("the {} of {} classes with the least F1; --all-classes shows all\n",
                         shown.size(), report.classes.size());
   return text;
+}
+
+double mean_of(double sum, int64_t images) {
+  const double value = sum / static_cast<double>(images);
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+void Calibration::add(double sure, bool is_right) {
+  // Of a float32 the product is exact, so an edge is on the side that the header says.
+  const double above = std::isfinite(sure) ? std::ceil(sure * kBins) - 1 : 0;
+  Bin& bin = bins[static_cast<size_t>(std::clamp<double>(above, 0, kBins - 1))];
+  ++bin.images;
+  bin.right += is_right ? 1 : 0;
+  bin.sure += sure;
+}
+
+int64_t Calibration::images() const {
+  int64_t sum = 0;
+  for (const Bin& bin : bins) sum += bin.images;
+  return sum;
+}
+
+double Calibration::confidence() const {
+  double sum = 0;
+  for (const Bin& bin : bins) sum += bin.sure;
+  return mean_of(sum, images());
+}
+
+double Calibration::error() const {
+  double sum = 0;
+  for (const Bin& bin : bins) sum += std::abs(static_cast<double>(bin.right) - bin.sure);
+  return mean_of(sum, images());
 }
 
 }  // namespace tessera
