@@ -2,8 +2,6 @@
 // taken.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,19 +10,10 @@
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
 #include "tessera/graph/plan_report.h"
+#include "tessera/graph/slot_layout.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {
-
-// Tells where the slots of a program that is run ahead of the host lie, in bytes: first the
-// argument `ahead`, -1 for none, which is much of them all; then the others from `arguments` on;
-// then the results from `results` on, and an int64, the refused updates of the device, at
-// `refused`. So the others are one copy, and so are the results (twins.h).
-struct SlotLayout {
-  int ahead = -1;
-  size_t arguments = 0, results = 0, refused = 0;
-  size_t end() const { return refused + sizeof(int64_t); }
-};
 
 // The plan of one device.
 struct DevicePlan {

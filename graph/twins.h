@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "tessera/engine/tensor.h"
-#include "tessera/graph/compiled_graph.h"
+#include "tessera/graph/slot_layout.h"
 #include "tessera/memory/regions.h"
 #include "tessera/runtime/context.h"
 
