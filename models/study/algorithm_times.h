@@ -1,7 +1,6 @@
-// What the algorithms of a training step's ops take, in time and in scratch: on a CPU trainer
-// profile
-// --algorithms, on a GPU trainer tune. Those of a CPU round differently, so no budget chooses among
-// them; cpu.kernels and cpu.winograd do.
+// The algorithms of a training step's ops: what each takes in time and scratch. On a CPU trainer
+// profile --algorithms, on a GPU trainer tune. Those of a CPU round differently, so no budget
+// chooses among them; cpu.kernels and cpu.winograd do.
 #pragma once
 
 #include <cstddef>
