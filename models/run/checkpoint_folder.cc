@@ -18,7 +18,8 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kBefore = "step-", kAfter = ".safetensors", kPartial = ".partial";
+constexpr std::string_view kNameBefore = "step-", kNameAfter = ".safetensors",
+                           kPartial = ".partial";
 constexpr size_t kMaxName = 40;
 
 // "step-000000500.safetensors"
@@ -32,9 +33,9 @@ struct Name {
 // The step of exactly such a name.
 std::optional<int64_t> step_of(std::string_view name) {
   int64_t step = 0;
-  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return {};
+  if (!name.starts_with(kNameBefore) || !name.ends_with(kNameAfter)) return {};
   const std::string_view digits =
-      name.substr(kBefore.size(), name.size() - kBefore.size() - kAfter.size());
+      name.substr(kNameBefore.size(), name.size() - kNameBefore.size() - kNameAfter.size());
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return {};
   return Name(step).text == name ? std::optional(step) : std::nullopt;
