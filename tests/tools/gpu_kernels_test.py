@@ -42,6 +42,7 @@ WIDE = {
     "gradient_means_of_rows": (LOADS, ONE_AT_A_TIME),
     "gradient_sums_of_blocks": (LOADS, ONE_AT_A_TIME),
     "gradient_sums_of_rows": (LOADS, ONE_AT_A_TIME),
+    "joined_update": (BOTH, None),
     "logits_grad_rows": (BOTH, ONE_AT_A_TIME),
     "loss_rows": (LOADS, ONE_AT_A_TIME),
     "make_strided": (BOTH, r"unsigned char|Relation"),
@@ -59,7 +60,6 @@ WIDE = {
     "sum_rows": (LOADS, r", 1$"),
     "targets_grad_rows": (BOTH, ONE_AT_A_TIME),
     "top_k_rows": (LOADS, ONE_AT_A_TIME),
-    "update": (BOTH, None),
     "write_box": (BOTH, OTHER_UNITS),
 }
 
@@ -86,7 +86,7 @@ STACK = {("run_program", "float"): 128 + 32, ("run_program", "double"): 256 + 48
 THREADS = {"count_up": 1, "run_known": 128}
 POOLS = ("average_pixels", "average_pixels_grad", "max_pixels", "max_pixels_grad")
 # Powers of doubles, on GPUs of that generation; float64 is for checks.
-MORE_REGISTERS = {("update", "double", 75): 80}
+MORE_REGISTERS = {("joined_update", "double", 75): 80}
 
 Kernel = collections.namedtuple("Kernel", "name arguments code ptx")
 Code = collections.namedtuple("Code", "gpu registers stack threads")
