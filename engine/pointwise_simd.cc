@@ -40,13 +40,13 @@ template <ScalarOp kOp, class V>
   if constexpr (kOp == ScalarOp::cos) return std::cos(a);
 }
 
-// How many registers are computed side by side: a function alone has enough to do, and rare
-// programs should not take long to compile.
+// How many registers are computed side by side, so that counting is little of the work: a function
+// alone has enough to do, and rare programs should not take long to compile.
 constexpr int unroll(int program) {
   const KnownProgram& known = kKnownPrograms.list[program];
   for (int j = 0; j < known.length; ++j)
     if (known.code[j].op >= ScalarOp::exp) return 1;
-  return program < kKnownPrograms.common ? 2 : 1;
+  return program < kKnownPrograms.common ? 4 : 2;
 }
 
 // The program on one register of elements.
@@ -73,10 +73,13 @@ template <int kProgram, bool kStays, int kInputs>
 [[gnu::noinline]] int64_t run_steps(const float* const (&in)[kInputs],
                                     const int64_t (&mask)[kInputs], int64_t n, float* out) {
   constexpr int kUnroll = unroll(kProgram), kStep = kUnroll * kLanes;
+  const float*
+      from[kInputs];  // copied, as for all that the compiler knows `out` may be what `in` is
+  for (int k = 0; k < kInputs; ++k) from[k] = in[k];
   int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {
     const float* x[kInputs];
-    for (int k = 0; k < kInputs; ++k) x[k] = in[k] + (kStays ? i & mask[k] : i);
+    for (int k = 0; k < kInputs; ++k) x[k] = from[k] + (kStays ? i & mask[k] : i);
     Register y[kUnroll];
     for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, u * kLanes);
     for (int u = 0; u < kUnroll; ++u) store(out + i + u * kLanes, y[u]);
