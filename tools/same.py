@@ -95,7 +95,7 @@ def tensors(path):
 def trained(pair, number, settings):
     run, out = f"run.dir=r{number}", f"r{number}.safetensors"
     done = pair.run("--quiet", "--config", "c.yaml", *SMALL, run, "train.steps=20", "train.evaluate_every=0",
-                    "checkpoint.best=none", *settings)
+                    "checkpoint.best=none", "optimizer.lr=0.001", *settings)
     if any(code != 0 for code, _, _ in done):
         return done
     pair.run("export", "--run", f"r{number}", "-o", out)
