@@ -111,6 +111,7 @@ def weights(pair):
     for section in ("optimizer", "schedule"):
         for name in pair.names(section):
             asked[f"lenet5, {name}"] = [*size_of("lenet5"), f"{section}.name={name}"]
+    asked["lenet5, multistep"].append("schedule.milestones=[10st]")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(trained, pair, number, settings)
                 for number, (name, settings) in enumerate(asked.items())}
