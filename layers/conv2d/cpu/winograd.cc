@@ -9,6 +9,28 @@
 namespace tessera {
 namespace {
 
+// A convolution in the steps of winograd_steps.h, in some order.
+class WinogradOrder : public Convolution<float> {
+ public:
+  size_t scratch(int threads) const final { return lay_out(threads, nullptr).size; }
+  int64_t packed_elements() const final { return s_.filter_positions * filter_position_; }
+  void pack(ThreadPool& pool, const float* w, float* packed) const final {
+    s_.transform_all(pool, w, packed, filter_position_);
+  }
+
+ protected:
+  // all_filters: their transforms stand side by side, not those of a task alone.
+  WinogradOrder(const WinogradSteps& steps, bool all_filters, ConvForm form)
+      : s_(steps),
+        filter_position_(s_.in.c * (all_filters ? s_.columns : s_.together) + kWinogradSkew),
+        form_(form) {}
+  virtual WinogradScratch lay_out(int threads, void* base) const = 0;
+
+  const WinogradSteps s_;
+  const int64_t filter_position_;
+  const ConvForm form_;
+};
+
 // Tiles of a task: the transforms of 36 positions are to stay in L2 beside a part of the filters'.
 // With 81, blocks of 8, 16 and 32 tiles take the same time.
 constexpr int64_t kTiles = 16;
@@ -20,23 +42,16 @@ constexpr int64_t kTasks = 16;
 
 // Convolutions tile by tile: all filters are transformed first, and a task takes a block of tiles
 // from the image to the result, with its transforms in L2.
-class WinogradConvolution final : public Convolution<float> {
+class WinogradConvolution final : public WinogradOrder {
  public:
   WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvForm form)
-      : s_(pass, shape, m, kTiles, kTogether),
-        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.together) : 1),
-        filter_position_(s_.in.c * s_.columns + kWinogradSkew),
-        form_(form) {}
-  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
+      : WinogradOrder({pass, shape, m, kTiles, kTogether}, true, form),
+        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.together) : 1) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
-  int64_t packed_elements() const override { return s_.filter_positions * filter_position_; }
-  void pack(ThreadPool& pool, const float* w, float* packed) const override {
-    s_.transform_all(pool, w, packed, filter_position_);
-  }
 
  private:
-  WinogradScratch lay_out(int threads, void* base) const {
+  WinogradScratch lay_out(int threads, void* base) const override {
     return s_.lay_out(base, form_.packed ? 0 : 1, filter_position_, threads, threads,
                       form_.prologue);
   }
@@ -44,9 +59,7 @@ class WinogradConvolution final : public Convolution<float> {
   void run_part(int64_t index, int64_t part, const float* in, float* out,
                 const Prologue<float>& prologue, const WinogradScratch& own) const;
 
-  const WinogradSteps s_;
-  const int64_t parts_, filter_position_;
-  const ConvForm form_;
+  const int64_t parts_;
 };
 
 // The rows that the next block reads and this one has not.
@@ -100,7 +113,7 @@ void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* fi
                       [&](int64_t index) { s_.finish(s_.blocks.block(index), out, epilogue); });
 }
 
-// Of transformed filters, measured with 32 MiB of L3 for two cores.
+// Bytes of transformed filters, measured with 32 MiB of L3 for two cores.
 constexpr int64_t kFilterBytes = 16 << 20;
 // Tiles for which the filters are transformed once, with 36 positions or fewer and with
 // 81, and output channels of a task: what a position takes of both stays in L2.
@@ -110,23 +123,18 @@ constexpr int64_t kFiltersTogether = 32;
 // Convolutions with so many filters that their transforms would not stay in L3: a large block of
 // tiles is transformed first, and a task takes some output channels, whose filters it transforms
 // for itself, from there to the result.
-class WinogradByFilters final : public Convolution<float> {
+class WinogradByFilters final : public WinogradOrder {
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, ConvForm form)
-      : s_(pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether),
-        filter_position_(s_.in.c * (form.packed ? s_.columns : s_.together) + kWinogradSkew),
-        form_(form) {}
-  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
+      : WinogradOrder(
+            {pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether},
+            form.packed, form) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
-  int64_t packed_elements() const override { return s_.filter_positions * filter_position_; }
-  void pack(ThreadPool& pool, const float* w, float* packed) const override {
-    s_.transform_all(pool, w, packed, filter_position_);
-  }
 
  private:
   // Each thread has filters of its own; the tiles are of all.
-  WinogradScratch lay_out(int threads, void* base) const {
+  WinogradScratch lay_out(int threads, void* base) const override {
     return s_.lay_out(base, form_.packed ? 0 : threads, filter_position_, 1, threads,
                       form_.prologue);
   }
@@ -134,10 +142,6 @@ class WinogradByFilters final : public Convolution<float> {
             const Prologue<float>& prologue, const WinogradScratch& all) const;
   void run_part(const TileBlock& block, int64_t part, const float* w, float* out,
                 const WinogradScratch& own) const;
-
-  const WinogradSteps s_;
-  const int64_t filter_position_;
-  const ConvForm form_;
 };
 
 // A row of tiles is a task.
