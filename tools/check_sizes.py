@@ -15,9 +15,9 @@ MAX_FILE, MAX_FUNCTION, MAX_CMAKE = 600, 80, 150
 AIM_FILE, AIM_FUNCTION = 450, 45  # 95 % should be below
 # Lines of C++ and CUDA that a folder may have: whoever needs more raises the number here, or better
 # takes lines away.
-BUDGETS = {"runtime": 6500, "memory": 8600, "engine": 8100, "layers": 18600, "graph": 5800,
-           "models/data": 9700, "models/zoo": 2150, "models/config": 4950, "models/run": 5450,
-           "models/training": 4800, "models/study": 2950, "tools": 5700}
+BUDGETS = {"runtime": 6500, "memory": 8200, "engine": 7900, "layers": 17800, "graph": 5800,
+           "models/data": 8450, "models/zoo": 2050, "models/config": 4750, "models/run": 5100,
+           "models/training": 4700, "models/study": 2750, "tools": 5600}
 
 RAW_STRING = re.compile(r'R"([^()\\ ]{0,16})\(.*?\)\1"', re.S)
 NOISE = re.compile(

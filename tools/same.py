@@ -32,7 +32,7 @@ REFUSED = [  # and what is said of settings that nothing reads
 
 
 class Pair:
-    """The two trainers, and a folder of each, of the same name, so that no text differs by it."""
+    """The two trainers, each in a folder of its own; what they are given and print are relative paths."""
 
     def __init__(self, trainers, folder):
         self.trainers = [str(pathlib.Path(t).resolve()) for t in trainers]
