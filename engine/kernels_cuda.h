@@ -116,10 +116,10 @@ struct PointwiseRead {
   bool operator==(const PointwiseRead&) const = default;
 };
 
-// As the pointwise op reads its inputs.
+// Reads inputs as the pointwise op does.
 std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
                                        std::span<const TensorSpec> in);
-// An output of `total` elements.
+// Makes an output of `total` elements.
 std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype, int64_t total,
                                        std::span<const PointwiseRead> reads);
 
@@ -127,8 +127,8 @@ std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype
 // gives each part a flag in scratch; what depends on the answer is another launch, which reads the
 // flags.
 
-// Of one tensor: parts of `elements` each, the last one shorter. At least one part, so that a
-// tensor without elements has a flag as well. At most 1024, whose flags a block reads at once.
+// Parts of one tensor, of `elements` each, the last one shorter. There is at least one, so that a
+// tensor without elements has a flag as well, and at most 1024, whose flags a block reads at once.
 struct FiniteParts {
   int32_t elements, count;
   explicit FiniteParts(int64_t total) {

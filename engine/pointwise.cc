@@ -145,10 +145,10 @@ class Replay {
 };
 
 // Returns the gradient of a program that brings no rule of its own, y = program(inputs), with the
-// upstream gradient dy: what each input for which `needed` is set
-// receives, shaped like dy. The program is replayed backwards as element-wise ops, an op an
-// instruction, which have gradients in turn. Where max or min has two equal operands the first
-// receives the gradient; greater has none, being constant wherever it is smooth.
+// upstream gradient dy: what each input for which `needed` is set receives, shaped like dy. The
+// program is replayed backwards as element-wise ops, an op an instruction, which have gradients in
+// turn. Where max or min has two equal operands the first receives the gradient; greater has none,
+// being constant wherever it is smooth.
 Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, const Tensor& dy,
                         const std::vector<bool>& needed) {
   Tensors slopes = Replay(program, inputs, needed).run(dy);

@@ -12,7 +12,7 @@ namespace {
 
 // First, compiled code for the known programs.
 
-// Of vectors in every lane, or of numbers.
+// Evaluates an instruction, of vectors in every lane or of numbers.
 template <ScalarOp kOp, class V>
 [[gnu::always_inline]] inline V evaluate(V a, V b, V c, V value) {
   const V zero{}, one = zero + 1;
@@ -73,8 +73,7 @@ template <int kProgram, bool kStays, int kInputs>
 [[gnu::noinline]] int64_t run_steps(const float* const (&in)[kInputs],
                                     const int64_t (&mask)[kInputs], int64_t n, float* out) {
   constexpr int kUnroll = unroll(kProgram), kStep = kUnroll * kLanes;
-  const float*
-      from[kInputs];  // copied, as for all that the compiler knows `out` may be what `in` is
+  const float* from[kInputs];  // for all that the compiler knows a store may change `in`
   for (int k = 0; k < kInputs; ++k) from[k] = in[k];
   int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {

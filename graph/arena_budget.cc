@@ -88,7 +88,8 @@ class ProblemBuilder {
     result_.problem.steps.push_back(std::move(step));
   }
 
-  // As lifetimes() has it: a block of the same size, that is not read as something else as well.
+  // Adds the blocks that lifetimes() lets it take: of the same size, not read as something else
+  // too.
   void add_takes(const Node& node, int o) {
     const ValueId made = node.outputs[o];
     RecomputeValue& value = result_.problem.values[value_of_[made]];

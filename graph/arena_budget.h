@@ -28,11 +28,11 @@ struct ProgramSteps {
   std::vector<ValueId> values;  // of each of its values: which it is in the graph
 };
 
-// Of the arena on `device`. A step for each node that is no view, a value for each that is no view
-// of another. What stands elsewhere (arguments, results, persistent tensors, other devices) has no
-// bytes. `scratch_bytes`: of each node. With `reuse`, values may take the blocks that lifetimes()
-// gives them; bytes that are live here are those that are live there, rounded to the device's
-// alignment.
+// Makes the problem of the arena on `device`: a step for each node that is no view, a value for
+// each that is no view of another. What stands elsewhere (arguments, results, persistent tensors,
+// other devices) has no bytes. `scratch_bytes`: of each node. With `reuse`, values may take the
+// blocks that lifetimes() gives them; bytes that are live here are those that are live there,
+// rounded to the device's alignment.
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                                Device device, bool reuse, const StepCosts& costs = CountedCosts());
 

@@ -60,7 +60,7 @@ void copy_from_stores(Graph& graph) {
 
 namespace {
 
-// What is folded may be so much larger than what it is made of: it is kept from then on.
+// A folded value, which is kept from then on, may be so much larger than what it is made of.
 constexpr size_t kFoldedBytes = 4096;
 
 bool folds(const Graph& graph, const Node& node) {

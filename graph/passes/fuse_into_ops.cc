@@ -18,7 +18,7 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionS
       *program, site.fused_input, graph.input_specs(producer), graph.input_specs(consumer));
   if (!absorbed) return false;
   std::vector<ValueId> inputs = absorbed_inputs(*absorbed, producer, consumer);
-  // Of both, the one that absorbs does most of the work.
+  // The one that absorbs does most of the work of both.
   std::string place = producer.module_path.empty() ? consumer.module_path : producer.module_path;
   replace(graph, readers, site, absorbed->op, std::move(inputs), std::move(place));
   return true;
@@ -47,7 +47,7 @@ int fuse_epilogues(Graph& graph) {
 
 namespace {
 
-// What a reader makes is there early; it must be small against what it reads.
+// Outputs of a reader are there early; they must be small against what it reads.
 constexpr size_t kTimesSmaller = 16;
 
 // Whether all inputs of a node but one are there before node `maker` runs.

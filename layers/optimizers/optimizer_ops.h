@@ -1,4 +1,4 @@
-// What the ops and kernels of optimizers share.
+// Shared by the ops and kernels of optimizers.
 #pragma once
 
 #include "tessera/engine/op.h"

@@ -71,9 +71,9 @@ std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t
   return all;
 }
 
-// Of the suspects, which cannot be planned within the capacity, some of which that still holds,
-// though not when any one of them is left out. Empty when that takes more decisions or time than
-// given.
+// Returns some of the suspects, which cannot be planned within the capacity: of these that still
+// holds, though not when any one of them is left out. Empty when that takes more decisions or time
+// than given.
 std::vector<int> conflict_of(const Problem& problem, const Ready& ready, std::vector<int> suspects,
                              int64_t capacity, int64_t nodes, const Deadline& deadline) {
   const int64_t step = step_of(problem);

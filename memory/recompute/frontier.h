@@ -48,7 +48,7 @@ class Replay {
   // The sequence of a policy is in the ledger then. False where something would have to be made
   // again that cannot be, or where it would be longer than any that is of use.
   bool play(const Policy& policy);
-  // The same, and keeps what it comes by for vary().
+  // Plays, and keeps what it comes by for vary().
   bool play_and_remember(const Policy& policy);
   // A policy that differs from the remembered one in this only: whether a value is there between a
   // first run and that of step `from`, with which it is read next. Plays what is not the same.

@@ -129,7 +129,7 @@ void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& 
 void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
                   const SourceRange& otherwise, Diagnostics& errors);
 
-// What may be given about a network of that name, or one given layer by layer, besides its name:
+// Returns what may be given besides its name about a network, or about one given layer by layer:
 // what the zoo says, and the weights to begin with. Empty for a name that is not known.
 std::vector<std::string> options_of_model(const std::string& name, bool is_layered);
 

@@ -71,7 +71,7 @@ struct MutableArray : ArraySpec {
 // empty.
 void write_weights(const std::string& path, std::span<const ConstArray> arrays,
                    std::optional<int64_t> step = {}, const std::string& inference = "");
-// What was given then; none where nothing was, or another program wrote the file.
+// Return what was given then; none where nothing was, or another program wrote the file.
 std::optional<int64_t> weights_step(const std::string& path);
 std::string weights_inference(const std::string& path);
 

@@ -242,8 +242,8 @@ CheckpointReport CheckpointWriter::persist(const TrainingState& state) {
   return report;
 }
 
-// What is newer than `step` belongs to a training that was left behind: it is not ours to remove,
-// and is overwritten when this one comes by.
+// Leaves checkpoints newer than `step`: they belong to a training that was left behind, are not
+// ours to remove, and are overwritten when this one comes by.
 FileFault CheckpointWriter::prune(int64_t step, int64_t best) {
   FileFault fault;
   auto end = std::upper_bound(steps_.begin(), steps_.end(), step);

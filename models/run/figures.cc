@@ -130,7 +130,7 @@ double mean_of(double sum, int64_t images) {
 }
 
 void Calibration::add(double sure, bool is_right) {
-  // Of a float32 the product is exact, so an edge is on the side that the header says.
+  // The product of a float32 is exact, so an edge is on the side that the header says.
   const double above = std::isfinite(sure) ? std::ceil(sure * kBins) - 1 : 0;
   Bin& bin = bins[static_cast<size_t>(std::clamp<double>(above, 0, kBins - 1))];
   ++bin.images;

@@ -97,7 +97,7 @@ struct Calibration {
   };
   std::array<Bin, kBins> bins{};
 
-  // What is no number counts in bin 0, and makes the error none either.
+  // A `sure` that is no number counts in bin 0, and makes the error none either.
   void add(double sure, bool is_right);
   int64_t images() const;
   double confidence() const;  // mean over all images; NaN of none

@@ -217,7 +217,7 @@ double likeness(const Elements& file, const Tensors& tensors, const std::string&
   return static_cast<double>(same) / static_cast<double>(std::max(file.size(), tensors.size()));
 }
 
-// As it was published: for images of 224 x 224 pixels, or of CIFAR's size.
+// The network as it was published: for images of 224 x 224 pixels, or of CIFAR's size.
 ModelOptions published_options(const std::string& network) {
   if (name_tables(network).empty()) return {};
   return {.height = 224, .width = 224, .channels = 3, .classes = 1000};

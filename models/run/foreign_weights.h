@@ -37,7 +37,8 @@ struct WeightLayout {
   bool takes(const std::vector<int64_t>& theirs) const;
 };
 
-// Of all parameters and statistics, in the order of the store. For images of this shape.
+// Returns those of all parameters and statistics, in the order of the store, for images of this
+// shape.
 std::vector<WeightLayout> weight_layouts(const Module& network, const Store& store, int64_t height,
                                          int64_t width, int64_t channels, int64_t classes);
 

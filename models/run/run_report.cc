@@ -238,7 +238,7 @@ void put_chunk(Bytes& to, std::string_view type, const Bytes& data) {
       to, static_cast<uint32_t>(crc32(0, to.data() + start, static_cast<uInt>(to.size() - start))));
 }
 
-// As one block that is stored as it is: no working memory is asked for when training is over.
+// Packs as one block that is stored as it is: no working memory is asked for when training is over.
 Bytes stored(const Bytes& bytes) {
   const auto size = static_cast<uint16_t>(bytes.size());
   Bytes packed{0x78, 0x01, 1};

@@ -100,7 +100,7 @@ void add_uses(Uses& uses, CompiledStep& step, int times) {
   return uses;
 }
 
-// Of the plans that ran, which are some.
+// Returns the fastest of the plans that ran. Requires that one did.
 const CachedPlan& fastest(const CachedPlans& plans) {
   const auto time = [](const CachedPlan& plan) {
     return plan.microseconds > 0 ? plan.microseconds : 1e300;

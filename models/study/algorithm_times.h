@@ -69,7 +69,7 @@ AlgorithmTimes algorithm_times(const Run& run, int64_t rounds);
 struct Tuning {
   size_t convolutions = 0;  // that are different
   size_t plans = 0;         // that ran
-  // Of the convolutions of one training step: by cuDNN's own choice, and by the fastest.
+  // Time of the convolutions of one training step: by cuDNN's own choice, and by the fastest.
   double rule_microseconds = 0, tuned_microseconds = 0;
 };
 

@@ -66,7 +66,7 @@ void check_channels(const PublishedSet& set, const std::string& inference) {
         set.name, set.shape.channels == 1 ? "one channel" : "three channels", told->channels));
 }
 
-// What the pictures of a folder are brought to.
+// Adds the size that pictures of a folder are brought to.
 void add_picture_size(const Config& run, const std::string& inference,
                       std::vector<std::string>& overrides) {
   const std::optional<ImageShape> told = input_in(inference);

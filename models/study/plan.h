@@ -45,8 +45,8 @@ struct BudgetCurve {
 // throws.
 BudgetCurve budget_curve(const Run& training, int count = 20);
 
-// What could be computed again in a step for a full batch (memory/recompute/recompute.h), without a
-// budget.
+// Returns what could be computed again in a step for a full batch (memory/recompute/recompute.h),
+// without a budget.
 RecomputeProblem training_problem(const Run& training);
 
 }  // namespace tessera

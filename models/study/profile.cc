@@ -175,7 +175,7 @@ struct Change {
   std::string title;
   std::optional<Timed> before, after;
   double difference() const { return (after ? after->us : 0) - (before ? before->us : 0); }
-  // What else has changed.
+  // Tells what else has changed.
   std::string remark() const {
     if (!before) return fmt::format("  only in the second: {} {}", after->algorithm, after->shape);
     if (!after) return fmt::format("  only in the first: {} {}", before->algorithm, before->shape);

@@ -70,7 +70,7 @@ struct Profile {
 
   // The summary and a table of the `most` ops that take longest; 0: of all.
   std::string text(size_t most) const;
-  // As a file: for diff_profiles().
+  // Returns it as a file, for diff_profiles().
   std::string json() const;
   // Every op of every step as JSON for chrome://tracing and Perfetto (ui.perfetto.dev).
   std::string trace() const;

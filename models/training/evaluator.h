@@ -24,7 +24,7 @@ struct Tally {
   int64_t before = 0;  // of these, seen by an earlier process
   Clock::time_point start = Clock::now();
 
-  // What was collected of a step for `count` images.
+  // Adds what was collected of a step for `count` images.
   void add(CompiledStep& step, int64_t count);
   // Goes on from the sums of another process.
   void resume(double loss_sum, double correct_sum, int64_t image_count);

@@ -7,7 +7,7 @@
 
 #include "tessera/graph/compile.h"
 
-// Where a measuring library sees the steps of a training or a benchmark begin and end.
+// A probe, by which a measuring library sees the steps of a training or a benchmark begin and end.
 //
 // A library brought in with LD_PRELOAD that defines these two functions is called around every
 // training step, from taking the batch to reading the loss; tests/tools/count_allocations.cc is

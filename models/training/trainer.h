@@ -33,7 +33,7 @@ struct TrainOptions {
   FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: the machine's
 };
 
-// What a training came to.
+// Figures that a training came to.
 struct TrainResult {
   double test_accuracy = 0, test_loss = 0;  // of the weights that are kept; accuracy in [0, 1]
   double test_top5 = 0;                     // part that is right among the first five

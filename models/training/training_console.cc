@@ -44,8 +44,8 @@ std::string rate_text(double rate) {
   return fmt::format("{:.3g}M", std::min(rate / 1e6, 999.0));
 }
 
-// With `digits` of them that count, in at most `digits` + 2 characters, and no exponent where none
-// is needed.
+// Prints with `digits` of them that count, in at most `digits` + 2 characters, and no exponent
+// where none is needed.
 std::string loss_figure(double loss, int digits) {
   const double size = std::abs(loss);
   if (!std::isfinite(loss)) return fmt::format("{:.0f}", loss);
@@ -88,7 +88,7 @@ Fields short_fields(const ProgressState& s, double seconds_left) {
 
 constexpr size_t kShortestBar = 8, kLongestBar = 16, kFrame = 3;  // " []"
 
-// Where training is, and how it is said: "epoch  3/15", " 132/391".
+// Position of the training, as it is told: "epoch  3/15", " 132/391".
 struct Position {
   std::string epoch, batches;
   double share = 0;  // done of the epoch

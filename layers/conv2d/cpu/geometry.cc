@@ -129,7 +129,8 @@ GatherTiling::GatherTiling(const GatherGeometry& g, DType dtype) {
   const int64_t halo = std::max<int64_t>(0, g.rows.reach - g.rows.base - g.in_step_h) * in_row;
   const int64_t pixels_per_row = std::max<int64_t>(1, g.out_step_h * g.out_w);
 
-  // As many phase rows as fit the cache, but enough pixels to use the filters and enough tasks.
+  // Takes as many phase rows as fit the cache, but enough pixels to use the filters and enough
+  // tasks.
   int64_t wanted = (kBlockBytes - halo) / std::max<int64_t>(1, g.in_step_h * in_row + out_row);
   const int64_t filters = g.shape.kh * g.shape.kw * g.in_c / g.shape.groups * g.out_c;
   if (filters * size > kFilterBytes)
@@ -139,7 +140,8 @@ GatherTiling::GatherTiling(const GatherGeometry& g, DType dtype) {
   wanted = std::max(wanted, ceil_div(kMinPixels, pixels_per_row));
   if (wanted > kWholeTiles && pixels_per_row == 1) wanted = wanted / kWholeTiles * kWholeTiles;
 
-  // Of nearly equal size: whole images in a multiple of four tasks, or rows of one image.
+  // Makes tiles of nearly equal size: whole images in a multiple of four tasks, or rows of one
+  // image.
   if (wanted >= count) {
     const int64_t whole = std::max<int64_t>(1, wanted / std::max<int64_t>(1, count));
     const int64_t parts = ceil_div(ceil_div(g.n, whole), 4) * 4;

@@ -128,8 +128,8 @@ namespace {
 // Costs are in cycles of a core that begins two products of vectors in each, for a pixel of the
 // output; fitted to measurements of an AMD Zen 5 with AVX-512 and with AVX2.
 
-// What products take beyond that in a tile of outputs, and in a tile of sums; and the fewest sums
-// of a tile with which products do not wait, for what they load or for one another.
+// Time of products beyond that, in a tile of outputs and in a tile of sums; and the fewest sums of
+// a tile with which products do not wait, for what they load or for one another.
 constexpr double kOutputs = 1.1, kSums = 1.4, kSumsAtOnce = 8;
 // To begin and end a pixel's panel of up to two vectors of output channels.
 constexpr double kPanel = 10;
@@ -139,9 +139,9 @@ constexpr double kPixel = 6, kFilter = 0.3, kCopy = 2;
 // takes to write whole pages apart, which the first-level cache keeps in few places.
 constexpr double kTurn = 3, kTurnLane = 0.25, kHalo = 1.5, kPages = 9;
 constexpr int64_t kPage = 4096;
-// What must be gained.
+// Lanes are worth it below this part of the others' cost.
 constexpr double kGain = 0.85;
-// Of a task's input with one row of outputs, of its sums, and of all tasks' sums.
+// Bytes of a task's input with one row of outputs, of its sums, and of all tasks' sums.
 constexpr int64_t kBlockBytes = 512 << 10, kSumBytes = 256 << 10, kPartialBytes = 8 << 20;
 
 template <class T>
@@ -164,7 +164,7 @@ double sums_of_tile(ConvPass pass, const GatherGeometry& g, const LanesTiling& t
   return static_cast<double>(sums);
 }
 
-// Of the products of a pixel with a lane for each of its output channels.
+// Cost of the products of a pixel with a lane for each of its output channels.
 template <class T>
 double channel_cost(ConvPass pass, const GatherGeometry& g, double depth) {
   const GemmMicrokernelsOf<T>& kernels = microkernels<T>();
@@ -190,7 +190,7 @@ double depth_of(const GatherGeometry& g) {
          static_cast<double>(g.backward ? s.stride_h * s.stride_w : 1);
 }
 
-// Of a pixel with lanes of images or columns.
+// Cost of a pixel with lanes of images or columns.
 template <class T>
 double lanes_cost(ConvPass pass, const GatherGeometry& g, LanesAre lanes_are) {
   const int lanes = lanes_kernels<T>().lanes;

@@ -108,7 +108,7 @@ constexpr double kTransform = 9.7, kTransformStride2 = 3.3;
 constexpr double kFilterPosition = 12, kSumPosition = 5;
 // Below so many channels or filters most of a vector is empty.
 constexpr int64_t kLeast = 8;
-// What must be gained.
+// Winograd is worth it below this part of the others' cost.
 constexpr double kWinogradGain = 0.85;
 // The part of a convolution's cost from which on the transforms of its filters are kept.
 constexpr double kKept = 0.1;

@@ -122,7 +122,7 @@ void ConvPlanRun::run(CudaContext& where, const ConvPointers& now) {
 }
 
 void ConvPlanRun::make_pack(const ConvPointers& now) {
-  // As ConvPass lists inputs and output.
+  // Inputs and output, by ConvPass.
   constexpr int64_t kIds[][3] = {
       {kConvX, kConvW, kConvY}, {kConvY, kConvW, kConvX}, {kConvX, kConvY, kConvW}};
   void* data[] = {now.a, now.b, now.out};

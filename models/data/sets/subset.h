@@ -48,7 +48,7 @@ struct HeldOut {
 // Throws ConfigError when none are held out, or when none are left to train on.
 HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSource& validation,
                  uint64_t seed);
-// What the two take of memory, beside the data set.
+// Memory that the two take, beside the data set.
 int64_t held_out_bytes(int64_t images);
 
 // Why the validation images cannot be taken of so many; empty where they can.
